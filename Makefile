@@ -1,0 +1,91 @@
+# `make` prints the targets. Every target that needs a cluster takes KUBECONFIG=… and then starts nothing of its own.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(VENV)/bin/python
+LOCK := hack/requirements/dev.txt
+# A mark that names the lock it was made from: a changed lock makes the environment anew.
+READY := $(VENV)/.ready
+
+export PYTHONPATH := $(CURDIR)/hack
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help
+help: ## Print this list
+	@awk -F':.*## ' '/^[a-zA-Z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): $(LOCK) setup.cfg pyproject.toml
+	@hack/make-venv $(VENV) $(LOCK)
+
+.PHONY: venv
+venv: $(READY) ## Make .venv with the locked dependencies
+
+.PHONY: lock
+lock: $(READY) ## Lock the newest allowed dependencies, with hashes
+	@hack/make-lock $(VENV)
+
+##@ Check
+.PHONY: verify
+verify: $(READY) ## Format, lint, types, layers, generated files, links in docs
+	@hack/verify
+
+.PHONY: format
+format: $(READY) ## Format and mend what can be mended
+	@$(VENV)/bin/ruff check --fix --quiet src hack test || true
+	@$(VENV)/bin/ruff format src hack test
+
+.PHONY: generate
+generate: $(READY) ## Write CRDs and docs tables anew from the code
+	@$(PY) -m generate
+
+.PHONY: unit
+unit: $(READY) ## Unit and property tests: no cluster, about a minute
+	@$(PY) -m pytest -n 2 test/unit test/property
+
+.PHONY: test
+test: $(READY) ## All tests: unit, property, integration, end to end (real nodes need root on Linux)
+	@hack/run-tests
+
+##@ Cluster
+.PHONY: cluster-up
+cluster-up: $(READY) ## Start a local control plane; NODES=2 adds real nodes. The last line is the kubeconfig's path
+	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES))
+
+.PHONY: cluster-down
+cluster-down: $(READY) ## Stop it and leave nothing behind
+	@$(PY) -m localcluster down
+
+.PHONY: cluster-status
+cluster-status: $(READY) ## What runs, and where its logs are
+	@$(PY) -m localcluster status
+
+.PHONY: node-kill
+node-kill: $(READY) ## Kill node N=2 as a power cut would
+	@$(PY) -m localcluster node-kill $(N)
+
+.PHONY: node-start
+node-start: $(READY) ## Start node N=2 again
+	@$(PY) -m localcluster node-start $(N)
+
+##@ See it work
+.PHONY: demo
+demo: $(READY) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
+	@$(PY) -m demo $(if $(KEEP),--keep)
+
+##@ Benchmarks: one JSON line per figure
+.PHONY: bench-create bench-cache bench-sync bench-watch
+bench-create: $(READY) ## Children per second, requests per job, first child's latency
+	@$(PY) -m bench.create
+bench-cache: $(READY) ## Memory per cached pod, time to start
+	@$(PY) -m bench.cache
+bench-sync: $(READY) ## Sync of an unchanged job
+	@$(PY) -m bench.sync
+bench-watch: $(READY) ## Watch events applied per second
+	@$(PY) -m bench.watch
+
+.PHONY: clean
+clean: ## Remove .venv and build output; the cache of built programs stays
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -1,0 +1,1 @@
+"""A Kubernetes operator that runs distributed training jobs."""

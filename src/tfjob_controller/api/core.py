@@ -1,0 +1,102 @@
+"""The built-in kinds that children are made of, reduced to the fields that are read. All values are immutable."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all values here; unknown fields are dropped on decoding."""
+
+
+class Condition(_Value, frozen=True):
+    """A condition of a Pod or Job."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Terminated(_Value, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class Waiting(_Value, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(_Value, frozen=True):
+    started_at: str | None = None
+
+
+class ContainerState(_Value, frozen=True):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Value, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodSpec(_Value, frozen=True):
+    node_name: str = ""
+
+
+class PodStatus(_Value, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(_Value, frozen=True):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class JobSpec(_Value, frozen=True):
+    suspend: bool = False
+
+
+class JobStatus(_Value, frozen=True):
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(_Value, frozen=True):
+    metadata: ObjectMeta
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class Service(_Value, frozen=True):
+    metadata: ObjectMeta
+
+
+class ConfigMap(_Value, frozen=True):
+    metadata: ObjectMeta

@@ -1,0 +1,1 @@
+"""Client machinery for controllers: transport, watches, caches, queues. Knows nothing of any kind of job."""

@@ -1,0 +1,80 @@
+"""What all Kubernetes objects have in common, as far as it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import msgspec
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The part of metadata that is used; managedFields and annotations are dropped on decoding. Times are RFC 3339."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Object(Protocol):
+    """Anything a cache can hold."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object as the API's paths name it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The request path; without a namespace that of all namespaces, without a name that of the collection."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        tail = f"/{name}" if name else ""
+        return f"{root}{scope}/{self.plural}{tail}" + (f"/{subresource}" if subresource else "")
+
+
+def key_of(obj: Object) -> str:
+    """`namespace/name`, or `name` for cluster-scoped objects (client-go's MetaNamespaceKeyFunc)."""
+    meta = obj.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """The namespace (empty if there is none) and the name of a key."""
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The one owner reference that says `controller: true`, if any."""
+    return next((owner for owner in obj.metadata.owner_references if owner.controller), None)
