@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -27,7 +28,7 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
         """Wait on a condition that the caller holds until it is notified or the time is over (None: no limit).
 
-        May return early, as conditions do: the caller looks at its state again in a loop.
+        May return early, as conditions do: the caller looks at its state, and at the time, again in a loop.
         """
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
@@ -50,62 +51,114 @@ class RealClock:
         return stop.wait(max(0.0, seconds))
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody who waits on a fake clock: for a condition, or (without one) until a moment."""
+
+    condition: threading.Condition | None = None
+    until: float = 0.0
+
+
 class FakeClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that stands still until a test moves it.
+
+    No wake-up is lost. A thread works out how long to wait from a time it has read, then waits; were the clock moved
+    in between, it would wait too long. So the clock remembers, for each thread, at which move it last read the time: a
+    wait that is based on a time that has passed returns at once, and the caller's loop reads the time again.
+    """
 
     def __init__(self, now: datetime | None = None) -> None:
         self._now = now or datetime(2026, 1, 1, tzinfo=UTC)
         self._monotonic = 1000.0
-        self._moved = threading.Condition()
-        self._waiters: list[threading.Condition] = []
+        self._moves = 0
+        self._changed = threading.Condition()  # guards everything here; notified when time or the waiters change
+        self._waiters: list[_Waiter] = []
+        self._read = threading.local()  # .moves: how many moves there had been when this thread last read the time
 
     def monotonic(self) -> float:
-        with self._moved:
+        with self._changed:
+            self._read.moves = self._moves
             return self._monotonic
 
     def now(self) -> datetime:
-        with self._moved:
+        with self._changed:
+            self._read.moves = self._moves
             return self._now
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        with self._moved:
-            self._waiters.append(condition)
+        waiter = self._register(condition, timeout_seconds)
         try:
-            # A notify that comes between the registration and this wait cannot be lost: the caller holds the condition.
-            condition.wait(None if timeout_seconds is None else _real_limit(timeout_seconds))
+            # A move or notify that comes between the registration and here is not lost: the caller holds the condition.
+            condition.wait(None if waiter else 0.0)
         finally:
-            with self._moved:
-                self._waiters.remove(condition)
+            with self._changed:
+                self._drop(waiter)
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        with self._moved:
-            until = self._monotonic + seconds
-            self._waiters.append(self._moved)
+        with self._changed:
+            waiter = _Waiter(until=self._monotonic + seconds)
+            self._add(waiter)
             try:
-                while not stop.is_set() and self._monotonic < until:
-                    self._moved.wait(_FAKE_POLL_SECONDS)
+                while not stop.is_set() and self._monotonic < waiter.until:
+                    self._changed.wait(_FAKE_POLL_SECONDS)
             finally:
-                self._waiters.remove(self._moved)
+                self._drop(waiter)
         return stop.is_set()
 
     def advance(self, seconds: float) -> None:
         """Move both scales forward and wake every waiter, which then finds its time over or waits again."""
-        with self._moved:
+        with self._changed:
             self._monotonic += seconds
             self._now += timedelta(seconds=seconds)
-            self._moved.notify_all()
-            waiters = [waiter for waiter in self._waiters if waiter is not self._moved]
-        for condition in waiters:
+            self._moves += 1
+            conditions = [waiter.condition for waiter in self._waiters if waiter.condition is not None]
+            # Those who wake are no longer counted, so `waiters` grows again only once they have seen the new time.
+            self._waiters = [waiter for waiter in self._waiters if waiter.until > self._monotonic]
+            self._changed.notify_all()
+        for condition in conditions:
             with condition:
                 condition.notify_all()
 
+    def jump(self, seconds: float) -> None:
+        """Set wall time forward or (negative) back, as an administrator or NTP does; no time passes, nobody wakes."""
+        with self._changed:
+            self._now += timedelta(seconds=seconds)
+
     @property
     def waiters(self) -> int:
-        """How many threads wait on this clock now: a test knows that somebody sleeps before it moves the time."""
-        with self._moved:
+        """How many threads wait on this clock and have seen its present time."""
+        with self._changed:
             return len(self._waiters)
 
+    def await_waiters(self, count: int, timeout_seconds: float = 10.0) -> None:
+        """Return once at least `count` threads wait, so that a test knows they sleep before it moves the time.
 
-def _real_limit(timeout_seconds: float) -> float | None:
-    """A zero wait returns at once; any other lasts until `advance` or a notify."""
-    return 0.0 if timeout_seconds <= 0 else None
+        The limit is real time. Raises TimeoutError.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._waiters) >= count, timeout_seconds):
+                raise TimeoutError(f"{len(self._waiters)} threads wait on the clock, not {count}")
+
+    def _register(self, condition: threading.Condition, timeout_seconds: float | None) -> _Waiter | None:
+        """Nothing if there is nothing to wait for: no time is left, or it has moved since this thread read it."""
+        with self._changed:
+            read_at = getattr(self._read, "moves", self._moves)
+            self._read.moves = self._moves
+            if timeout_seconds is not None and (timeout_seconds <= 0 or read_at != self._moves):
+                return None
+            waiter = _Waiter(condition)
+            self._add(waiter)
+            return waiter
+
+    def _add(self, waiter: _Waiter) -> None:
+        self._waiters.append(waiter)
+        self._changed.notify_all()
+
+    def _drop(self, waiter: _Waiter | None) -> None:
+        if waiter in self._waiters:  # else `advance` has woken it
+            self._waiters.remove(waiter)
+
+
+def micro_time(moment: datetime) -> str:
+    """A moment as the API's MicroTime: RFC 3339 in UTC with exactly six decimals, since its parser takes no other."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
