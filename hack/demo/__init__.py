@@ -1,0 +1,1 @@
+"""`make demo`: the example job on a real cluster, shown as it happens."""

@@ -1,0 +1,47 @@
+"""The real kubectl, as the person who watches would call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_SECONDS = 60
+
+
+class KubectlError(Exception):
+    """kubectl ended with an error; the text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """One kubectl for one cluster and namespace."""
+
+    binary: Path
+    kubeconfig: Path
+    namespace: str
+
+    def run(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints; raises `KubectlError` with its own words."""
+        command = [str(self.binary), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise KubectlError((done.stderr or done.stdout).strip())
+        return done.stdout
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """An object, or a list of them, as the API has it."""
+        answer: dict[str, Any] = json.loads(self.run("get", *arguments, "-o", "json"))
+        return answer
+
+    def items(self, kind: str, selector: str) -> Sequence[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.get(kind, "-l", selector)["items"]
+        return items
+
+    def exists(self, *arguments: str) -> bool:
+        return bool(self.run("get", *arguments, "--ignore-not-found", "-o", "name").strip())

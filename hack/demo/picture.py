@@ -1,0 +1,92 @@
+"""What the live table shows: pure functions from API objects to rich renderables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+Object = Mapping[str, Any]
+
+_COLOURS = {
+    "Running": "cyan",
+    "Succeeded": "green",
+    "Done": "green",
+    "Failed": "red",
+    "Waiting": "yellow",
+    "Pending": "yellow",
+    "Creating": "yellow",
+    "CleanUp": "magenta",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replica as a person sees it."""
+
+    replica: str
+    pod: str
+    node: str
+    state: str
+    restarts: int
+
+
+def replica_of(pod: Object) -> str:
+    """`worker-0`, from the labels that every child carries."""
+    labels = pod["metadata"].get("labels", {})
+    return f"{labels.get('job_type', '?').lower()}-{labels.get('task_index', '?')}"
+
+
+def state_of(pod: Object) -> str:
+    """The pod's phase, or the reason why a container waits or ended, which says more."""
+    status = pod.get("status", {})
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for container in status.get("containerStatuses", []):
+        state = container.get("state", {})
+        if reason := state.get("waiting", {}).get("reason"):
+            return str(reason)
+        if terminated := state.get("terminated"):
+            return "Succeeded" if terminated.get("exitCode") == 0 else f"exit code {terminated.get('exitCode')}"
+    return str(status.get("phase", "Pending"))
+
+
+def rows_of(pods: Sequence[Object]) -> list[Row]:
+    """One row per pod, ordered by replica."""
+    rows = [
+        Row(
+            replica=replica_of(pod),
+            pod=pod["metadata"]["name"],
+            node=pod.get("spec", {}).get("nodeName", ""),
+            state=state_of(pod),
+            restarts=sum(c.get("restartCount", 0) for c in pod.get("status", {}).get("containerStatuses", [])),
+        )
+        for pod in pods
+    ]
+    return sorted(rows, key=lambda row: (row.replica, row.pod))
+
+
+def coloured(word: str) -> Text:
+    return Text(word, style=_COLOURS.get(word, ""))
+
+
+def picture(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> Group:
+    """The job's phase and why, above the table of its replicas."""
+    status = job.get("status", {})
+    heading = Text.assemble(
+        (f"{job['metadata']['name']}  ", "bold"),
+        ("phase ", "dim"),
+        coloured(status.get("phase", "") or "not seen yet"),
+        ("  state ", "dim"),
+        coloured(status.get("state", "") or "-"),
+        (f"  {elapsed_seconds:.0f} s", "dim"),
+    )
+    table = Table("Replica", "Pod", "Node", "State", "Restarts", box=None, header_style="dim", pad_edge=False)
+    for row in rows_of(pods):
+        table.add_row(row.replica, row.pod, row.node or "-", coloured(row.state), str(row.restarts))
+    reason = Text(status.get("reason", ""), style="yellow")
+    return Group(heading, *([reason] if reason.plain else []), table)
