@@ -1,0 +1,103 @@
+"""How a benchmark says what it found.
+
+A figure is measured in several rounds, each next to its baseline so that both see the same machine: `alternate` runs
+them in turn, `report` prints one JSON line on standard output. Values are medians of the rounds; `spread` is the
+distance between the highest and the lowest round as a share of the median; `ratio` is value / baseline. What was
+reached is judged by `reach` ("at least", ratio or value) and shown as `ok`, so that a reader need not know the table.
+Everything else, such as progress, goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a figure must reach: limits on the value or on its ratio to the baseline; None does not limit."""
+
+    max_value: float | None = None
+    min_value: float | None = None
+    min_ratio: float | None = None
+    max_ratio: float | None = None
+
+    def is_reached(self, value: float, ratio: float | None) -> bool:
+        return _within(value, self.min_value, self.max_value) and (
+            ratio is None or _within(ratio, self.min_ratio, self.max_ratio)
+        )
+
+
+def progress(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def alternate(
+    measure: Callable[[], float], baseline: Callable[[], float], rounds: int = ROUNDS
+) -> tuple[list[float], list[float]]:
+    """Run baseline and measurement in turn; the values of both."""
+    values: list[float] = []
+    baselines: list[float] = []
+    for number in range(1, rounds + 1):
+        baselines.append(baseline())
+        values.append(measure())
+        progress(f"round {number} of {rounds}: {values[-1]:.4g}, baseline {baselines[-1]:.4g}")
+    return values, baselines
+
+
+def report(
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    baselines: Sequence[float] = (),
+    reach: Reach | None = None,
+    **extra: Any,
+) -> bool:
+    """Print a figure's line; False if it has a reach and missed it."""
+    figure = build(name, unit, values, baselines=baselines, reach=reach, **extra)
+    print(json.dumps(figure), flush=True)
+    return bool(figure.get("ok", True))
+
+
+def build(
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    baselines: Sequence[float] = (),
+    reach: Reach | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    """The figure as a mapping, rounded for people."""
+    value = statistics.median(values)
+    figure: dict[str, Any] = {"name": name, "value": _rounded(value), "unit": unit}
+    ratio = None
+    if baselines:
+        baseline = statistics.median(baselines)
+        ratio = value / baseline
+        figure |= {"baseline": _rounded(baseline), "ratio": _rounded(ratio)}
+    figure |= {"rounds": len(values), "spread": _rounded(_spread(values))}
+    if reach is not None:
+        figure["ok"] = reach.is_reached(value, ratio)
+    return figure | extra
+
+
+def _spread(values: Sequence[float]) -> float:
+    middle = statistics.median(values)
+    return (max(values) - min(values)) / middle if middle else 0.0
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _within(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
