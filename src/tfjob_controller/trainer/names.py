@@ -1,0 +1,52 @@
+"""What children are called.
+
+A child Job and its Service share the name `<job:.40>-<role>-<RuntimeId>-<index>`. A Service's name is a DNS-1035 label
+(letter first, no dots, at most 63), a job's name is a DNS-1123 subdomain (dots, a digit first, at most 253): so dots
+become `-` and a name that does not start with a letter gets one. What makes names unique is the RuntimeId, not the cut.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Container
+
+JOB_NAME_CUT = 40
+MAX_LABEL = 63
+RUNTIME_ID_LENGTH = 4
+# Put before a job name that starts with no letter.
+_FIRST_LETTER = "j"
+
+
+def name_prefix(job_name: str, length: int = JOB_NAME_CUT) -> str:
+    """The part of a child's name that comes from the job: a DNS-1035 label of at most `length` characters."""
+    label = job_name.lower().replace(".", "-")
+    if not label[:1].isalpha():
+        label = _FIRST_LETTER + label
+    return label[:length].rstrip("-")
+
+
+def child_name(job_name: str, role: str, runtime_id: str, index: int) -> str:
+    """Name of the Job and the Service of one replica (`example-job-ps-76no-1`); `role` is in lower case."""
+    tail = f"-{role}-{runtime_id}-{index}"
+    return name_prefix(job_name, min(JOB_NAME_CUT, MAX_LABEL - len(tail))) + tail
+
+
+def config_map_name(runtime_id: str) -> str:
+    """Name of the ConfigMap that holds the default parameter server's script."""
+    return f"cm-ps-{runtime_id}"
+
+
+def replica_id(role: str, index: int) -> str:
+    """What a replica is called in status, reasons and events: `worker-3`."""
+    return f"{role}-{index}"
+
+
+def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
+    """4 random characters of `[0-9a-z]`, a letter first, that are not in `taken` (those of the namespace's other jobs)."""
+    while True:
+        first = rng.choice(string.ascii_lowercase)
+        rest = rng.choices(string.digits + string.ascii_lowercase, k=RUNTIME_ID_LENGTH - 1)
+        candidate = first + "".join(rest)
+        if candidate not in taken:
+            return candidate

@@ -1,0 +1,34 @@
+"""What the cluster holds of one job: the snapshot that decisions are made on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfjob_controller.api.core import Job, Pod, Service
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Children *owned by the job* (controller reference with its UID), taken from caches at one moment.
+
+    Jobs and Services are keyed by name. Pods are grouped by the name of their child Job (label `POD_JOB_NAME`) and may
+    include pods of an earlier Job of the same name. Objects being deleted are included.
+    """
+
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    services: Mapping[str, Service] = field(default_factory=dict)
+    pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    has_config_map: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a write was refused, or why nothing should be written, in words for the user.
+
+    `permanent`: no retry can help (422, a foreign object under a child's name): the job fails with these words.
+    Passing ones (quota, rights, overload) only show as a reason.
+    """
+
+    words: str
+    permanent: bool = False
