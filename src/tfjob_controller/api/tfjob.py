@@ -1,15 +1,16 @@
-"""TFJob `kubeflow.org/v1alpha1` as data. Wire names are upstream's; see docs/reference for what each field means.
+"""TFJob `kubeflow.org/v1alpha1` as data. Wire names are upstream's.
 
-A TFJob that does not fit these types (an old CRD without a schema lets anything in) must not stop a cache that holds a
-thousand others: `decode_tfjob` never fails on one object, it says in `invalid` what was wrong.
+The descriptions are what `kubectl explain` shows and docs/reference/tfjob.md lists. Absent fields stay absent here:
+what they then mean is said by `defaults`, what is allowed by `validation`, how an object is read by `decode`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from tfjob_controller.api.describe import INT32_MAX, says
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob")
@@ -20,8 +21,18 @@ PS = "PS"
 REPLICA_TYPES = (MASTER, WORKER, PS)
 
 DEFAULT_PORT = 2222
+MAX_PORT = 65535
+# Every replica gets the addresses of all in one environment variable, and Linux lets one variable have 128 KiB
+# (MAX_ARG_STRLEN). 1,000 of each type with the longest names take 124 KiB; more would not start.
+MAX_REPLICAS = 1000
 # The container whose exit code counts.
 CONTAINER_NAME = "tensorflow"
+# Upstream's own examples have ids that begin with a digit; ours begin with a letter.
+RUNTIME_ID_PATTERN = "^([0-9a-z]{4})?$"
+
+CLEAN_POD_POLICIES = CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = ("All", "Running", "None")
+FAILURE_POLICIES = FAIL_ON_CHIEF, FAIL_ON_ANY = ("Chief", "AnyReplica")
+RESTART_POLICIES = ON_FAILURE, NEVER = ("OnFailure", "Never")
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -29,86 +40,226 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ReplicaSpec(_Value, frozen=True):
-    tf_replica_type: str = MASTER
-    replicas: int | None = None
-    tf_port: int | None = None
-    template: dict[str, Any] | None = None
+    """One replica type: how many of it, and what each of them runs."""
+
+    tf_replica_type: Annotated[
+        str,
+        says(
+            "What these replicas are: MASTER (exactly one; by default its end is the job's end), WORKER or PS "
+            "(parameter server). Each type at most once.",
+            enum=list(REPLICA_TYPES),
+            default=MASTER,
+        ),
+    ] = MASTER
+    replicas: Annotated[
+        int | None,
+        says(
+            "How many replicas: exactly 1 for MASTER, 0 to 1000 for WORKER and PS. That of WORKER may be changed "
+            "while the job runs.",
+            format="int32",
+            minimum=0,
+            maximum=MAX_REPLICAS,
+            default=1,
+        ),
+    ] = None
+    tf_port: Annotated[
+        int | None,
+        says(
+            "The port on which the TensorFlow server of each replica listens.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_PORT,
+            default=DEFAULT_PORT,
+        ),
+    ] = None
+    template: Annotated[
+        dict[str, Any] | None,
+        says(
+            "The pod of each replica, a PodTemplateSpec. Its container named tensorflow gets TF_CONFIG, and its exit "
+            "code counts. Required for MASTER and WORKER; a PS without it runs a standard TensorFlow server.",
+        ),
+    ] = None
 
 
 class Chief(_Value, frozen=True):
-    replica_name: str = MASTER
-    replica_index: int = 0
+    """The replica whose end is the job's end."""
+
+    replica_name: Annotated[str, says("The chief's replica type.", enum=list(REPLICA_TYPES), default=MASTER)] = MASTER
+    replica_index: Annotated[int, says("The chief's index within its type.", format="int32", minimum=0, default=0)] = 0
 
 
 class TerminationPolicy(_Value, frozen=True):
-    chief: Chief | None = None
+    """When the job ends."""
+
+    chief: Annotated[
+        Chief | None,
+        says("The replica whose end is the job's end. Default: MASTER 0, or WORKER 0 for a job without a master."),
+    ] = None
 
 
 class TFJobSpec(_Value, frozen=True):
-    runtime_id: str = msgspec.field(name="RuntimeId", default="")
-    replica_specs: tuple[ReplicaSpec, ...] = ()
-    # The scale subresource writes here; it overrides the WORKER entry's replicas.
-    worker_replicas: int | None = None
-    tf_image: str = ""
-    termination_policy: TerminationPolicy | None = None
-    scheduler_name: str = ""
-    clean_pod_policy: str = ""
-    ttl_seconds_after_finished: int | None = None
-    active_deadline_seconds: int | None = None
-    backoff_limit: int | None = None
-    suspend: bool = False
-    failure_policy: str = ""
-    priority_class_name: str = ""
+    """What the user asks for."""
+
+    runtime_id: Annotated[
+        str,
+        says(
+            "Four random characters in the names of all children. Set by the controller before the first child exists, "
+            "and never changed.",
+            pattern=RUNTIME_ID_PATTERN,
+        ),
+    ] = msgspec.field(name="RuntimeId", default="")
+    replica_specs: Annotated[
+        tuple[ReplicaSpec, ...],
+        says(
+            "The replica types of the job, each at most once. Types, templates, ports and the number of PS are fixed "
+            "once the job has started.",
+            minItems=1,
+            maxItems=len(REPLICA_TYPES),
+        ),
+    ] = ()
+    worker_replicas: Annotated[
+        int | None,
+        says(
+            "How many workers; overrides the replicas of the WORKER entry. `kubectl scale` writes it. A "
+            "HorizontalPodAutoscaler can only act on a job whose manifest sets it.",
+            format="int32",
+            minimum=0,
+            maximum=MAX_REPLICAS,
+        ),
+    ] = None
+    tf_image: Annotated[
+        str,
+        says(
+            "Image of the default parameter server. Default: tfImage of the controller's config file.",
+        ),
+    ] = ""
+    termination_policy: Annotated[
+        TerminationPolicy | None, says("When the job ends. Fixed once the job has started.")
+    ] = None
+    scheduler_name: Annotated[
+        str, says("Scheduler of every pod whose template names none of its own.")
+    ] = ""
+    clean_pod_policy: Annotated[
+        str,
+        says(
+            "Which pods are deleted when the job has ended: All, Running (those that still run; finished ones stay, "
+            "with their logs) or None. Default: Running. Jobs and Services stay until the TFJob goes.",
+            enum=list(CLEAN_POD_POLICIES),
+        ),
+    ] = ""
+    ttl_seconds_after_finished: Annotated[
+        int | None,
+        says(
+            "Seconds after its end at which the TFJob is deleted with all its children. Default: never.",
+            format="int32",
+            minimum=0,
+            maximum=INT32_MAX,
+        ),
+    ] = None
+    active_deadline_seconds: Annotated[
+        int | None,
+        says(
+            "Seconds after its start at which a job that has not ended fails. Time in suspension does not count. "
+            "Default: no limit.",
+            format="int32",
+            minimum=0,
+            maximum=INT32_MAX,
+        ),
+    ] = None
+    backoff_limit: Annotated[
+        int | None,
+        says(
+            "Restarts of all replicas together, counted over re-created pods too, after which the job fails. "
+            "Default: no limit.",
+            format="int32",
+            minimum=0,
+            maximum=INT32_MAX,
+        ),
+    ] = None
+    suspend: Annotated[bool, says("True: no pods run; setting it while the job runs ends them. Default: false.")] = (
+        False
+    )
+    failure_policy: Annotated[
+        str,
+        says(
+            "Whose permanent error fails the job: Chief, or AnyReplica. Other replicas are started again. "
+            "Default: Chief.",
+            enum=list(FAILURE_POLICIES),
+        ),
+    ] = ""
+    priority_class_name: Annotated[
+        str, says("PriorityClass of every pod whose template names none of its own.")
+    ] = ""
 
 
 class TFJobCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str
-    observed_generation: int = 0
+    type: Annotated[str, says("Created, Running, Restarting, Suspended, Succeeded or Failed.")]
+    status: Annotated[str, says("True, False or Unknown.")]
+    reason: Annotated[str, says("Why, in one word for programs.")]
+    message: Annotated[str, says("Why, in words for people.")]
+    last_transition_time: Annotated[str, says("When the status last changed.", format="date-time")]
+    observed_generation: Annotated[
+        int, says("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
+    ] = 0
 
 
 class ReplicaStatus(_Value, frozen=True):
     """`ReplicasStates` counts the indexes of one replica type by their state, under upstream's capital R."""
 
-    tf_replica_type: str = msgspec.field(name="tf_replica_type", default="")
-    state: str = ""
-    replicas_states: dict[str, int] = msgspec.field(name="ReplicasStates", default_factory=dict)
+    tf_replica_type: Annotated[str, says("The replica type.")] = msgspec.field(name="tf_replica_type", default="")
+    state: Annotated[
+        str,
+        says(
+            "Failed if any replica failed, else Running if any runs, else Succeeded if all did, else Unknown.",
+        ),
+    ] = ""
+    replicas_states: Annotated[
+        dict[str, int], says("How many replicas are in which state (Running, Succeeded, Failed, Unknown).")
+    ] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
 
 class TFJobStatus(_Value, frozen=True):
-    """What the controller says of a job.
+    """What the controller says of a job."""
 
-    `restart_counts` maps the UID of a pod or child Job to the restarts seen of it, so that `restarts` stays right after
-    pods are gone; `ready` feeds the printer columns (`"1/1"` by role).
-    """
-
-    phase: str = ""
-    state: str = ""
-    reason: str = ""
-    replica_statuses: tuple[ReplicaStatus, ...] = ()
-    control_paused: bool = False
-    conditions: tuple[TFJobCondition, ...] = ()
-    observed_generation: int = 0
-    start_time: str | None = None
-    completion_time: str | None = None
-    restarts: int = 0
-    restart_counts: dict[str, int] = {}
-    # Replica ids (`worker-3`), sorted.
-    succeeded_indexes: tuple[str, ...] = ()
-    worker_replicas: int = 0
-    worker_selector: str = ""
-    ready: dict[str, str] = {}
+    phase: Annotated[
+        str, says("Creating, Running, CleanUp, Failed or Done; empty before the controller saw the job.")
+    ] = ""
+    state: Annotated[str, says("Unknown, Running, Succeeded or Failed: the chief's state.")] = ""
+    reason: Annotated[str, says("Why, in words a user can act on; also while the job waits.")] = ""
+    replica_statuses: Annotated[tuple[ReplicaStatus, ...], says("The state of each replica type.")] = ()
+    control_paused: Annotated[bool, says("Always false; kept for upstream's readers.")] = False
+    conditions: Annotated[
+        tuple[TFJobCondition, ...],
+        says("Created, Running, Restarting, Suspended, Succeeded and Failed, as standard conditions."),
+    ] = ()
+    observed_generation: Annotated[
+        int, says("The metadata.generation that this status was computed from.", format="int64")
+    ] = 0
+    start_time: Annotated[str | None, says("When the job was started, or resumed.", format="date-time")] = None
+    completion_time: Annotated[str | None, says("When the job ended.", format="date-time")] = None
+    restarts: Annotated[int, says("Restarts of all replicas so far; backoffLimit limits it.", format="int32")] = 0
+    restart_counts: Annotated[
+        dict[str, int],
+        says("Restarts seen of each pod or child Job, by UID, so that the sum stays right after they are gone."),
+    ] = {}
+    succeeded_indexes: Annotated[
+        tuple[str, ...],
+        says("Replicas that ended well, such as worker-3, sorted. They are never run again."),
+    ] = ()
+    worker_replicas: Annotated[int, says("Workers that exist; for the scale subresource.", format="int32")] = 0
+    worker_selector: Annotated[str, says("Label selector of the workers' pods; for the scale subresource.")] = ""
+    ready: Annotated[
+        dict[str, str],
+        says("Ready of wanted replicas, such as 1/1, under master, worker and ps; for `kubectl get`."),
+    ] = {}
 
 
 class TFJob(_Value, frozen=True):
     """One job. `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty."""
 
     metadata: ObjectMeta
-    spec: TFJobSpec = TFJobSpec()
-    status: TFJobStatus = TFJobStatus()
+    spec: Annotated[TFJobSpec, says("What the user asks for.")] = TFJobSpec()
+    status: Annotated[TFJobStatus, says("What the controller says of the job.")] = TFJobStatus()
     invalid: str = msgspec.field(name="_invalid", default="")

@@ -1,0 +1,70 @@
+"""What the fields that a job leaves out mean. Pure functions of the spec; nothing is written back into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfjob_controller.api.tfjob import (
+    CLEAN_RUNNING,
+    DEFAULT_PORT,
+    FAIL_ON_CHIEF,
+    MASTER,
+    ON_FAILURE,
+    WORKER,
+    Chief,
+    ReplicaSpec,
+    TFJobSpec,
+)
+
+
+def replica_spec(spec: TFJobSpec, replica_type: str) -> ReplicaSpec | None:
+    """The entry of a replica type, None where the job has none."""
+    return next((entry for entry in spec.replica_specs if entry.tf_replica_type == replica_type), None)
+
+
+def replicas_of(spec: TFJobSpec, replica_type: str) -> int:
+    """How many replicas of a type the job wants now; 0 where the type is not listed.
+
+    `spec.workerReplicas`, which the scale subresource writes, overrides the WORKER entry's own number.
+    """
+    entry = replica_spec(spec, replica_type)
+    if entry is None:
+        return 0
+    if replica_type == WORKER and spec.worker_replicas is not None:
+        return spec.worker_replicas
+    return own_replicas_of(entry)
+
+
+def own_replicas_of(entry: ReplicaSpec) -> int:
+    """What the entry itself says; see `replicas_of` for what counts."""
+    return 1 if entry.replicas is None else entry.replicas
+
+
+def port_of(entry: ReplicaSpec) -> int:
+    return DEFAULT_PORT if entry.tf_port is None else entry.tf_port
+
+
+def chief_of(spec: TFJobSpec) -> Chief:
+    """The replica whose end is the job's end: as the job says, else MASTER 0, else WORKER 0 where there is no master.
+
+    The chief of a spec that lists neither is MASTER: that is the type which is missing.
+    """
+    if spec.termination_policy is not None and spec.termination_policy.chief is not None:
+        return spec.termination_policy.chief
+    listed = {entry.tf_replica_type for entry in spec.replica_specs}
+    return Chief(replica_name=WORKER if WORKER in listed and MASTER not in listed else MASTER)
+
+
+def clean_pod_policy_of(spec: TFJobSpec) -> str:
+    return spec.clean_pod_policy or CLEAN_RUNNING
+
+
+def failure_policy_of(spec: TFJobSpec) -> str:
+    return spec.failure_policy or FAIL_ON_CHIEF
+
+
+def restart_policy_of(template: Mapping[str, Any] | None) -> str:
+    """The restartPolicy of a pod template; a batch Job cannot have Kubernetes' own default, Always."""
+    pod_spec = (template or {}).get("spec") or {}
+    return str(pod_spec.get("restartPolicy") or ON_FAILURE)

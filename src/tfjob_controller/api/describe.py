@@ -1,0 +1,19 @@
+"""Says beside each field of a kind what it means and what it may hold.
+
+The CRD and the reference in docs/ are generated from these words (hack/generate), so there is one place to change. The
+limits are not enforced on decoding: a value built in code is checked by nobody, one from the API by `validation`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Meta
+
+# The largest value of the API's int32 fields.
+INT32_MAX = 2**31 - 1
+
+
+def says(description: str, **schema: Any) -> Meta:
+    """A field's description and, under JSON Schema's own names, its limits and its default on the server."""
+    return Meta(description=description, extra_json_schema=schema or None)

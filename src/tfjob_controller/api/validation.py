@@ -1,0 +1,189 @@
+"""Is this a job that can be run?
+
+The CRD asks the same of a job before it is stored (hack/generate/rules.py says it in CEL and uses the messages below);
+this is for clusters whose CRD is older. Every manifest that the CRD refuses is refused here too: the tests hold both to
+one table. Pure functions; an answer is a sentence that begins with the field and names the remedy, or None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfjob_controller.api.defaults import chief_of, own_replicas_of, port_of, replica_spec, replicas_of
+from tfjob_controller.api.describe import INT32_MAX
+from tfjob_controller.api.tfjob import (
+    CLEAN_POD_POLICIES,
+    CONTAINER_NAME,
+    FAILURE_POLICIES,
+    MASTER,
+    MAX_PORT,
+    MAX_REPLICAS,
+    PS,
+    REPLICA_TYPES,
+    RESTART_POLICIES,
+    RUNTIME_ID_PATTERN,
+    WORKER,
+    ReplicaSpec,
+    TFJob,
+    TFJobSpec,
+)
+
+# Of the whole spec. The first is upstream's own sentence.
+MISSING_CHIEF = "Missing ReplicaSpec for chief: {}"
+CHIEF_OUTSIDE = "terminationPolicy.chief.replicaIndex must be less than the replicas of {}, which are {}"
+CHIEF_NEVER_ENDS = (
+    "terminationPolicy.chief is PS, but the default parameter server never ends: "
+    "give PS a template with a container named tensorflow, or name another chief"
+)
+WORKER_REPLICAS_WITHOUT_WORKER = "workerReplicas needs an entry for WORKER in replicaSpecs"
+
+# Of one entry in replicaSpecs.
+MASTER_REPLICAS = "MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more"
+TEMPLATE_MISSING = "template is required for MASTER and WORKER: only a PS can go without"
+CONTAINER_MISSING = "template needs a container named tensorflow: its exit code decides what becomes of the replica"
+
+# Of a change, once RuntimeId is set.
+RUNTIME_ID_FIXED = "RuntimeId names all children of the job and cannot change: leave it as it is"
+TYPES_FIXED = "the replica types of a started job cannot change: delete the job and create it anew"
+TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job and create it anew"
+PORT_FIXED = "the ports of a started job cannot change: delete the job and create it anew"
+REPLICAS_FIXED = "only the replicas of WORKER can change in a started job"
+TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it anew"
+
+
+def validate(job: TFJob) -> str | None:
+    """The first thing that is wrong with a job, in words; None for a job that can be run."""
+    return job.invalid or next(_problems(job.spec), None)
+
+
+def validate_change(old: TFJobSpec, new: TFJobSpec) -> str | None:
+    """What a change of the spec may not touch; None for an allowed one. Before RuntimeId is set all may change."""
+    return next(_forbidden_changes(old, new), None) if old.runtime_id else None
+
+
+def _problems(spec: TFJobSpec) -> Iterator[str]:
+    yield from _listing_problems(spec)
+    for index, entry in enumerate(spec.replica_specs):
+        yield from (f"spec.replicaSpecs[{index}]{problem}" for problem in _entry_problems(entry))
+    yield from _number_problems(spec)
+    yield from _choice_problems(spec)
+    yield from _chief_problems(spec)
+
+
+def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
+    """Which types there are: asked first, since all else speaks of them."""
+    if not spec.replica_specs:
+        yield "spec.replicaSpecs: at least one entry is required"
+    seen: set[str] = set()
+    for index, entry in enumerate(spec.replica_specs):
+        at = f"spec.replicaSpecs[{index}].tfReplicaType"
+        if entry.tf_replica_type not in REPLICA_TYPES:
+            yield _choice(at, entry.tf_replica_type, REPLICA_TYPES)
+        if entry.tf_replica_type in seen:
+            yield f"{at}: {entry.tf_replica_type} is listed twice: give one entry more replicas instead"
+        seen.add(entry.tf_replica_type)
+
+
+def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
+    """Problems of one entry, each beginning with what follows its path."""
+    if entry.tf_replica_type == MASTER and entry.replicas not in (None, 1):
+        yield f".replicas: {MASTER_REPLICAS}"
+    yield from _range(".replicas", entry.replicas, 0, MAX_REPLICAS)
+    yield from _range(".tfPort", entry.tf_port, 1, MAX_PORT)
+    if entry.template is not None:
+        yield from _template_problems(entry.template, needs_container=entry.tf_replica_type != PS)
+    elif entry.tf_replica_type != PS:
+        yield f".template: {TEMPLATE_MISSING}"
+
+
+def _template_problems(template: dict[str, Any], *, needs_container: bool) -> Iterator[str]:
+    """Only what concerns this controller; the API server judges the rest when the child Jobs are created."""
+    pod_spec = template.get("spec") or {}
+    if not isinstance(pod_spec, dict):
+        yield ".template.spec: expected object"
+        return
+    containers = pod_spec.get("containers") or []
+    if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
+        yield ".template.spec.containers: expected a list of objects"
+        return
+    for index, container in enumerate(containers):
+        if not isinstance(container.get("name"), str):
+            yield f".template.spec.containers[{index}].name: a name is required"
+    restart_policy = pod_spec.get("restartPolicy")
+    if restart_policy is not None and restart_policy not in RESTART_POLICIES:
+        yield _choice(".template.spec.restartPolicy", restart_policy, RESTART_POLICIES)
+    if needs_container and not has_container(template):
+        yield f".template: {CONTAINER_MISSING}"
+
+
+def has_container(template: dict[str, Any] | None) -> bool:
+    """Does a template bring the container that counts? A PS whose template does not gets the default server."""
+    containers = ((template or {}).get("spec") or {}).get("containers") or ()
+    return any(container.get("name") == CONTAINER_NAME for container in containers)
+
+
+def _number_problems(spec: TFJobSpec) -> Iterator[str]:
+    yield from _range("spec.workerReplicas", spec.worker_replicas, 0, MAX_REPLICAS)
+    yield from _range("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0, INT32_MAX)
+    yield from _range("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 0, INT32_MAX)
+    yield from _range("spec.backoffLimit", spec.backoff_limit, 0, INT32_MAX)
+    if spec.worker_replicas is not None and replica_spec(spec, WORKER) is None:
+        yield f"spec: {WORKER_REPLICAS_WITHOUT_WORKER}"
+
+
+def _choice_problems(spec: TFJobSpec) -> Iterator[str]:
+    if spec.runtime_id and not re.fullmatch(RUNTIME_ID_PATTERN, spec.runtime_id):
+        yield "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller"
+    if spec.clean_pod_policy and spec.clean_pod_policy not in CLEAN_POD_POLICIES:
+        yield _choice("spec.cleanPodPolicy", spec.clean_pod_policy, CLEAN_POD_POLICIES)
+    if spec.failure_policy and spec.failure_policy not in FAILURE_POLICIES:
+        yield _choice("spec.failurePolicy", spec.failure_policy, FAILURE_POLICIES)
+
+
+def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
+    chief = chief_of(spec)
+    if chief.replica_name not in REPLICA_TYPES:
+        yield _choice("spec.terminationPolicy.chief.replicaName", chief.replica_name, REPLICA_TYPES)
+    entry = replica_spec(spec, chief.replica_name)
+    if entry is None:
+        yield MISSING_CHIEF.format(chief.replica_name)
+        return
+    replicas = replicas_of(spec, chief.replica_name)
+    yield from _range("spec.terminationPolicy.chief.replicaIndex", chief.replica_index, 0, INT32_MAX)
+    if chief.replica_index >= replicas:
+        yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name, replicas)}"
+    if chief.replica_name == PS and not has_container(entry.template):
+        yield f"spec: {CHIEF_NEVER_ENDS}"
+
+
+def _range(at: str, value: int | None, least: int, most: int) -> Iterator[str]:
+    if value is not None and not least <= value <= most:
+        yield f"{at}: must be from {least} to {most}, is {value}"
+
+
+def _choice(at: str, value: object, choices: tuple[str, ...]) -> str:
+    return f"{at}: must be one of {', '.join(choices)}, is {value}"
+
+
+# What of one entry is fixed, and what says so.
+_FIXED: tuple[tuple[Callable[[ReplicaSpec], object], str], ...] = (
+    (lambda entry: entry.template, TEMPLATE_FIXED),
+    (port_of, PORT_FIXED),
+    (lambda entry: None if entry.tf_replica_type == WORKER else own_replicas_of(entry), REPLICAS_FIXED),
+)
+
+
+def _forbidden_changes(old: TFJobSpec, new: TFJobSpec) -> Iterator[str]:
+    if new.runtime_id != old.runtime_id:
+        yield f"spec: {RUNTIME_ID_FIXED}"
+    before = {entry.tf_replica_type: entry for entry in old.replica_specs}
+    after = {entry.tf_replica_type: entry for entry in new.replica_specs}
+    if before.keys() != after.keys():
+        yield f"spec: {TYPES_FIXED}"
+        return
+    for replica_type, entry in before.items():
+        yield from (f"spec: {why}" for part, why in _FIXED if part(entry) != part(after[replica_type]))
+    if chief_of(old) != chief_of(new):
+        yield f"spec: {TERMINATION_POLICY_FIXED}"
