@@ -136,9 +136,7 @@ class TFJobSpec(_Value, frozen=True):
     termination_policy: Annotated[
         TerminationPolicy | None, says("When the job ends. Fixed once the job has started.")
     ] = None
-    scheduler_name: Annotated[
-        str, says("Scheduler of every pod whose template names none of its own.")
-    ] = ""
+    scheduler_name: Annotated[str, says("Scheduler of every pod whose template names none of its own.")] = ""
     clean_pod_policy: Annotated[
         str,
         says(
@@ -187,9 +185,7 @@ class TFJobSpec(_Value, frozen=True):
             enum=list(FAILURE_POLICIES),
         ),
     ] = ""
-    priority_class_name: Annotated[
-        str, says("PriorityClass of every pod whose template names none of its own.")
-    ] = ""
+    priority_class_name: Annotated[str, says("PriorityClass of every pod whose template names none of its own.")] = ""
 
 
 class TFJobCondition(_Value, frozen=True, omit_defaults=False):
