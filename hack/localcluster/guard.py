@@ -1,0 +1,30 @@
+"""Stops a stack when the process that owns it has ended, however it ended.
+
+Runs as `python -m localcluster.guard FOLDER` in a session of its own, so that neither Ctrl-C nor the death of a process
+group takes it along. It waits on the owner's pidfd and costs nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from localcluster import process, state
+from localcluster.controlplane import ControlPlane
+from localcluster.report import silent
+
+_A_DAY_SECONDS = 86400.0  # a poll cannot wait much longer
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    found = state.read(folder)
+    if found is None or found.owner is None:
+        return
+    while process.wait_gone([found.owner], _A_DAY_SECONDS):
+        pass
+    ControlPlane(folder, report=silent).stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Processes that outlive the one that started them, and how to find every one of them again.
+
+A pid alone names nothing: it is reused, and after a reboot it means another program. A process is therefore known by
+pid and start time (field 22 of /proc/<pid>/stat, clock ticks since boot), and records are only worth reading under the
+boot they were written in (`boot_id`).
+
+Besides, every process started here carries the mark of its stack in its environment, which its children inherit. So
+`marked` finds what a record misses: a program that was started just before its starter was killed.
+
+Signals go through a pidfd that is opened before the identity is checked, so that they can never hit a newcomer.
+Threads: all functions may be called from any.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+# The environment variable that marks a process as part of a stack; its value is the stack's state folder.
+MARK = "LOCALCLUSTER_STACK"
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """One process of this boot, for ever."""
+
+    pid: int
+    start_time: int
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> Identity | None:
+    """Who runs under `pid` now; None for nobody and for zombies."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The program's name may hold spaces and parentheses: what follows the last one is plain.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else Identity(pid, int(fields[19]))
+
+
+def myself() -> Identity:
+    identity = identify(os.getpid())
+    assert identity is not None  # noqa: S101 - a running process is in /proc
+    return identity
+
+
+def is_alive(identity: Identity) -> bool:
+    reap(identity.pid)
+    return identify(identity.pid) == identity
+
+
+def spawn(
+    argv: Sequence[str], *, log: Path, mark: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Identity:
+    """Start a program in a session of its own (no Ctrl-C reaches it) with output appended to `log` (mode 0600).
+
+    `mark` is the state folder of its stack; `env` is added to the environment. Raises OSError.
+    """
+    environment = {**os.environ, **(env or {}), MARK: str(mark.resolve())}
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    # A child that has ended already has no identity left; its pid is ours until it is reaped, so 0 can match nobody.
+    return identify(child.pid) or Identity(child.pid, 0)
+
+
+def reap(pid: int) -> None:
+    """Take the exit code of an own child that has ended; anybody else's process is left alone."""
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        _children.pop(pid, None)
+
+
+def marked(mark: Path) -> list[Identity]:
+    """Every process of this user that carries the mark, whoever started it."""
+    wanted = f"{MARK}={mark.resolve()}".encode()
+    return [identity for identity, environment in _environments() if wanted in environment]
+
+
+def all_marked() -> dict[Path, list[Identity]]:
+    """All marked processes of this user, by state folder."""
+    found: dict[Path, list[Identity]] = {}
+    prefix = f"{MARK}=".encode()
+    for identity, environment in _environments():
+        for entry in environment:
+            if entry.startswith(prefix):
+                found.setdefault(Path(os.fsdecode(entry[len(prefix) :])), []).append(identity)
+    return found
+
+
+def _environments() -> Iterable[tuple[Identity, list[bytes]]]:
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+        except OSError:  # another user's, or gone
+            continue
+        identity = identify(int(entry))
+        if identity is not None:
+            yield identity, environment
+
+
+def send(identity: Identity, number: signal.Signals) -> bool:
+    """Signal exactly this process; False if it has ended."""
+    pidfd = _open(identity)
+    if pidfd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def end(identities: Iterable[Identity], *, grace_seconds: float = 0.0, timeout_seconds: float = 10.0) -> list[Identity]:
+    """End these processes: politely if there is a grace, then by SIGKILL; the ones that would not go."""
+    remaining = list(identities)
+    if grace_seconds > 0:
+        for identity in remaining:
+            send(identity, signal.SIGTERM)
+        remaining = wait_gone(remaining, grace_seconds)
+    for identity in remaining:
+        send(identity, signal.SIGKILL)
+    return wait_gone(remaining, timeout_seconds)
+
+
+def wait_gone(identities: Iterable[Identity], timeout_seconds: float) -> list[Identity]:
+    """Wait until these processes have ended (a zombie has); the ones that still run at the end."""
+    deadline = time.monotonic() + timeout_seconds
+    return [identity for identity in identities if not _wait_one(identity, deadline)]
+
+
+def _wait_one(identity: Identity, deadline: float) -> bool:
+    pidfd = _open(identity)
+    if pidfd is not None:
+        try:
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            poller.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        finally:
+            os.close(pidfd)
+    return not is_alive(identity)
+
+
+def _open(identity: Identity) -> int | None:
+    """A pidfd of this very process, None if it has ended."""
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return None
+    if identify(identity.pid) != identity:
+        os.close(pidfd)
+        return None
+    return pidfd

@@ -1,0 +1,202 @@
+"""How each program of the control plane is started: its flags and its files.
+
+Every flag here is one that a plain start would get wrong; the rest is left at the programs' own defaults. Caller's
+flags come last, and the last one counts. No secret is in a flag: tokens and keys are in files of mode 0600.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from localcluster.state import write_private
+
+LOOPBACK = "127.0.0.1"
+ETCD = "etcd"
+APISERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+
+# etcd listens on a Unix socket in the private state folder: it asks nobody who he is, so that a TCP port, even on
+# loopback, would let every user of the machine read Secrets. It wants host:port, and makes a file of that name.
+ETCD_SOCKET = "etcd-client:0"
+_ETCD_PEER_SOCKET = "etcd-peer:0"
+# Node controllers judge nodes by their heartbeats; without kubelets there are none, and all would be NotReady in 50 s.
+_NO_HEARTBEATS = "*,-node-lifecycle-controller,-node-ipam-controller,-taint-eviction-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody with a static token, which is made at random and written into a kubeconfig of his own."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name.replace(':', '-')}.kubeconfig"
+
+
+ADMIN = User("admin", ("system:masters",))
+# It runs all controllers under one name (--use-service-account-credentials=false), for which its own role is too small.
+_MANAGER_USER = User("system:kube-controller-manager", ("system:masters",))
+_SCHEDULER_USER = User("system:kube-scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a control plane can be told.
+
+    `bind_address` is the one address that kube-apiserver listens on, and that its certificate and kubeconfigs name:
+    loopback, or a bridge's where nodes must reach it. `kubelets`: real nodes send heartbeats, so node life-cycle
+    controllers run. Flags are passed as they are, after the ones from here. `scheduler_config` is merged over the
+    KubeSchedulerConfiguration (profiles, extenders). `unsafe_no_fsync` is for benchmarks that say so.
+    """
+
+    bind_address: str = LOOPBACK
+    kubelets: bool = False
+    service_cidr: str = "10.96.0.0/16"
+    service_account_admission: bool = False
+    users: tuple[User, ...] = ()
+    etcd_flags: tuple[str, ...] = ()
+    apiserver_flags: tuple[str, ...] = ()
+    controller_manager_flags: tuple[str, ...] = ()
+    scheduler_flags: tuple[str, ...] = ()
+    scheduler_config: Mapping[str, Any] = field(default_factory=dict)
+    unsafe_no_fsync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a stack's files are, and on which ports it listens."""
+
+    folder: Path
+    apiserver_port: int
+    controller_manager_port: int
+    scheduler_port: int
+
+    @property
+    def pki(self) -> Path:
+        return self.folder / "pki"
+
+    @property
+    def certificate(self) -> Path:
+        """The API server's own certificate with its CA, which the server makes at its first start."""
+        return self.pki / "apiserver.crt"
+
+    @property
+    def key(self) -> Path:
+        """The API server's key. It signs ServiceAccount tokens too: it is made in time, and there is no other tool."""
+        return self.pki / "apiserver.key"
+
+    @property
+    def users(self) -> Path:
+        return self.folder / "users"
+
+    @property
+    def tokens(self) -> Path:
+        return self.folder / "tokens.csv"
+
+    @property
+    def scheduler_config(self) -> Path:
+        return self.folder / "scheduler.json"
+
+    def kubeconfig_of(self, user: User) -> Path:
+        return self.folder / "kubeconfig" if user == ADMIN else self.users / user.file_name
+
+
+def all_users(options: Options) -> tuple[User, ...]:
+    return (ADMIN, _MANAGER_USER, _SCHEDULER_USER, *options.users)
+
+
+def make_tokens(layout: Layout, options: Options) -> dict[User, str]:
+    """Write the token file; the tokens, for the kubeconfigs."""
+    tokens = {user: secrets.token_urlsafe(24) for user in all_users(options)}
+    rows = [f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for user, token in tokens.items()]
+    write_private(layout.tokens, "".join(rows).encode())
+    return tokens
+
+
+def write_kubeconfig(path: Path, server: str, certificate: Path, token: str) -> None:
+    """A kubeconfig that can be copied elsewhere (all in one file). JSON is YAML, and needs no quoting rules."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "local", "cluster": {"server": server, "certificate-authority-data": _base64(certificate)}}
+        ],
+        "users": [{"name": "local", "user": {"token": token}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+        "current-context": "local",
+    }
+    write_private(path, json.dumps(config, indent=2).encode() + b"\n")
+
+
+def write_scheduler_config(layout: Layout, options: Options) -> None:
+    config: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        # The default of 50 requests/s would bind 56 pods/s at best, whatever else is done.
+        "clientConnection": {
+            "kubeconfig": str(layout.kubeconfig_of(_SCHEDULER_USER)),
+            "qps": 5000,
+            "burst": 5000,
+        },
+        **options.scheduler_config,
+    }
+    write_private(layout.scheduler_config, json.dumps(config, indent=2).encode() + b"\n")
+
+
+def etcd_flags(options: Options) -> list[str]:
+    """Paths are relative to the state folder, where it runs: a socket's path may not be longer than 107 bytes."""
+    flags = ["--name=localcluster", "--data-dir=etcd", "--log-level=warn"]
+    flags += [f"--listen-client-urls=unix://{ETCD_SOCKET}", f"--advertise-client-urls=unix://{ETCD_SOCKET}"]
+    flags += [f"--listen-peer-urls=unix://{_ETCD_PEER_SOCKET}"]
+    flags += [f"--initial-advertise-peer-urls=unix://{_ETCD_PEER_SOCKET}"]
+    flags += [f"--initial-cluster=localcluster=unix://{_ETCD_PEER_SOCKET}"]
+    # 20,000 pods and their Events of a benchmark do not fit into the default of 2 GiB with all their revisions.
+    flags += ["--quota-backend-bytes=8589934592"]
+    flags += ["--unsafe-no-fsync"] if options.unsafe_no_fsync else []
+    return [*flags, *options.etcd_flags]
+
+
+def apiserver_flags(layout: Layout, options: Options) -> list[str]:
+    flags = [f"--etcd-servers=unix://{ETCD_SOCKET}"]
+    flags += [f"--bind-address={options.bind_address}", f"--advertise-address={options.bind_address}"]
+    flags += [f"--secure-port={layout.apiserver_port}", f"--cert-dir={layout.pki}"]
+    flags += [f"--token-auth-file={layout.tokens}", "--authorization-mode=Node,RBAC", "--allow-privileged"]
+    flags += ["--service-account-issuer=https://kubernetes.default.svc.cluster.local"]
+    flags += [f"--service-account-key-file={layout.key}", f"--service-account-signing-key-file={layout.key}"]
+    flags += [f"--service-cluster-ip-range={options.service_cidr}"]
+    if options.bind_address == LOOPBACK:
+        flags += ["--endpoint-reconciler-type=none"]  # a loopback address is no valid endpoint of Service kubernetes
+    if not options.service_account_admission:
+        flags += ["--disable-admission-plugins=ServiceAccount"]
+    return [*flags, *options.apiserver_flags]
+
+
+def controller_manager_flags(layout: Layout, options: Options) -> list[str]:
+    flags = [f"--kubeconfig={layout.kubeconfig_of(_MANAGER_USER)}", "--leader-elect=false"]
+    flags += [f"--bind-address={LOOPBACK}", f"--secure-port={layout.controller_manager_port}"]
+    flags += ["--authentication-skip-lookup", "--use-service-account-credentials=false"]
+    flags += [f"--service-account-private-key-file={layout.key}", f"--root-ca-file={layout.certificate}"]
+    # The default of 20 requests/s would be what every measurement measures.
+    flags += ["--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-job-syncs=20"]
+    flags += [] if options.kubelets else [f"--controllers={_NO_HEARTBEATS}"]
+    return [*flags, *options.controller_manager_flags]
+
+
+def scheduler_flags(layout: Layout, options: Options) -> list[str]:
+    flags = [f"--config={layout.scheduler_config}", "--authentication-skip-lookup"]
+    flags += [f"--bind-address={LOOPBACK}", f"--secure-port={layout.scheduler_port}"]
+    return [*flags, *options.scheduler_flags]
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()

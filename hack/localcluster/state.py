@@ -1,0 +1,139 @@
+"""What is written down about a stack, and whether it still means anything.
+
+A stack lives in one folder (mode 0700): `state.json`, the kubeconfig and keys (mode 0600), `etcd/`, `logs/`. Stopping
+it removes everything but the logs. `state.json` says which boot it was written in: after a reboot its processes are
+gone whatever its pids say, and the stack is `STALE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from localcluster import process
+from localcluster.errors import LocalClusterError
+from localcluster.process import Identity
+
+DEFAULT_NAME = "default"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+# What a stop leaves: to read why something failed, and to serialise with the next start.
+_KEPT = ("logs", "lock")
+
+
+class ProgramRecord(msgspec.Struct):
+    """One program of a stack: how it is started, and as which process it runs."""
+
+    argv: list[str]
+    log: str
+    identity: Identity | None = None
+
+
+class StackState(msgspec.Struct):
+    """The whole record. `owner` is the process that the stack must not outlive; None: it stays until stopped."""
+
+    boot_id: str
+    created: str
+    kubeconfig: str
+    server: str
+    ready: bool = False
+    owner: Identity | None = None
+    health: dict[str, str] = {}
+    programs: dict[str, ProgramRecord] = {}
+
+
+class Condition(enum.Enum):
+    """What a record is worth now."""
+
+    ABSENT = "absent"  # nothing was started, or it was stopped
+    STARTING = "starting"  # somebody is at it, or was killed while at it
+    RUNNING = "running"
+    BROKEN = "broken"  # of this boot, but some programs have ended
+    STALE = "stale"  # from before a reboot
+
+
+def state_root() -> Path:
+    """Where stacks live: `$XDG_STATE_HOME/tfjob-controller`, by default under ~/.local/state."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "tfjob-controller"
+
+
+def stack_dir(name: str = DEFAULT_NAME) -> Path:
+    if not _NAME.fullmatch(name):
+        raise LocalClusterError(
+            f"{name!r} cannot name a stack: use up to 40 lower-case letters, digits and dashes", exit_code=2
+        )
+    return state_root() / name
+
+
+def make_private(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file at once, readable by its owner alone from its first byte."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    part.replace(path)
+
+
+def read(folder: Path) -> StackState | None:
+    """The record, None if there is none or it cannot be read (a half-written one cannot exist)."""
+    try:
+        return msgspec.json.decode((folder / "state.json").read_bytes(), type=StackState)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def write(folder: Path, state: StackState) -> None:
+    write_private(folder / "state.json", msgspec.json.format(msgspec.json.encode(state)))
+
+
+def condition(state: StackState | None) -> Condition:
+    if state is None:
+        return Condition.ABSENT
+    if state.boot_id != process.boot_id():
+        return Condition.STALE
+    if not state.ready:
+        return Condition.STARTING
+    identities = [record.identity for record in state.programs.values()]
+    alive = all(identity is not None and process.is_alive(identity) for identity in identities)
+    return Condition.RUNNING if alive else Condition.BROKEN
+
+
+def clear(folder: Path) -> None:
+    """Remove all that a stopped stack needs no more: data, keys, the record last."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in list(folder.iterdir()):
+            if entry.name not in (*_KEPT, "state.json"):
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    (folder / "state.json").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One command at a time changes a stack; the lock goes with its holder, however that ends."""
+    make_private(folder)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def names() -> list[str]:
+    """The stacks that have a record."""
+    root = state_root()
+    if not root.is_dir():
+        return []
+    return sorted(entry.name for entry in root.iterdir() if (entry / "state.json").exists())
