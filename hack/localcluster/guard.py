@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from localcluster import process, state
-from localcluster.controlplane import ControlPlane
-from localcluster.report import silent
+from localcluster import process, stack, state
 
 _A_DAY_SECONDS = 86400.0  # a poll cannot wait much longer
 
@@ -23,7 +21,7 @@ def main() -> None:
         return
     while process.wait_gone([found.owner], _A_DAY_SECONDS):
         pass
-    ControlPlane(folder, report=silent).stop()
+    stack.down(folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+"""`python -m localcluster`: up, down, status, node-kill, node-start.
+
+Standard output is for programs (`up`: the kubeconfig's path; `status`: the status); everything for people goes to
+standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from localcluster import stack, state
+from localcluster.controlplane import check_platform
+from localcluster.errors import LocalClusterError
+from localcluster.report import to_stderr
+from localcluster.status import as_text, collect
+
+INTERRUPTED = 128 + signal.SIGINT
+_DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes if asked for (root on Linux)."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        check_platform()
+        run: Callable[[argparse.Namespace], None] = chosen.run
+        run(chosen)
+    except KeyboardInterrupt:
+        to_stderr("interrupted: what was being started is stopped again")
+        return INTERRUPTED
+    except LocalClusterError as error:
+        to_stderr(f"error: {error}")
+        return error.exit_code
+    except OSError as error:
+        to_stderr(f"error: {error}")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="localcluster", description=_DESCRIPTION)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = _command(commands, "up", _up, "start a stack; the last line on standard output is its kubeconfig's path")
+    up.add_argument("--nodes", type=_node_count, default=0, metavar="N", help="with N real nodes (default: none)")
+    down = _command(commands, "down", _down, "stop it and leave nothing behind but its logs")
+    down.add_argument("--all", action="store_true", help="every stack of this user, known or lost")
+    status = _command(commands, "status", _status, "what runs, and where its logs are")
+    status.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    for name, run, text in (
+        ("node-kill", _node_kill, "kill a node as a power cut would"),
+        ("node-start", _node_start, "start a killed node again"),
+    ):
+        _command(commands, name, run, text).add_argument("number", type=int, metavar="N", help="1, 2, ...")
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    text: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--name", default=state.DEFAULT_NAME, help="which stack (several may run side by side)")
+    command.set_defaults(run=run)
+    return command
+
+
+def _node_count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= 9:
+        raise argparse.ArgumentTypeError("0 to 9 nodes fit on one machine")
+    return count
+
+
+def _up(chosen: argparse.Namespace) -> None:
+    existing = stack.existing_kubeconfig()
+    if existing is not None and not stack.is_own(existing):
+        to_stderr(f"KUBECONFIG={existing} names an existing cluster: nothing is started (unset it for a local one)")
+        print(existing)
+        return
+    plane = stack.up(_folder(chosen), chosen.nodes)
+    to_stderr(f"next:   export KUBECONFIG={plane.kubeconfig}")
+    to_stderr(f"        kubectl get namespaces     (logs: {plane.logs})")
+    to_stderr(f"        {_make('cluster-down', chosen)}")
+    print(plane.kubeconfig)
+
+
+def _down(chosen: argparse.Namespace) -> None:
+    if chosen.all:
+        folders = stack.end_everything()
+        to_stderr(f"stopped {len(folders)} stacks" if folders else "nothing runs")
+    elif stack.down(_folder(chosen)):
+        to_stderr(f"stopped; its logs stay in {_folder(chosen) / 'logs'}")
+        to_stderr(f"next:   {_make('cluster-up', chosen)}")
+    else:
+        to_stderr(f"nothing runs; start it with: {_make('cluster-up', chosen)}")
+
+
+def _status(chosen: argparse.Namespace) -> None:
+    status = collect(chosen.name, _folder(chosen))
+    if chosen.output == "json":
+        print(json.dumps(status, indent=2))
+        return
+    print(as_text(status))
+    next_step = {
+        "absent": _make("cluster-up", chosen),
+        "running": f"export KUBECONFIG={status.get('kubeconfig')}",
+        "starting": "wait, or if nobody starts it any more: " + _make("cluster-down", chosen),
+    }
+    to_stderr(f"next:   {next_step.get(str(status['condition']), _make('cluster-up', chosen) + ' starts it afresh')}")
+
+
+def _node_kill(chosen: argparse.Namespace) -> None:
+    stack.node_kill(_folder(chosen), chosen.number)
+    to_stderr(f"node {chosen.number} is dead; Kubernetes notices in about 50 s")
+    to_stderr(f"next:   {_make(f'node-start N={chosen.number}', chosen)}")
+
+
+def _node_start(chosen: argparse.Namespace) -> None:
+    stack.node_start(_folder(chosen), chosen.number)
+    to_stderr(f"node {chosen.number} runs again")
+    to_stderr("next:   kubectl get nodes")
+
+
+def _folder(chosen: argparse.Namespace) -> Path:
+    return state.stack_dir(chosen.name)
+
+
+def _make(target: str, chosen: argparse.Namespace) -> str:
+    """The command that does it: make's for the default stack, else this program's own."""
+    if chosen.name == state.DEFAULT_NAME:
+        return f"make {target}"
+    words = target.removeprefix("cluster-").replace("N=", "")
+    return f"PYTHONPATH=hack .venv/bin/python -m localcluster {words} --name {chosen.name}"

@@ -1,0 +1,138 @@
+"""A whole stack by its name: the control plane, and real nodes where they are asked for.
+
+The nodes are the business of `localcluster.nodes`, which is imported only when a stack has some, and offers
+
+    start(folder, count, owner, report) -> ControlPlane   # network, control plane with `kubelets=True`, nodes Ready
+    stop(folder) -> None             # nodes, mounts, namespaces, bridge; also after a crash; nothing there is no error
+    kill(folder, number) -> None     # the node's death, as by a power cut
+    start_node(folder, number) -> None
+    status(folder) -> list[dict[str, object]]             # for `status`: name, number, address, condition
+    exists(folder) -> bool           # whether this stack has, or may have left, anything of a node
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+from localcluster import process, state
+from localcluster.controlplane import ControlPlane, check_platform, end_processes
+from localcluster.errors import LocalClusterError
+from localcluster.process import Identity
+from localcluster.report import Report, to_stderr
+from localcluster.state import Condition
+
+# Stacks of test runs, which end with their owner: `test-<pid>-…`.
+TEST_PREFIX = "test-"
+
+
+def up(folder: Path, node_count: int = 0, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
+    """Start a stack; one that runs already with as many nodes is taken as it is. Raises LocalClusterError."""
+    check_platform()
+    condition = state.condition(state.read(folder))
+    if condition is Condition.RUNNING:
+        return _running(folder, node_count, report)
+    if condition is not Condition.ABSENT:
+        report(f"cleaning up what is left of an earlier stack ({condition.value})")
+        down(folder)
+    if node_count:
+        plane: ControlPlane = _nodes().start(folder, node_count, owner, report)
+        return plane
+    plane = ControlPlane(folder, owner=owner, report=report)
+    plane.start()
+    return plane
+
+
+def down(folder: Path) -> bool:
+    """Stop a stack whatever state it is in; whether there was anything to stop. Logs stay."""
+    check_platform()
+    existed = state.read(folder) is not None or bool(process.marked(folder))
+    if has_nodes(folder):
+        existed = True
+        _nodes().stop(folder)
+    if existed:
+        ControlPlane(folder).stop()
+    return existed
+
+
+def has_nodes(folder: Path) -> bool:
+    try:
+        return bool(_nodes().exists(folder))
+    except ImportError:
+        return False
+
+
+def node_status(folder: Path) -> list[dict[str, object]]:
+    status: list[dict[str, object]] = _nodes().status(folder) if has_nodes(folder) else []
+    return status
+
+
+def node_kill(folder: Path, number: int) -> None:
+    _nodes_of(folder).kill(folder, number)
+
+
+def node_start(folder: Path, number: int) -> None:
+    _nodes_of(folder).start_node(folder, number)
+
+
+def existing_kubeconfig() -> str | None:
+    """The cluster that the user named by KUBECONFIG, None if he named none, or one of this package's own stacks that
+    has been stopped (an `export` that outlived it). Raises LocalClusterError if the file is missing.
+    """
+    named = os.environ.get("KUBECONFIG", "")
+    paths = [Path(part) for part in named.split(os.pathsep) if part]
+    if not paths or any(path.exists() for path in paths):
+        return named or None
+    if all(path.is_relative_to(state.state_root()) for path in paths):
+        return None
+    raise LocalClusterError(
+        f"KUBECONFIG={named}: no such file; name an existing cluster's, or unset it for a local one"
+    )
+
+
+def is_own(kubeconfig: str) -> bool:
+    """Whether a kubeconfig is one that this package wrote."""
+    return Path(kubeconfig).is_relative_to(state.state_root())
+
+
+def remove_ended_tests() -> None:
+    """Stop and remove what test runs left whose process is gone."""
+    root = state.state_root()
+    for folder in root.glob(f"{TEST_PREFIX}*") if root.is_dir() else ():
+        owner = process.identify(int(folder.name.removeprefix(TEST_PREFIX).partition("-")[0] or 0))
+        if owner is None:
+            down(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_everything() -> list[Path]:
+    """Stop every stack of this user, also those without a record; their folders."""
+    root = state.state_root()
+    folders = {root / name for name in state.names()} | set(process.all_marked())
+    for folder in sorted(folders):
+        if folder.is_dir():
+            down(folder)
+        else:
+            end_processes(folder)
+    return sorted(folders)
+
+
+def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:
+    present = len(node_status(folder))
+    if present != node_count and node_count:
+        raise LocalClusterError(f"it runs already with {present} nodes, not {node_count}: make cluster-down first")
+    report("it runs already")
+    return ControlPlane.attach(folder, report)
+
+
+def _nodes_of(folder: Path) -> ModuleType:
+    if not has_nodes(folder):
+        raise LocalClusterError("this stack has no nodes: make cluster-down, then make cluster-up NODES=2")
+    return _nodes()
+
+
+def _nodes() -> ModuleType:
+    return importlib.import_module("localcluster.nodes")  # here, since most stacks have none
