@@ -32,7 +32,7 @@ from tfjob_controller.api.tfjob import (
 
 # Of the whole spec. The first is upstream's own sentence.
 MISSING_CHIEF = "Missing ReplicaSpec for chief: {}"
-CHIEF_OUTSIDE = "terminationPolicy.chief.replicaIndex must be less than the replicas of {}, which are {}"
+CHIEF_OUTSIDE = "the chief's replicaIndex is not below the replicas of {}: raise them, or name another chief"
 CHIEF_NEVER_ENDS = (
     "terminationPolicy.chief is PS, but the default parameter server never ends: "
     "give PS a template with a container named tensorflow, or name another chief"
@@ -100,15 +100,12 @@ def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
 
 def _template_problems(template: dict[str, Any], *, needs_container: bool) -> Iterator[str]:
     """Only what concerns this controller; the API server judges the rest when the child Jobs are created."""
+    misshapen = next(_misshapen(template), None)
+    if misshapen is not None:
+        yield misshapen
+        return
     pod_spec = template.get("spec") or {}
-    if not isinstance(pod_spec, dict):
-        yield ".template.spec: expected object"
-        return
-    containers = pod_spec.get("containers") or []
-    if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
-        yield ".template.spec.containers: expected a list of objects"
-        return
-    for index, container in enumerate(containers):
+    for index, container in enumerate(pod_spec.get("containers") or ()):
         if not isinstance(container.get("name"), str):
             yield f".template.spec.containers[{index}].name: a name is required"
     restart_policy = pod_spec.get("restartPolicy")
@@ -116,6 +113,42 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
         yield _choice(".template.spec.restartPolicy", restart_policy, RESTART_POLICIES)
     if needs_container and not has_container(template):
         yield f".template: {CONTAINER_MISSING}"
+
+
+# The parts of a template that the controller reads or adds to must be what it takes them for: the CRD leaves most of
+# them open. (path, is a list of objects, else an object); parents first.
+_SHAPES = (
+    ("metadata", False),
+    ("metadata.labels", False),
+    ("metadata.annotations", False),
+    ("spec", False),
+    ("spec.volumes", True),
+    ("spec.containers", True),
+)
+_CONTAINER_SHAPES = (
+    ("env", True),
+    ("volumeMounts", True),
+    ("resources", False),
+    ("resources.limits", False),
+    ("resources.requests", False),
+)
+
+
+def _misshapen(template: dict[str, Any]) -> Iterator[str]:
+    yield from _shape_problems(".template", template, _SHAPES)
+    for index, container in enumerate((template.get("spec") or {}).get("containers") or ()):
+        yield from _shape_problems(f".template.spec.containers[{index}]", container, _CONTAINER_SHAPES)
+
+
+def _shape_problems(at: str, root: dict[str, Any], shapes: tuple[tuple[str, bool], ...]) -> Iterator[str]:
+    """Stops to make sense after the first problem, since a path goes through what comes before it."""
+    for path, is_list in shapes:
+        value: Any = root
+        for name in path.split("."):
+            value = value.get(name) or {}
+        items = value if is_list and isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in items) or (is_list and value and not isinstance(value, list)):
+            yield f"{at}.{path}: expected {'a list of objects' if is_list else 'an object'}"
 
 
 def has_container(template: dict[str, Any] | None) -> bool:
@@ -153,7 +186,7 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
     replicas = replicas_of(spec, chief.replica_name)
     yield from _range("spec.terminationPolicy.chief.replicaIndex", chief.replica_index, 0, INT32_MAX)
     if chief.replica_index >= replicas:
-        yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name, replicas)}"
+        yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name)}"
     if chief.replica_name == PS and not has_container(entry.template):
         yield f"spec: {CHIEF_NEVER_ENDS}"
 

@@ -1,0 +1,48 @@
+"""`python -m generate` writes every generated file; `python -m generate --check` says which are out of date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from generate.crd import render_crd
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "manifests/base/crds/kubeflow.org_tfjobs.yaml": render_crd,
+}
+
+
+def outdated(root: Path) -> list[str]:
+    """The generated files under `root` that are not what the code says now."""
+    return [name for name, render in FILES.items() if _text(root / name) != render()]
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def write(root: Path) -> None:
+    for name, render in FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(), encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a file is out of date")
+    if not parser.parse_args().check:
+        write(ROOT)
+        return 0
+    names = outdated(ROOT)
+    for name in names:
+        print(f"{name} is out of date: run `make generate`", file=sys.stderr)
+    return 1 if names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The rules of `api.validation` once more, in CEL, for the API server to apply when a job is written.
+
+The sentences are the same objects. Costs: the API server refuses a CRD whose rules could take too long on the largest
+object that fits the schema, so every list that a rule walks has maxItems.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tfjob_controller.api import validation as says
+from tfjob_controller.api.tfjob import CONTAINER_NAME, MASTER, PS, WORKER
+
+Rule = dict[str, Any]
+
+_REQUIRED = "FieldValueRequired"
+_FORBIDDEN = "FieldValueForbidden"
+
+
+def _rule(rule: str, message: str, *arguments: str, at: str = "", reason: str = "") -> Rule:
+    """One rule; `arguments` are CEL expressions for the `{}` in the message."""
+    shown = {"messageExpression": _expression(message, arguments)} if arguments else {"message": message}
+    where = {"fieldPath": at} if at else {}
+    return {"rule": rule, **shown, **where, **({"reason": reason} if reason else {})}
+
+
+def _expression(message: str, arguments: tuple[str, ...]) -> str:
+    """The message as a CEL expression that puts the arguments in."""
+    parts = message.split("{}")
+    filled = [_quoted(parts[0])]
+    for argument, part in zip(arguments, parts[1:], strict=True):
+        filled += [argument] + ([_quoted(part)] if part else [])
+    return " + ".join(filled)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def _listed(spec: str, replica_type: str) -> str:
+    return f"{spec}.replicaSpecs.exists(r, r.tfReplicaType == '{replica_type}')"
+
+
+def _has_chief(spec: str) -> str:
+    return f"has({spec}.terminationPolicy) && has({spec}.terminationPolicy.chief)"
+
+
+def _chief(spec: str) -> str:
+    """The chief's type, as `api.defaults.chief_of` has it."""
+    default = f"({_listed(spec, WORKER)} && !{_listed(spec, MASTER)} ? '{WORKER}' : '{MASTER}')"
+    return f"({_has_chief(spec)} ? {spec}.terminationPolicy.chief.replicaName : {default})"
+
+
+def _index(spec: str) -> str:
+    return f"({_has_chief(spec)} ? {spec}.terminationPolicy.chief.replicaIndex : 0)"
+
+
+def _has_container(entry: str) -> str:
+    containers = f"{entry}.template.spec.containers"
+    present = f"has({entry}.template) && has({entry}.template.spec) && has({containers})"
+    return f"({present} && {containers}.exists(c, c.name == '{CONTAINER_NAME}'))"
+
+
+REPLICA_SPEC_RULES: list[Rule] = [
+    _rule(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", says.MASTER_REPLICAS, at=".replicas"),
+    _rule(
+        f"self.tfReplicaType == '{PS}' || has(self.template)",
+        says.TEMPLATE_MISSING,
+        at=".template",
+        reason=_REQUIRED,
+    ),
+    _rule(
+        f"self.tfReplicaType == '{PS}' || !has(self.template) || {_has_container('self')}",
+        says.CONTAINER_MISSING,
+        at=".template",
+        reason=_REQUIRED,
+    ),
+]
+
+_WORKERS = "has(self.workerReplicas)"
+_REPLICAS = f"(r.tfReplicaType == '{WORKER}' && {_WORKERS} ? self.workerReplicas : r.replicas)"
+
+# What a job must be at any time.
+_STANDING_RULES = [
+    _rule(
+        f"self.replicaSpecs.exists(r, r.tfReplicaType == {_chief('self')})",
+        says.MISSING_CHIEF,
+        _chief("self"),
+    ),
+    _rule(
+        f"self.replicaSpecs.all(r, r.tfReplicaType != {_chief('self')} || {_index('self')} < {_REPLICAS})",
+        says.CHIEF_OUTSIDE,
+        _chief("self"),
+    ),
+    _rule(
+        f"{_chief('self')} != '{PS}' || self.replicaSpecs.all(r, r.tfReplicaType != '{PS}' || {_has_container('r')})",
+        says.CHIEF_NEVER_ENDS,
+    ),
+    _rule(f"!{_WORKERS} || {_listed('self', WORKER)}", says.WORKER_REPLICAS_WITHOUT_WORKER),
+]
+
+
+def _once_started(rule: str, message: str, at: str = "") -> Rule:
+    """A rule on changes, from the moment on that the RuntimeId is set."""
+    unstarted = "!has(oldSelf.RuntimeId) || oldSelf.RuntimeId == ''"
+    return _rule(f"{unstarted} || ({rule})", message, at=at, reason=_FORBIDDEN)
+
+
+def _of_each(rule: str) -> str:
+    """A rule on `r` and `o`, the new and the old entry of one type."""
+    return f"self.replicaSpecs.all(r, oldSelf.replicaSpecs.all(o, r.tfReplicaType != o.tfReplicaType || {rule}))"
+
+
+_CHANGE_RULES = [
+    _once_started("has(self.RuntimeId) && self.RuntimeId == oldSelf.RuntimeId", says.RUNTIME_ID_FIXED, ".RuntimeId"),
+    _once_started(
+        "size(self.replicaSpecs) == size(oldSelf.replicaSpecs) && "
+        "self.replicaSpecs.all(r, oldSelf.replicaSpecs.exists(o, o.tfReplicaType == r.tfReplicaType))",
+        says.TYPES_FIXED,
+        ".replicaSpecs",
+    ),
+    _once_started(
+        _of_each("(has(r.template) == has(o.template) && (!has(r.template) || r.template == o.template))"),
+        says.TEMPLATE_FIXED,
+        ".replicaSpecs",
+    ),
+    _once_started(_of_each("r.tfPort == o.tfPort"), says.PORT_FIXED, ".replicaSpecs"),
+    _once_started(
+        _of_each(f"r.tfReplicaType == '{WORKER}' || r.replicas == o.replicas"), says.REPLICAS_FIXED, ".replicaSpecs"
+    ),
+    _once_started(
+        f"{_chief('self')} == {_chief('oldSelf')} && {_index('self')} == {_index('oldSelf')}",
+        says.TERMINATION_POLICY_FIXED,
+        ".terminationPolicy",
+    ),
+]
+
+SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES

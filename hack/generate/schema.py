@@ -1,0 +1,86 @@
+"""Structural schemas (apiextensions.k8s.io/v1) from msgspec types.
+
+Everything is in the type: names as on the wire, descriptions, limits and defaults from `api.describe.says`. What JSON
+Schema has no words for, such as rules and list keys, comes as `Extras`, by type and by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+Schema = dict[str, Any]
+
+_SCALARS: dict[type, str] = {
+    inspect.StrType: "string",
+    inspect.IntType: "integer",
+    inspect.BoolType: "boolean",
+    inspect.FloatType: "number",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What is laid over the schema of a type, by its class name, or of a field, by class and field name."""
+
+    of_type: Mapping[str, Schema] = field(default_factory=dict)
+    of_field: Mapping[tuple[str, str], Schema] = field(default_factory=dict)
+
+
+def schema_of(struct: type[msgspec.Struct], extras: Extras) -> Schema:
+    """The schema of one Struct with everything below it."""
+    return _struct(struct_info(struct), extras)
+
+
+def struct_info(struct: type[msgspec.Struct]) -> inspect.StructType:
+    info = inspect.type_info(struct)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(f"{struct.__name__} is no Struct")
+    return info
+
+
+def _struct(info: inspect.StructType, extras: Extras) -> Schema:
+    name = info.cls.__name__
+    properties = {
+        each.encode_name: _described(each, name) | _of(each.type, extras) | extras.of_field.get((name, each.name), {})
+        for each in info.fields
+    }
+    required = sorted(each.encode_name for each in info.fields if each.required)
+    schema: Schema = {"type": "object", "properties": dict(sorted(properties.items()))}
+    if required:
+        schema["required"] = required
+    return schema | extras.of_type.get(name, {})
+
+
+def _described(each: inspect.Field, struct: str) -> Schema:
+    if not isinstance(each.type, inspect.Metadata):
+        raise TypeError(f"{struct}.{each.name} has no description: give it one with says(…)")
+    return {"description": (each.type.extra_json_schema or {})["description"]}
+
+
+def _of(info: inspect.Type, extras: Extras) -> Schema:
+    if isinstance(info, inspect.Metadata):
+        return _of(info.type, extras) | (info.extra_json_schema or {})
+    if isinstance(info, inspect.UnionType):
+        return _of(_only(info), extras)
+    if isinstance(info, inspect.StructType):
+        return _struct(info, extras)
+    if isinstance(info, inspect.VarTupleType | inspect.ListType):
+        return {"type": "array", "items": _of(info.item_type, extras)}
+    if isinstance(info, inspect.DictType):
+        return {"type": "object"} | _values(info.value_type, extras)
+    return {"type": _SCALARS[type(info)]}
+
+
+def _values(info: inspect.Type, extras: Extras) -> Schema:
+    return {} if isinstance(info, inspect.AnyType) else {"additionalProperties": _of(info, extras)}
+
+
+def _only(union: inspect.UnionType) -> inspect.Type:
+    """`X | None` is an optional field, which a schema says by not requiring it."""
+    (only,) = (each for each in union.types if not isinstance(each, inspect.NoneType))
+    return only

@@ -1,0 +1,484 @@
+"""TFJobs that nobody may store or run, with what the API server and the controller say of each.
+
+One table for both, so that the rules in the CRD and those in the controller cannot drift apart: test_crd.py applies
+each with kubectl, test_validation.py decodes and validates each.
+"""
+# ruff: noqa: E501  the sentences stand here as they are said, each on one line
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, replica, tfjob, workers
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """`words` is the controller's sentence, `answers` all that the API server says, one element for each problem."""
+
+    name: str
+    manifest: Manifest
+    words: str
+    answers: tuple[str, ...]
+
+
+# The API server's own last remark where the schema was not met, so that it could not ask the rules.
+SKIPPED = (
+    "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+
+
+def _chief(name: str, index: Any = 0) -> dict[str, Any]:
+    return {"chief": {"replicaName": name, "replicaIndex": index}}
+
+
+def _without(manifest: Manifest, *path: str) -> Manifest:
+    """The manifest without the field at `path`."""
+    head, *rest = path
+    if not rest:
+        return {name: value for name, value in manifest.items() if name != head}
+    return {**manifest, head: _without(manifest[head], *rest)}
+
+
+BAD_MANIFESTS = (
+    Bad(
+        "no-spec",
+        _without(tfjob(), "spec"),
+        "spec.replicaSpecs: at least one entry is required",
+        (
+            "spec: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "no-replica-specs",
+        _without(tfjob(), "spec", "replicaSpecs"),
+        "spec.replicaSpecs: at least one entry is required",
+        (
+            "spec.replicaSpecs: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "empty-replica-specs",
+        {**tfjob(), "spec": {"replicaSpecs": []}},
+        "spec.replicaSpecs: at least one entry is required",
+        (
+            "spec.replicaSpecs: Invalid value: 0: spec.replicaSpecs in body should have at least 1 items",
+            "spec: Invalid value: Missing ReplicaSpec for chief: MASTER",
+        ),
+    ),
+    Bad(
+        "replica-specs-is-text",
+        {**tfjob(), "spec": {"replicaSpecs": "MASTER"}},
+        "spec.replicaSpecs: expected array, got str",
+        (
+            'spec.replicaSpecs: Invalid value: "string": spec.replicaSpecs in body must be of type array: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "unknown-type",
+        tfjob(master(), replica("CHIEF")),
+        "spec.replicaSpecs[1].tfReplicaType: must be one of MASTER, WORKER, PS, is CHIEF",
+        (
+            'spec.replicaSpecs[1].tfReplicaType: Unsupported value: "CHIEF": supported values: "MASTER", "WORKER", "PS"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "type-in-lower-case",
+        tfjob(replica("master")),
+        "spec.replicaSpecs[0].tfReplicaType: must be one of MASTER, WORKER, PS, is master",
+        (
+            'spec.replicaSpecs[0].tfReplicaType: Unsupported value: "master": supported values: "MASTER", "WORKER", "PS"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "type-twice",
+        tfjob(master(), workers(1), workers(2)),
+        "spec.replicaSpecs[2].tfReplicaType: WORKER is listed twice: give one entry more replicas instead",
+        ('spec.replicaSpecs[2]: Duplicate value: {"tfReplicaType":"WORKER"}',),
+    ),
+    Bad(
+        "default-type-twice",
+        tfjob(_without(master(), "tfReplicaType"), master()),
+        "spec.replicaSpecs[1].tfReplicaType: MASTER is listed twice: give one entry more replicas instead",
+        ('spec.replicaSpecs[1]: Duplicate value: {"tfReplicaType":"MASTER"}',),
+    ),
+    Bad(
+        "no-master-and-no-worker",
+        tfjob(parameter_servers()),
+        "Missing ReplicaSpec for chief: MASTER",
+        ("spec: Invalid value: Missing ReplicaSpec for chief: MASTER",),
+    ),
+    Bad(
+        "chief-master-not-listed",
+        tfjob(workers(), terminationPolicy=_chief("MASTER")),
+        "Missing ReplicaSpec for chief: MASTER",
+        ("spec: Invalid value: Missing ReplicaSpec for chief: MASTER",),
+    ),
+    Bad(
+        "chief-worker-not-listed",
+        tfjob(master(), terminationPolicy=_chief("WORKER")),
+        "Missing ReplicaSpec for chief: WORKER",
+        ("spec: Invalid value: Missing ReplicaSpec for chief: WORKER",),
+    ),
+    Bad(
+        "chief-of-unknown-type",
+        tfjob(terminationPolicy=_chief("LEADER")),
+        "spec.terminationPolicy.chief.replicaName: must be one of MASTER, WORKER, PS, is LEADER",
+        (
+            'spec.terminationPolicy.chief.replicaName: Unsupported value: "LEADER": supported values: "MASTER", "WORKER", "PS"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "chief-index-of-master",
+        tfjob(terminationPolicy=_chief("MASTER", 1)),
+        "spec: the chief's replicaIndex is not below the replicas of MASTER: raise them, or name another chief",
+        (
+            "spec: Invalid value: the chief's replicaIndex is not below the replicas of MASTER: raise them, or name another chief",
+        ),
+    ),
+    Bad(
+        "chief-index-of-worker",
+        tfjob(workers(2), terminationPolicy=_chief("WORKER", 2)),
+        "spec: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        (
+            "spec: Invalid value: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        ),
+    ),
+    Bad(
+        "chief-index-negative",
+        tfjob(terminationPolicy=_chief("MASTER", -1)),
+        "spec.terminationPolicy.chief.replicaIndex: must be from 0 to 2147483647, is -1",
+        (
+            "spec.terminationPolicy.chief.replicaIndex: Invalid value: -1: spec.terminationPolicy.chief.replicaIndex in body should be greater than or equal to 0",
+        ),
+    ),
+    Bad(
+        "chief-index-is-text",
+        tfjob(terminationPolicy=_chief("MASTER", "0")),
+        "spec.terminationPolicy.chief.replicaIndex: expected int, got str",
+        (
+            'spec.terminationPolicy.chief.replicaIndex: Invalid value: "string": spec.terminationPolicy.chief.replicaIndex in body must be of type integer: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "no-worker-to-be-chief",
+        tfjob(workers(0)),
+        "spec: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        (
+            "spec: Invalid value: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        ),
+    ),
+    Bad(
+        "workers-scaled-away-from-chief",
+        tfjob(workers(2), workerReplicas=0),
+        "spec: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        (
+            "spec: Invalid value: the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief",
+        ),
+    ),
+    Bad(
+        "chief-is-default-server",
+        tfjob(terminationPolicy=_chief("PS")),
+        "spec: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template with a container named tensorflow, or name another chief",
+        (
+            "spec: Invalid value: terminationPolicy.chief is PS, but the default parameter server never ends: give PS a template with a container named tensorflow, or name another chief",
+        ),
+    ),
+    Bad(
+        "two-masters",
+        tfjob(master(replicas=2)),
+        "spec.replicaSpecs[0].replicas: MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more",
+        (
+            "spec.replicaSpecs[0].replicas: Invalid value: MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more",
+        ),
+    ),
+    Bad(
+        "no-masters",
+        tfjob(master(replicas=0)),
+        "spec.replicaSpecs[0].replicas: MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more",
+        (
+            "spec: Invalid value: the chief's replicaIndex is not below the replicas of MASTER: raise them, or name another chief",
+            "spec.replicaSpecs[0].replicas: Invalid value: MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more",
+        ),
+    ),
+    Bad(
+        "negative-workers",
+        tfjob(master(), workers(-1)),
+        "spec.replicaSpecs[1].replicas: must be from 0 to 1000, is -1",
+        (
+            "spec.replicaSpecs[1].replicas: Invalid value: -1: spec.replicaSpecs[1].replicas in body should be greater than or equal to 0",
+        ),
+    ),
+    Bad(
+        "too-many-workers",
+        tfjob(master(), workers(1001)),
+        "spec.replicaSpecs[1].replicas: must be from 0 to 1000, is 1001",
+        (
+            "spec.replicaSpecs[1].replicas: Invalid value: 1001: spec.replicaSpecs[1].replicas in body should be less than or equal to 1000",
+        ),
+    ),
+    Bad(
+        "replicas-is-text",
+        tfjob(master(), workers("2")),
+        "spec.replicaSpecs[1].replicas: expected int, got str",
+        (
+            'spec.replicaSpecs[1].replicas: Invalid value: "string": spec.replicaSpecs[1].replicas in body must be of type integer: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "replicas-is-a-fraction",
+        tfjob(master(), workers(1.5)),
+        "spec.replicaSpecs[1].replicas: expected int, got float",
+        (
+            'spec.replicaSpecs[1].replicas: Invalid value: "float64": spec.replicaSpecs[1].replicas in body must be of type int32: "float64"',
+            '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.replicaSpecs[1].replicas',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "port-zero",
+        tfjob(master(tfPort=0)),
+        "spec.replicaSpecs[0].tfPort: must be from 1 to 65535, is 0",
+        (
+            "spec.replicaSpecs[0].tfPort: Invalid value: 0: spec.replicaSpecs[0].tfPort in body should be greater than or equal to 1",
+        ),
+    ),
+    Bad(
+        "port-too-high",
+        tfjob(master(tfPort=65536)),
+        "spec.replicaSpecs[0].tfPort: must be from 1 to 65535, is 65536",
+        (
+            "spec.replicaSpecs[0].tfPort: Invalid value: 65536: spec.replicaSpecs[0].tfPort in body should be less than or equal to 65535",
+        ),
+    ),
+    Bad(
+        "port-is-text",
+        tfjob(master(tfPort="grpc")),
+        "spec.replicaSpecs[0].tfPort: expected int, got str",
+        (
+            'spec.replicaSpecs[0].tfPort: Invalid value: "string": spec.replicaSpecs[0].tfPort in body must be of type integer: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "master-without-template",
+        tfjob(master(template=None)),
+        "spec.replicaSpecs[0].template: template is required for MASTER and WORKER: only a PS can go without",
+        (
+            "spec.replicaSpecs[0].template: Required value: template is required for MASTER and WORKER: only a PS can go without",
+        ),
+    ),
+    Bad(
+        "worker-without-template",
+        tfjob(master(), workers(template=None)),
+        "spec.replicaSpecs[1].template: template is required for MASTER and WORKER: only a PS can go without",
+        (
+            "spec.replicaSpecs[1].template: Required value: template is required for MASTER and WORKER: only a PS can go without",
+        ),
+    ),
+    Bad(
+        "template-is-text",
+        tfjob(master(template="pod.yaml")),
+        "spec.replicaSpecs[0].template: expected object, got str",
+        (
+            'spec.replicaSpecs[0].template: Invalid value: "string": spec.replicaSpecs[0].template in body must be of type object: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "template-without-spec",
+        tfjob(master(template={"metadata": {"labels": {"a": "b"}}})),
+        "spec.replicaSpecs[0].template: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        (
+            "spec.replicaSpecs[0].template: Required value: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        ),
+    ),
+    Bad(
+        "template-without-containers",
+        tfjob(master(template=pod_template())),
+        "spec.replicaSpecs[0].template: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        (
+            "spec.replicaSpecs[0].template: Required value: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        ),
+    ),
+    Bad(
+        "no-container-named-tensorflow",
+        tfjob(master(template=pod_template(container("main")))),
+        "spec.replicaSpecs[0].template: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        (
+            "spec.replicaSpecs[0].template: Required value: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        ),
+    ),
+    Bad(
+        "only-an-init-container-named-tensorflow",
+        tfjob(master(template=pod_template(container("main"), initContainers=[container()]))),
+        "spec.replicaSpecs[0].template: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        (
+            "spec.replicaSpecs[0].template: Required value: template needs a container named tensorflow: its exit code decides what becomes of the replica",
+        ),
+    ),
+    Bad(
+        "container-without-name",
+        tfjob(master(template=pod_template(container(), {"image": "a"}))),
+        "spec.replicaSpecs[0].template.spec.containers[1].name: a name is required",
+        (
+            "spec.replicaSpecs[0].template.spec.containers[1].name: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "containers-is-text",
+        tfjob(master(template={"spec": {"containers": "tensorflow"}})),
+        "spec.replicaSpecs[0].template.spec.containers: expected a list of objects",
+        (
+            'spec.replicaSpecs[0].template.spec.containers: Invalid value: "string": spec.replicaSpecs[0].template.spec.containers in body must be of type array: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "restart-always",
+        tfjob(master(template=pod_template(container(), restartPolicy="Always"))),
+        "spec.replicaSpecs[0].template.spec.restartPolicy: must be one of OnFailure, Never, is Always",
+        (
+            'spec.replicaSpecs[0].template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "restart-always-of-ps",
+        tfjob(master(), parameter_servers(template={"spec": {"restartPolicy": "Always"}})),
+        "spec.replicaSpecs[1].template.spec.restartPolicy: must be one of OnFailure, Never, is Always",
+        (
+            'spec.replicaSpecs[1].template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "worker-replicas-without-worker",
+        tfjob(master(), workerReplicas=2),
+        "spec: workerReplicas needs an entry for WORKER in replicaSpecs",
+        ("spec: Invalid value: workerReplicas needs an entry for WORKER in replicaSpecs",),
+    ),
+    Bad(
+        "worker-replicas-negative",
+        tfjob(workerReplicas=-1),
+        "spec.workerReplicas: must be from 0 to 1000, is -1",
+        (
+            "spec.workerReplicas: Invalid value: -1: spec.workerReplicas in body should be greater than or equal to 0",
+            ".spec.workerReplicas: Invalid value: -1: should be a non-negative integer",
+        ),
+    ),
+    Bad(
+        "worker-replicas-too-many",
+        tfjob(workerReplicas=1001),
+        "spec.workerReplicas: must be from 0 to 1000, is 1001",
+        ("spec.workerReplicas: Invalid value: 1001: spec.workerReplicas in body should be less than or equal to 1000",),
+    ),
+    Bad(
+        "ttl-negative",
+        tfjob(ttlSecondsAfterFinished=-1),
+        "spec.ttlSecondsAfterFinished: must be from 0 to 2147483647, is -1",
+        (
+            "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
+        ),
+    ),
+    Bad(
+        "ttl-beyond-int32",
+        tfjob(ttlSecondsAfterFinished=2**31),
+        "spec.ttlSecondsAfterFinished: must be from 0 to 2147483647, is 2147483648",
+        (
+            '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.ttlSecondsAfterFinished',
+            "spec.ttlSecondsAfterFinished: Invalid value: 2147483648: spec.ttlSecondsAfterFinished in body should be less than or equal to 2147483647",
+        ),
+    ),
+    Bad(
+        "deadline-negative",
+        tfjob(activeDeadlineSeconds=-1),
+        "spec.activeDeadlineSeconds: must be from 0 to 2147483647, is -1",
+        (
+            "spec.activeDeadlineSeconds: Invalid value: -1: spec.activeDeadlineSeconds in body should be greater than or equal to 0",
+        ),
+    ),
+    Bad(
+        "deadline-is-a-duration",
+        tfjob(activeDeadlineSeconds="10m"),
+        "spec.activeDeadlineSeconds: expected int, got str",
+        (
+            'spec.activeDeadlineSeconds: Invalid value: "string": spec.activeDeadlineSeconds in body must be of type integer: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "backoff-limit-negative",
+        tfjob(backoffLimit=-1),
+        "spec.backoffLimit: must be from 0 to 2147483647, is -1",
+        ("spec.backoffLimit: Invalid value: -1: spec.backoffLimit in body should be greater than or equal to 0",),
+    ),
+    Bad(
+        "suspend-is-text",
+        tfjob(suspend="yes"),
+        "spec.suspend: expected bool, got str",
+        (
+            'spec.suspend: Invalid value: "string": spec.suspend in body must be of type boolean: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "unknown-clean-pod-policy",
+        tfjob(cleanPodPolicy="Failed"),
+        "spec.cleanPodPolicy: must be one of All, Running, None, is Failed",
+        (
+            'spec.cleanPodPolicy: Unsupported value: "Failed": supported values: "All", "Running", "None"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "unknown-failure-policy",
+        tfjob(failurePolicy="Never"),
+        "spec.failurePolicy: must be one of Chief, AnyReplica, is Never",
+        (
+            'spec.failurePolicy: Unsupported value: "Never": supported values: "Chief", "AnyReplica"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "runtime-id-too-long",
+        tfjob(RuntimeId="76no7"),
+        "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
+        ("spec.RuntimeId: Invalid value: \"76no7\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
+    ),
+    Bad(
+        "runtime-id-in-capitals",
+        tfjob(RuntimeId="ABCD"),
+        "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
+        ("spec.RuntimeId: Invalid value: \"ABCD\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
+    ),
+    Bad(
+        "image-is-a-number",
+        tfjob(tfImage=3),
+        "spec.tfImage: expected str, got int",
+        (
+            'spec.tfImage: Invalid value: "integer": spec.tfImage in body must be of type string: "integer"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "scheduler-name-is-a-list",
+        tfjob(schedulerName=["gang"]),
+        "spec.schedulerName: expected str, got array",
+        (
+            'spec.schedulerName: Invalid value: "array": spec.schedulerName in body must be of type string: "array"',
+            SKIPPED,
+        ),
+    ),
+)

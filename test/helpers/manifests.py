@@ -1,0 +1,51 @@
+"""TFJob manifests for tests, as the dicts that YAML would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Manifest = dict[str, Any]
+
+TEMPLATE: Manifest = {
+    "spec": {
+        "containers": [{"name": "tensorflow", "image": "localhost/tensorflow"}],
+        "restartPolicy": "OnFailure",
+    }
+}
+
+
+def replica(kind: str, replicas: Any = None, template: Any = TEMPLATE, **fields: Any) -> Manifest:
+    """One entry of replicaSpecs; None leaves a field out."""
+    given = {"tfReplicaType": kind, "replicas": replicas, "template": template, **fields}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def master(**fields: Any) -> Manifest:
+    return replica("MASTER", **fields)
+
+
+def workers(replicas: Any = 1, **fields: Any) -> Manifest:
+    return replica("WORKER", replicas, **fields)
+
+
+def parameter_servers(replicas: Any = 2, **fields: Any) -> Manifest:
+    return replica("PS", replicas, **{"template": None, **fields})
+
+
+def tfjob(*replica_specs: Any, name: str = "example-job", **spec: Any) -> Manifest:
+    """A job of these replica types; without any, that of the user's tutorial: 1 MASTER, 1 WORKER, 2 PS."""
+    entries = list(replica_specs) or [master(replicas=1), workers(), parameter_servers()]
+    return {
+        "apiVersion": "kubeflow.org/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": entries, **spec},
+    }
+
+
+def pod_template(*containers: Any, **pod_spec: Any) -> Manifest:
+    return {"spec": {"containers": list(containers), **pod_spec}}
+
+
+def container(name: str = "tensorflow", **fields: Any) -> Manifest:
+    return {"name": name, "image": "localhost/tensorflow", **fields}
