@@ -12,11 +12,11 @@ applies it to the store, and the store tells each change to every inbox under th
 finds in the store what it is told or something newer, never something older; all handlers see the same changes in the
 same order; a slow one delays only itself. An own write that was assumed takes the same way.
 
-- A handler is told `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an object
-  that was deleted and created anew while nobody watched is told as `on_delete(final=False)` and `on_add`.
+- A handler is told `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an
+  object that was deleted and created anew while nobody watched is told as `on_delete(final=False)` and `on_add`.
 - A handler that is added late first gets the present state as `on_add(is_initial=True)`.
-- `is_initial` is True for everything up to the end of the first list; `has_synced` says that the handler has been handed
-  (not: has finished with) all of that.
+- `is_initial` is True for everything up to the end of the first list; `has_synced` says that the handler has been
+  handed (not: has finished with) all of that.
 - What a handler raises is logged and counted; the next change is delivered as if nothing had been.
 - With `resync_seconds` each handler gets every object again as `on_update(obj, obj)`, first after that time and then in
   intervals of that plus up to a fifth of it, so that many informers do not do it at once. 0 never does.
@@ -27,14 +27,14 @@ Source: client-go tools/cache shared_informer.go, the_real_fifo.go.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-import msgspec
 import structlog
 
 from tfjob_controller.kube.clock import Clock
@@ -42,6 +42,7 @@ from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.reflector import Reflector, ReflectorStatistics
 from tfjob_controller.kube.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
 from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.kube.watchstream import Bookmark, Decode, Delete, Event, Skip, Upsert
 
 if TYPE_CHECKING:
     from tfjob_controller.kube.transport import Requester
@@ -102,7 +103,7 @@ class Informer(Generic[ObjectT]):
         self,
         requester: Requester,
         resource: Resource,
-        decode: Callable[[bytes | msgspec.Raw], ObjectT],
+        decode: Decode[ObjectT],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -111,23 +112,217 @@ class Informer(Generic[ObjectT]):
         clock: Clock,
         resync_seconds: float = 0.0,
         rng: random.Random | None = None,
-    ) -> None: ...
+    ) -> None:
+        self.store: Store[ObjectT] = Store(indexers)
+        self.name = resource.plural
+        self._clock = clock
+        self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
+        self._resync_seconds = resync_seconds
+        self._lock = threading.Lock()
+        self._feeds: list[_Feed[ObjectT]] = []
+        self._started = False
+        self._stopped = threading.Event()
+        self._synced = threading.Event()
+        self._reflector = Reflector(
+            requester,
+            resource,
+            decode,
+            self._apply,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            clock=clock,
+            rng=self._rng,
+        )
+        self._thread = SupervisedThread(f"informer-{self.name}", self._reflector.run, stop=self._stopped, clock=clock)
 
-    store: Store[ObjectT]
+    def add_handler(self, handler: Handler[ObjectT], name: str = "") -> Registration:
+        """Feed a handler from now on, the present state first. Before or after `start`; RuntimeError once stopped."""
+        with self._lock:
+            if self._stopped.is_set():
+                raise RuntimeError(f"the informer of {self.name} has stopped")
+            feed = _Feed(
+                handler,
+                name or f"{self.name}-{len(self._feeds)}",
+                self.store,
+                clock=self._clock,
+                resync_seconds=self._resync_seconds,
+                rng=self._rng,
+            )
+            self._feeds.append(feed)
+            if self._started:
+                feed.start()
+            return feed
 
-    def add_handler(self, handler: Handler[ObjectT], name: str = "") -> Registration: ...
+    def start(self) -> None:
+        """Start all threads. RuntimeError on a second call: an informer runs once."""
+        with self._lock:
+            if self._started or self._stopped.is_set():
+                raise RuntimeError(f"the informer of {self.name} runs only once")
+            self._started = True
+            for feed in self._feeds:
+                feed.start()
+            self._thread.start()
 
-    def start(self) -> None: ...
-
-    def stop(self, timeout_seconds: float = 10.0) -> None: ...
+    def stop(self, timeout_seconds: float = 10.0) -> bool:
+        """End all threads; what handlers were not yet told, they never are. False if one has not ended in time."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        with self._lock:
+            self._stopped.set()
+            feeds = [*self._feeds]
+        self._reflector.stop()
+        for feed in feeds:
+            feed.stop()
+        threads = [self._thread, *(feed.thread for feed in feeds)]
+        ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
+        return all(ended)
 
     @property
-    def is_synced(self) -> bool: ...
+    def is_synced(self) -> bool:
+        """Whether the store has held a whole list; it stays True when the watch is lost later."""
+        return self.store.is_synced
 
     @property
     def last_error(self) -> str:
         """Why there is no watch just now, in words a user can act on; empty when all is well."""
+        return self._reflector.last_error
 
-    def wait_for_sync(self, timeout_seconds: float) -> bool: ...
+    def wait_for_sync(self, timeout_seconds: float) -> bool:
+        """Wait, in real time, until `is_synced`; False if it was not in time."""
+        return self._synced.wait(timeout_seconds)
 
-    def statistics(self) -> InformerStatistics: ...
+    def statistics(self) -> InformerStatistics:
+        with self._lock:
+            feeds = [*self._feeds]
+        return InformerStatistics(
+            objects=len(self.store),
+            resource_version=self.store.last_resource_version,
+            is_synced=self.is_synced,
+            thread_restarts=self._thread.restarts,
+            reflector=self._reflector.statistics(),
+            handlers=tuple(feed.statistics() for feed in feeds),
+        )
+
+    def _apply(self, event: Event[ObjectT]) -> None:
+        """The sink: the log's next entry goes to the store, which tells the feeds."""
+        if isinstance(event, Upsert):
+            self.store.upsert(event.obj)
+        elif isinstance(event, Delete):
+            self.store.delete(event.key, event.version, event.last_state)
+        elif isinstance(event, Bookmark):
+            self.store.bookmark(event.version)
+        elif isinstance(event, Skip):
+            self.store.skip(event.key, event.version)
+        else:
+            self.store.replace(event.objects, event.version, event.unreadable)
+            self._synced.set()
+
+
+class _Feed(Generic[ObjectT]):
+    """One handler, its inbox and its thread. The store puts, the thread takes."""
+
+    def __init__(
+        self,
+        handler: Handler[ObjectT],
+        name: str,
+        store: Store[ObjectT],
+        *,
+        clock: Clock,
+        resync_seconds: float,
+        rng: random.Random,
+    ) -> None:
+        self._handler = handler
+        self._name = name
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._resync_seconds = resync_seconds
+        self._resync_at = clock.monotonic() + resync_seconds if resync_seconds else math.inf
+        self._inbox: deque[Change[ObjectT]] = deque()
+        self._filled = threading.Condition()
+        self._stopped = threading.Event()
+        self._has_synced = False
+        self._told = 0
+        self._delivered = 0
+        self._failures = 0
+        self.thread = SupervisedThread(f"handler-{name}", self._run, stop=self._stopped, clock=clock)
+        store.subscribe(self._put)
+
+    @property
+    def has_synced(self) -> bool:
+        return self._has_synced
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def stop(self) -> None:
+        with self._filled:
+            self._stopped.set()
+            self._filled.notify_all()
+
+    def statistics(self) -> HandlerStatistics:
+        return HandlerStatistics(
+            name=self._name,
+            pending=self._told - self._delivered,
+            delivered=self._delivered,
+            failures=self._failures,
+            has_synced=self._has_synced,
+            thread_restarts=self.thread.restarts,
+        )
+
+    def _put(self, change: Change[ObjectT]) -> None:
+        """Called under the store's lock, so the inbox has the store's order."""
+        with self._filled:
+            self._told += 1
+            self._inbox.append(change)
+            if len(self._inbox) == 1:
+                self._filled.notify()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for change in self._take():
+                if self._stopped.is_set():
+                    return
+                self._deliver(change)
+            if self._clock.monotonic() >= self._resync_at:
+                self._resync()
+
+    def _take(self) -> Iterable[Change[ObjectT]]:
+        """All that is in the inbox, once there is something; nothing when a resync is due."""
+        with self._filled:
+            while not (self._inbox or self._stopped.is_set()):
+                remaining = self._resync_at - self._clock.monotonic()
+                if remaining <= 0:
+                    break
+                self._clock.wait(self._filled, None if remaining == math.inf else remaining)
+            taken, self._inbox = self._inbox, deque()
+            return taken
+
+    def _resync(self) -> None:
+        """Put every object into the inbox once more, in order with all other changes."""
+        self._resync_at = self._clock.monotonic() + self._resync_seconds * (1 + self._rng.random() * _RESYNC_JITTER)
+        self._store.replay(self._put)
+
+    def _deliver(self, change: Change[ObjectT]) -> None:
+        try:
+            self._hand_over(change)
+        except Exception:
+            self._failures += 1
+            log.exception("handler failed", handler=self._name, change=type(change).__name__, key=_key_of(change))
+        self._delivered += 1
+
+    def _hand_over(self, change: Change[ObjectT]) -> None:
+        if isinstance(change, Added):
+            self._handler.on_add(change.obj, is_initial=not self._has_synced)
+        elif isinstance(change, Updated):
+            self._handler.on_update(change.old, change.new)
+        elif isinstance(change, Deleted):
+            self._handler.on_delete(change.obj, final=change.final)
+        else:
+            self._has_synced = True
+
+
+def _key_of(change: Change[ObjectT]) -> str:
+    if isinstance(change, Synced):
+        return ""
+    return key_of(change.new if isinstance(change, Updated) else change.obj)
