@@ -1,0 +1,234 @@
+"""A plain client for tools, tests and stand-ins: JSON in, JSON out, nothing clever.
+
+On purpose it shares no code with `tfjob_controller`: what checks the controller from outside must not fail with it.
+Threads: one `Api` may be used from many; each request takes a connection of the pool.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+import yaml
+
+from localcluster.errors import LocalClusterError
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+# A watch that is silent for longer is dead: bookmarks come each minute.
+_WATCH_TIMEOUT_SECONDS = 90.0
+_TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
+
+Object = dict[str, Any]
+
+
+class RefusedError(LocalClusterError):
+    """The server's answer was no. `status` is the HTTP code, `body` the Status object; the text is the server's own."""
+
+    def __init__(self, status: int, body: Object) -> None:
+        super().__init__(f"{body.get('message', 'no message')} ({status} {body.get('reason', '')})")
+        self.status = status
+        self.body = body
+
+
+class Api:
+    """One API server as one user."""
+
+    def __init__(self, server: str, *, ca: str | None, token: str = "", pool_size: int = 16) -> None:
+        """`ca` is PEM text; None trusts what the system trusts."""
+        context = ssl.create_default_context(cadata=ca)
+        self._server = server
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._context = context
+        self._pool = urllib3.PoolManager(
+            maxsize=pool_size, block=False, ssl_context=context, retries=False, timeout=_TIMEOUT
+        )
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | Path, pool_size: int = 16) -> Self:
+        """The current context of a kubeconfig with a token or a client certificate. Raises LocalClusterError."""
+        config = yaml.safe_load(Path(path).read_text())
+        context = _named(config, "contexts", config["current-context"])["context"]
+        cluster = _named(config, "clusters", context["cluster"])["cluster"]
+        user = _named(config, "users", context["user"])["user"]
+        if not user.keys() & {"token", "client-certificate-data", "client-certificate"}:
+            raise LocalClusterError(f"{path}: only tokens and client certificates are supported here")
+        ca = _material(cluster, "certificate-authority")
+        api = cls(cluster["server"], ca=ca, token=user.get("token", ""), pool_size=pool_size)
+        api._use_client_certificate(_material(user, "client-certificate"), _material(user, "client-key"))
+        return api
+
+    def as_token(self, token: str) -> Api:
+        """The same server as somebody else, with connections of its own."""
+        other = Api.__new__(Api)
+        other._server = self._server
+        other._headers = {"Authorization": f"Bearer {token}"}
+        other._context = self._context
+        other._pool = urllib3.PoolManager(ssl_context=self._context, retries=False, timeout=_TIMEOUT)
+        return other
+
+    @property
+    def server(self) -> str:
+        return self._server
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> Object:
+        """The decoded answer. Raises RefusedError for any status above 299 and urllib3's HTTPError for none at all."""
+        answer = self._pool.request(
+            method,
+            self._url(path, query),
+            body=body if body is None or isinstance(body, bytes) else msgspec.json.encode(body),
+            headers={**self._headers, "Content-Type": content_type, "Accept": accept},
+        )
+        decoded = _decode(answer.data)
+        if answer.status >= 300:
+            raise RefusedError(answer.status, decoded)
+        return decoded
+
+    def get(self, path: str) -> Object:
+        return self.request("GET", path)
+
+    def find(self, path: str) -> Object | None:
+        """Like `get`, but None where there is nothing."""
+        try:
+            return self.get(path)
+        except RefusedError as failure:
+            if failure.status == 404:
+                return None
+            raise
+
+    def list(self, path: str, selector: str = "") -> list[Object]:
+        items: list[Object] = self.request("GET", path, query={"labelSelector": selector} if selector else None)[
+            "items"
+        ]
+        return items
+
+    def create(self, path: str, body: Any) -> Object:
+        return self.request("POST", path, body)
+
+    def create_if_missing(self, path: str, body: Any) -> bool:
+        """Whether it was created now."""
+        try:
+            self.create(path, body)
+        except RefusedError as failure:
+            if failure.status != 409:
+                raise
+            return False
+        return True
+
+    def patch(self, path: str, body: Any, content_type: str = MERGE_PATCH) -> Object:
+        return self.request("PATCH", path, body, content_type=content_type)
+
+    def apply(self, path: str, body: Any, manager: str = "localcluster") -> Object:
+        """Server-side apply: create or change, whatever is there."""
+        query = {"fieldManager": manager, "force": "true"}
+        return self.request("PATCH", path, body, query=query, content_type=APPLY_PATCH)
+
+    def delete(self, path: str, **options: Any) -> bool:
+        """With DeleteOptions such as `gracePeriodSeconds=0`; False if there was nothing."""
+        try:
+            self.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
+        except RefusedError as failure:
+            if failure.status != 404:
+                raise
+            return False
+        return True
+
+    def watch(self, path: str, query: Mapping[str, str] | None = None) -> Watch:
+        """Open one watch that begins with what is there. Raises RefusedError, and urllib3's HTTPError."""
+        streaming = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        answer = self._pool.request(
+            "GET",
+            self._url(path, {**streaming, "allowWatchBookmarks": "true", **(query or {})}),
+            headers=self._headers,
+            preload_content=False,
+            timeout=urllib3.Timeout(connect=5.0, read=_WATCH_TIMEOUT_SECONDS),
+        )
+        if answer.status >= 300:
+            with contextlib.closing(answer):
+                raise RefusedError(answer.status, _decode(answer.data))
+        return Watch(answer)
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self._server}{path}" + (f"?{urlencode(query)}" if query else "")
+
+    def _use_client_certificate(self, certificate: str | None, key: str | None) -> None:
+        if certificate is None or key is None:
+            return
+        with (
+            tempfile.TemporaryDirectory() as folder
+        ):  # ssl reads keys only from files; this one is private and short-lived
+            pair = Path(folder) / "pair.pem"
+            pair.touch(mode=0o600)
+            pair.write_text(f"{certificate}\n{key}\n")
+            self._context.load_cert_chain(pair)
+
+
+class Watch:
+    """Iterates over (ADDED | MODIFIED | DELETED | BOOKMARK | ERROR, object) until the server ends it.
+
+    Raises urllib3's HTTPError when it breaks, is silent for too long, or is closed from another thread.
+    """
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[tuple[str, Object]]:
+        rest = b""
+        with contextlib.closing(self._answer):
+            for chunk in self._answer.stream(None):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = msgspec.json.decode(line)
+                    yield event["type"], event["object"]
+
+    def close(self) -> None:
+        """From any thread: wakes the one that reads."""
+        with contextlib.suppress(OSError, ValueError):  # it has ended already
+            self._answer.shutdown()
+
+
+def _decode(data: bytes) -> Object:
+    """A JSON object; what is none (a proxy's page) as the message of one."""
+    try:
+        decoded = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        decoded = None
+    return decoded if isinstance(decoded, dict) else {"message": data.decode(errors="replace")[:300]}
+
+
+def _named(config: Object, kind: str, name: str) -> Object:
+    for entry in config.get(kind) or ():
+        if entry["name"] == name:
+            found: Object = entry
+            return found
+    raise LocalClusterError(f"the kubeconfig has no {kind} entry {name!r}")
+
+
+def _material(entry: Object, key: str) -> str | None:
+    """PEM text that stands in the kubeconfig or in a file it names."""
+    if f"{key}-data" in entry:
+        return base64.b64decode(entry[f"{key}-data"]).decode()
+    return Path(entry[key]).read_text() if key in entry else None

@@ -1,0 +1,260 @@
+"""A stand-in for the kubelets of a control plane that has no real nodes.
+
+It makes Ready nodes, watches the pods that kube-scheduler binds to them, reports them Running, ends them as its
+`Behaviour` says, and finishes deletions as a kubelet does (containers report their end, then the object goes at once).
+No container ever runs; to the rest of Kubernetes it looks as if they did.
+
+    with FakeKubelet(api, namespace="test-1", behaviour=lambda pod, attempt: Outcome(after_seconds=0.1, exit_code=1)):
+        ...
+
+Several may work side by side on the same nodes when each has a namespace of its own.
+
+Without a `behaviour` a pod decides by its annotations (`RUN_SECONDS`, `EXIT_CODE`, `REASON`, `MESSAGE`), and runs until
+deleted when it has none. A pod's `restartPolicy` is honoured: containers that a kubelet would restart are reported as
+restarted, with their count and last state, and `behaviour` is asked again with the next attempt.
+
+Threads: one for the watch, one for the time, `workers` for the requests; all gone after `stop`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+
+from localcluster import podstatus
+from localcluster.api import Api, RefusedError, Watch
+from localcluster.podstatus import TERMINATED_BY_SIGTERM, Outcome
+
+RUN_SECONDS = "fake-kubelet/run-seconds"
+EXIT_CODE = "fake-kubelet/exit-code"
+REASON = "fake-kubelet/reason"
+MESSAGE = "fake-kubelet/message"
+
+DEFAULT_NODES = ("fake-1", "fake-2")
+DEFAULT_RESOURCES: Mapping[str, str] = {"cpu": "1000", "memory": "4Ti", "ephemeral-storage": "4Ti", "pods": "100000"}
+_RETRY_SECONDS = 0.2
+_FINISHED = ("Succeeded", "Failed")
+
+Object = dict[str, Any]
+# Called with the pod and how often its containers were restarted already; from any worker thread.
+Behaviour = Callable[[Object, int], Outcome]
+
+log = logging.getLogger(__name__)
+
+
+def by_annotations(pod: Object, attempt: int) -> Outcome:
+    """The behaviour that a pod asks for itself."""
+    notes = pod["metadata"].get("annotations") or {}
+    seconds = notes.get(RUN_SECONDS)
+    return Outcome(
+        after_seconds=None if seconds is None else float(seconds),
+        exit_code=int(notes.get(EXIT_CODE, "0")),
+        reason=notes.get(REASON, ""),
+        message=notes.get(MESSAGE, ""),
+    )
+
+
+def make_node(
+    api: Api, name: str, resources: Mapping[str, str] = DEFAULT_RESOURCES, labels: Mapping[str, str] | None = None
+) -> None:
+    """A Ready node without a kubelet; one that exists already is made so. Raises RefusedError."""
+    path = f"/api/v1/nodes/{name}"
+    all_labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all_labels}}
+    if not api.create_if_missing("/api/v1/nodes", node):
+        api.patch(path, {"metadata": {"labels": all_labels}})
+    moment = podstatus.now()
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": moment}
+    ready["lastTransitionTime"] = moment
+    status = {"capacity": dict(resources), "allocatable": dict(resources), "conditions": [ready]}
+    api.patch(f"{path}/status", {"status": status})
+    # The server taints every new node as not ready; nobody else would take that away here.
+    api.patch(path, {"spec": {"taints": None}})
+
+
+class FakeKubelet:
+    """See the module. `namespace` "" means all. `start` returns at once; pods that are there already are served too."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        namespace: str = "",
+        nodes: Sequence[str] = DEFAULT_NODES,
+        resources: Mapping[str, str] = DEFAULT_RESOURCES,
+        behaviour: Behaviour = by_annotations,
+        workers: int = 8,
+    ) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+        self._nodes = tuple(nodes)
+        self._resources = resources
+        self._behaviour = behaviour
+        self._stopping = threading.Event()
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="fake-kubelet-worker")
+        self._open: Watch | None = None
+        self._watcher = threading.Thread(target=self._watch, name="fake-kubelet-watch", daemon=True)
+        self._timer = threading.Thread(target=self._keep_time, name="fake-kubelet-timer", daemon=True)
+        self._due = threading.Condition()
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._addresses = itertools.count(1)
+        # Pods that are being served or were, by uid; the set of those whose deletion is under way.
+        self._started: set[str] = set()
+        self._ending: set[str] = set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Make the nodes and begin. Raises RefusedError."""
+        for node in self._nodes:
+            make_node(self._api, node, self._resources)
+        self._watcher.start()
+        self._timer.start()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """End all threads. The nodes stay, as others may use them."""
+        self._stopping.set()
+        with self._due:
+            self._due.notify_all()
+        if self._open is not None:
+            self._open.close()
+        self._watcher.join(timeout_seconds)
+        self._timer.join(timeout_seconds)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _watch(self) -> None:
+        query = {"fieldSelector": "spec.nodeName!=", "timeoutSeconds": "300"}
+        while not self._stopping.is_set():
+            try:
+                for kind, pod in self._open_watch(query):
+                    if kind in ("ADDED", "MODIFIED"):
+                        self._look(pod)
+                    elif kind == "DELETED":
+                        self._forget(pod["metadata"]["uid"])
+            except (urllib3.exceptions.HTTPError, RefusedError, ValueError, OSError) as error:
+                log.debug("fake kubelet: the watch broke: %s", error)
+                self._stopping.wait(_RETRY_SECONDS)
+
+    def _open_watch(self, query: Mapping[str, str]) -> Watch:
+        """A watch that `stop` can close, even if it was called while this one was being opened."""
+        watch = self._api.watch(self._path, query)
+        self._open = watch
+        if self._stopping.is_set():
+            watch.close()
+        return watch
+
+    def _look(self, pod: Object) -> None:
+        """On the watch's thread: decide, and leave the requests to the workers."""
+        if pod["spec"].get("nodeName") not in self._nodes:
+            return
+        uid = pod["metadata"]["uid"]
+        if pod["metadata"].get("deletionTimestamp"):
+            if uid not in self._ending:
+                self._ending.add(uid)
+                self._submit(self._finish_deletion, pod)
+        elif uid not in self._started and pod.get("status", {}).get("phase") not in _FINISHED:
+            self._started.add(uid)
+            self._submit(self._run, pod, 0, None)
+
+    def _forget(self, uid: str) -> None:
+        self._started.discard(uid)
+        self._ending.discard(uid)
+
+    def _run(self, pod: Object, attempt: int, last: Outcome | None) -> None:
+        status = podstatus.running(pod, self._address(pod), attempt, last)
+        if not self._report(pod, status):
+            return
+        outcome = self._behaviour(pod, attempt)
+        if outcome.after_seconds is not None:
+            pod = {**pod, "status": status}
+            self._after(outcome.after_seconds, lambda: self._submit(self._end, pod, attempt, outcome))
+
+    def _end(self, pod: Object, attempt: int, outcome: Outcome) -> None:
+        if pod["metadata"]["uid"] in self._ending:
+            return
+        if _is_restarted(pod, outcome):
+            self._run(pod, attempt + 1, outcome)
+        else:
+            self._report(pod, podstatus.terminated(pod, outcome))
+
+    def _finish_deletion(self, pod: Object) -> None:
+        if pod.get("status", {}).get("phase") not in _FINISHED:
+            self._report(pod, podstatus.terminated(pod, Outcome(exit_code=TERMINATED_BY_SIGTERM)))
+        uid = pod["metadata"]["uid"]
+        self._try(lambda: self._api.delete(_path(pod), gracePeriodSeconds=0, preconditions={"uid": uid}))
+
+    def _report(self, pod: Object, status: Object) -> bool:
+        """Write the status of this very pod; False if it is gone, or another one has its name."""
+        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        return self._try(lambda: self._api.patch(f"{_path(pod)}/status", body))
+
+    def _try(self, request: Callable[[], object]) -> bool:
+        """Until the server has answered; False for an answer that no retry changes."""
+        while not self._stopping.is_set():
+            try:
+                request()
+            except RefusedError as failure:
+                if failure.status in (404, 409, 422):
+                    return False
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                log.debug("fake kubelet: no answer: %s", error)
+            else:
+                return True
+            self._stopping.wait(_RETRY_SECONDS)
+        return False
+
+    def _address(self, pod: Object) -> str:
+        """An address of its own for each pod, kept over restarts of its containers."""
+        known = pod.get("status", {}).get("podIP")
+        number = next(self._addresses)
+        return known or f"10.{100 + number // 65536 % 100}.{number // 256 % 256}.{number % 256}"
+
+    def _submit(self, task: Callable[..., None], *arguments: object) -> None:
+        if not self._stopping.is_set():
+            self._pool.submit(self._guarded, task, *arguments)
+
+    def _guarded(self, task: Callable[..., None], *arguments: object) -> None:
+        """A behaviour of the caller may raise anything: it must be seen, and must not end the worker in silence."""
+        try:
+            task(*arguments)
+        except Exception:
+            log.exception("fake kubelet: a pod could not be served")
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        with self._due:
+            heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._order), action))
+            self._due.notify_all()
+
+    def _keep_time(self) -> None:
+        with self._due:
+            while not self._stopping.is_set():
+                now = time.monotonic()
+                while self._heap and self._heap[0][0] <= now:
+                    heapq.heappop(self._heap)[2]()
+                self._due.wait(self._heap[0][0] - now if self._heap else None)
+
+
+def _is_restarted(pod: Object, outcome: Outcome) -> bool:
+    policy = pod["spec"].get("restartPolicy", "Always")
+    return not outcome.pod_reason and (policy == "Always" or (policy == "OnFailure" and outcome.exit_code != 0))
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"

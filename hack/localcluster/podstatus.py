@@ -1,0 +1,117 @@
+"""A pod's status as a kubelet would report it: pure functions from a pod to the `status` of a patch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Object = dict[str, Any]
+
+# What a container gets that is told to end (SIGTERM) and does.
+TERMINATED_BY_SIGTERM = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a pod's containers end: `after_seconds` of running (None: not by themselves).
+
+    `container` names the one that ends with `exit_code`; the others then end with 0. Without a name, all end alike.
+    `reason` is the container's (`Error`, `OOMKilled`), by default the one that fits the exit code; `message` is what
+    stood in its termination log. `pod_reason` is the pod's own (`Evicted`).
+    """
+
+    after_seconds: float | None = None
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    container: str = ""
+    pod_reason: str = ""
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = None) -> Object:
+    """All containers run and are ready; `last` is how they ended before a restart."""
+    moment = now()
+    state = {"running": {"startedAt": moment}}
+    statuses = [_container(container, state, ready=True) for container in pod["spec"]["containers"]]
+    for status in statuses:
+        status["restartCount"] = restarts
+        if last is not None:
+            status["lastState"] = {"terminated": _terminated(status["name"], last, moment, moment)}
+    return {
+        "phase": "Running",
+        "startTime": pod.get("status", {}).get("startTime", moment),
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "hostIP": "127.0.0.1",
+        "conditions": _conditions(ready=True),
+        "containerStatuses": statuses,
+        "initContainerStatuses": _init_statuses(pod, moment),
+    }
+
+
+def terminated(pod: Object, outcome: Outcome) -> Object:
+    """All containers have ended, and with them the pod: Failed if one of them failed."""
+    before = pod.get("status", {})
+    started, moment = before.get("startTime", now()), now()
+    statuses = []
+    for container in pod["spec"]["containers"]:
+        state = {"terminated": _terminated(container["name"], outcome, started, moment)}
+        statuses.append(_container(container, state, ready=False))
+    failed = outcome.exit_code != 0 or bool(outcome.pod_reason)
+    status: Object = {
+        "phase": "Failed" if failed else "Succeeded",
+        "startTime": started,
+        "conditions": _conditions(ready=False),
+        "containerStatuses": statuses,
+    }
+    return status | ({"reason": outcome.pod_reason, "message": outcome.message} if outcome.pod_reason else {})
+
+
+def waiting(pod: Object, reason: str, message: str = "") -> Object:
+    """No container has started: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …"""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {
+        "phase": "Pending",
+        "startTime": now(),
+        "conditions": _conditions(ready=False),
+        "containerStatuses": [_container(container, state, ready=False) for container in pod["spec"]["containers"]],
+    }
+
+
+def _container(container: Object, state: Object, *, ready: bool) -> Object:
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": container["image"],
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+    }
+
+
+def _terminated(name: str, outcome: Outcome, started: str, finished: str) -> Object:
+    concerned = outcome.container in ("", name)
+    code = outcome.exit_code if concerned else 0
+    state = {"exitCode": code, "startedAt": started, "finishedAt": finished}
+    state["reason"] = (concerned and outcome.reason) or ("Error" if code else "Completed")
+    return state | ({"message": outcome.message} if concerned and outcome.message else {})
+
+
+def _init_statuses(pod: Object, moment: str) -> list[Object]:
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
+    return [_container(container, state, ready=True) for container in pod["spec"].get("initContainers", ())]
+
+
+def _conditions(*, ready: bool) -> list[Object]:
+    moment = now()
+    values = {"PodScheduled": True, "Initialized": True, "ContainersReady": ready, "Ready": ready}
+    return [
+        {"type": kind, "status": "True" if value else "False", "lastTransitionTime": moment}
+        for kind, value in values.items()
+    ]
