@@ -1,0 +1,98 @@
+"""`tfjob-controller`: the command line.
+
+Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
+cannot be used, with one line on standard error that says which. Whatever takes long to import is imported when it is
+needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tfjob_controller.options import OFF, OPTIONS, Option, OptionError, RunOptions, resolve
+
+PROGRAM = "tfjob-controller"
+EXIT_USAGE = 2
+
+
+class UsageError(Exception):
+    """The command line cannot be used; one line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse's only way to say a problem in one line, without the usage before it, is to override this method."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = build_parser()
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        parsed = vars(parser.parse_args(arguments))
+        if parsed.pop("show_version", False):
+            print(f"{PROGRAM} {_version()}")
+            return 0
+        if parsed.pop("command", None) is None:
+            parser.print_help()
+            return 0
+        options = resolve(parsed, os.environ)
+    except (UsageError, OptionError) as error:
+        return _refuse(error)
+    return _run(options)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser, made from the table in options.py. Values stay text: `options.resolve` reads them."""
+    parser = _Parser(prog=PROGRAM, description="Runs TFJobs: distributed TensorFlow training on Kubernetes.")
+    parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=_Parser)
+    run = commands.add_parser(
+        "run",
+        help="run the controller until it is told to stop",
+        description="Run the controller until SIGTERM or SIGINT. Every flag can also be set as a variable: "
+        "--log-level as TFJOB_CONTROLLER_LOG_LEVEL.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for option in OPTIONS:
+        _add(run, option)
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, option: Option) -> None:
+    text = option.help.replace("%", "%%")
+    if option.default_text not in ("", OFF):
+        text += f" Default: {option.default_text}."
+    if option.kind.is_switch:
+        parser.add_argument(
+            option.flag, dest=option.field, nargs="?", const="true", metavar=option.kind.name, help=text
+        )
+    else:
+        parser.add_argument(option.flag, dest=option.field, metavar=option.kind.name.upper(), help=text)
+
+
+def _run(options: RunOptions) -> int:
+    from tfjob_controller import manager
+
+    try:
+        return manager.run(options)
+    except manager.StartError as error:
+        return _refuse(error)
+
+
+def _refuse(error: Exception) -> int:
+    print(f"{PROGRAM}: {' '.join(str(error).split())}", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return metadata.version(PROGRAM)
