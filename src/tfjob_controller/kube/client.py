@@ -1,0 +1,162 @@
+"""One kind of object, over any transport.
+
+A `ResourceClient` turns names into paths and answers into values. It decides nothing: retries, limits and time-outs are
+the transport's, and every failure is its `ApiError`. Thread-safe, since it keeps no state.
+
+An answer with a success code that cannot be decoded (some proxy's login page) is an `ApiError` without response and
+with reason `InvalidAnswer`; for a write its outcome is then unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic
+
+import msgspec
+
+from tfjob_controller.kube.codec import ListPage, decode_list, encode
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.meta import ObjectT, Resource
+from tfjob_controller.kube.transport import JSON, MERGE_PATCH, Priority, Requester
+
+Body = Mapping[str, Any] | msgspec.Struct | bytes
+
+# client-go's tools/pager: a page that the server can build from etcd in one go.
+PAGE_SIZE = 500
+
+
+class ResourceClient(Generic[ObjectT]):
+    """Reads and writes objects of one `resource`.
+
+    An empty `namespace` means all of them, or a cluster-scoped object.
+    """
+
+    def __init__(
+        self,
+        requester: Requester,
+        resource: Resource,
+        decode: Callable[[bytes | msgspec.Raw], ObjectT],
+        *,
+        priority: Priority = Priority.NORMAL,
+        timeout_seconds: float = 30.0,
+        retry: bool | None = None,
+    ) -> None:
+        self._requester = requester
+        self._resource = resource
+        self._decode = decode
+        self._priority = priority
+        self._timeout_seconds = timeout_seconds
+        self._retry = retry
+
+    def get(self, namespace: str, name: str) -> ObjectT:
+        return self._object("GET", self._resource.path(namespace, name))
+
+    def create(self, namespace: str, body: Body) -> ObjectT:
+        """Raises `is_already_exists`, or `outcome_unknown` when it may exist now: the name says, read it."""
+        return self._object("POST", self._resource.path(namespace), body)
+
+    def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
+        """Replace; with a `resourceVersion` in the body raises `is_conflict` if somebody wrote since."""
+        return self._object("PUT", self._resource.path(namespace, name, subresource), body)
+
+    def patch(
+        self, namespace: str, name: str, body: Body, *, content_type: str = MERGE_PATCH, subresource: str = ""
+    ) -> ObjectT:
+        """Change some fields; the content type says how (custom resources know no strategic merge)."""
+        path = self._resource.path(namespace, name, subresource)
+        return self._object("PATCH", path, body, content_type)
+
+    def delete(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Ask for the object's deletion; with `uid` only that very object's, else `is_conflict`.
+
+        With a uid it is repeated when no answer came: the worst that a second one can meet is 404 or that conflict.
+        """
+        options: dict[str, Any] = {"propagationPolicy": propagation}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        retry = True if uid and self._retry is None else self._retry
+        self._send("DELETE", self._resource.path(namespace, name), encode(options), retry=retry)
+
+    def delete_collection(self, namespace: str, label_selector: str, *, propagation: str = "Background") -> None:
+        """Ask for the deletion of all that match. Never of everything: an empty selector is a `ValueError`."""
+        if not label_selector:
+            raise ValueError("delete_collection needs a label selector")
+        query = {"labelSelector": label_selector}
+        self._send("DELETE", self._resource.path(namespace), encode({"propagationPolicy": propagation}), query=query)
+
+    def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
+        """All that match, in pages, as one version (raises `is_gone` if that is compacted away between two pages)."""
+        pages = self.pages(namespace, label_selector, field_selector=field_selector)
+        return [self._decoded(item, writes=False) for page in pages for item in page.items]
+
+    def pages(
+        self,
+        namespace: str = "",
+        label_selector: str = "",
+        *,
+        field_selector: str = "",
+        resource_version: str = "",
+        page_size: int = PAGE_SIZE,
+    ) -> Iterator[ListPage]:
+        """The pages of a list, undecoded, so that one bad object does not cost the others."""
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
+        query = {key: value for key, value in query.items() if value} | {"limit": str(page_size)}
+        while True:
+            body = self._send("GET", self._resource.path(namespace), query=query)
+            try:
+                page = decode_list(body)
+            except msgspec.MsgspecError as error:
+                raise _invalid_answer(error, writes=False) from error
+            yield page
+            if not page.continue_:
+                return
+            # The token holds the version already, and the server refuses to be told twice.
+            query = {key: value for key, value in query.items() if key != "resourceVersion"}
+            query["continue"] = page.continue_
+
+    def _object(self, method: str, path: str, body: Body | None = None, content_type: str = JSON) -> ObjectT:
+        data = None if body is None else encode(body)
+        answer = self._send(method, path, data, content_type, retry=self._retry)
+        return self._decoded(answer, writes=method != "GET")
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        *,
+        query: Mapping[str, str] | None = None,
+        retry: bool | None = None,
+    ) -> bytes:
+        return self._requester.request(
+            method,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            timeout_seconds=self._timeout_seconds,
+            priority=self._priority,
+            retry=retry,
+        )
+
+    def _decoded(self, data: bytes | msgspec.Raw, *, writes: bool) -> ObjectT:
+        try:
+            return self._decode(data)
+        except msgspec.MsgspecError as error:
+            raise _invalid_answer(error, writes=writes) from error
+
+
+def _invalid_answer(error: msgspec.MsgspecError, *, writes: bool) -> ApiError:
+    message = f"the answer is not what this client knows: {error}"
+    return ApiError(NO_RESPONSE, "InvalidAnswer", message, outcome_unknown=writes)

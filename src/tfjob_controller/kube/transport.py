@@ -1,0 +1,405 @@
+"""Requests to the API server: authenticated, timed, limited, retried where that is safe.
+
+Theory of operation. urllib3 keeps the connections, set up by config.py with TLS, proxy and client certificate; nothing
+of the kubernetes client runs per request. There are three lanes, pools of their own:
+
+- *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
+  costs a TLS handshake per call, several times the call itself. So `pool_size` is the number of threads that send.
+- *lease*: one connection, for nobody else, so that the renewal of a lease waits for no create.
+- *streams*: each has its own connection as long as it lasts (HTTP/1.1).
+
+Times: `timeout_seconds` is what a call may take in all, from the moment it may go: every attempt, connecting included,
+and the rests between them. Waiting for the rate limit comes before and does not count, since a long queue is no fault
+of the server. An attempt reads with what is left as its time-out.
+
+What is sent again is decided by retrypolicy.py; a 401 is tried once more if there are other credentials by then.
+
+Every failure is an `ApiError`. No message, repr or log line holds a header.
+Source: client-go rest/request.go, rest/transport.go.
+"""
+
+from __future__ import annotations
+
+import platform
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Protocol
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from urllib3.response import BaseHTTPResponse
+from urllib3.util import Retry, Timeout
+
+from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.codec import api_error
+from tfjob_controller.kube.config import Config
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import FlowControl, Priority
+from tfjob_controller.kube.retrypolicy import is_outcome_unknown, parse_retry_after, rest_before_retry_seconds
+from tfjob_controller.kube.stream import Stream
+
+__all__ = [
+    "Lines",
+    "Observer",
+    "Priority",
+    "Requester",
+    "Stream",
+    "Transport",
+    "TransportStatistics",
+    "default_user_agent",
+]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+# A controller of some hundred jobs that start at once; the API server has its own fairness beyond that.
+DEFAULT_QPS = 200.0
+DEFAULT_BURST = 400
+DEFAULT_POOL_SIZE = 16
+DEFAULT_TIMEOUT_SECONDS = 30.0
+# A server that is there answers a connect within one retransmission (1 s, then 3 s); longer means that it is not there.
+CONNECT_TIMEOUT_SECONDS = 5.0
+# Idle connections kept for the next stream.
+_STREAM_POOL_SIZE = 8
+
+# urllib3 must neither repeat nor redirect: it knows nothing of outcomes and would carry the token elsewhere.
+_NEVER = Retry(total=False, redirect=False)
+# Failures before anything was sent.
+_NOT_SENT = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+    urllib3.exceptions.ProxyError,
+    urllib3.exceptions.EmptyPoolError,
+)
+
+
+class Requester(Protocol):
+    """What other modules need of a transport."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its answer.
+
+        `retry`: True says that the request may be repeated although it may have been carried out, None says so of GET
+        only, False forbids any second attempt. Raises `ApiError` for everything but 2xx.
+        """
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        """Open a long GET. Raises `ApiError` if it cannot be opened; never tries twice (but after a 401)."""
+
+
+class Lines(Protocol):
+    """What other modules need of a stream: `Stream`, or a scripted one in tests."""
+
+    def __enter__(self) -> Lines: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+class Observer(Protocol):
+    """Is told what the transport does, in the calling thread.
+
+    `code` is the HTTP status, `<error>` if there was none.
+    """
+
+    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
+        """One attempt, from sending to the whole answer (of a stream: to its headers)."""
+
+    def request_retried(self, method: str, host: str, code: str) -> None:
+        """An attempt failed with `code` and will be followed by another."""
+
+    def rate_limited(self, method: str, host: str, seconds: float) -> None:
+        """A request waited for the client's own rate limit; also called with 0."""
+
+
+class _Unobserved:
+    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None: ...
+    def request_retried(self, method: str, host: str, code: str) -> None: ...
+    def rate_limited(self, method: str, host: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransportStatistics:
+    """Counted since the start.
+
+    `requests` are attempts sent, streams included; `retries` those that were not the first.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    open_streams: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What stays the same over the attempts of a call."""
+
+    method: str
+    target: str
+    body: bytes | None
+    headers: dict[str, str]
+    priority: Priority
+    repeatable: bool
+
+
+class _Lanes:
+    """The connections, for one generation of the client certificate."""
+
+    def __init__(self, config: Config, pool_size: int) -> None:
+        self.generation = config.credentials.certificate_generation
+        self.normal = config.open_pool(pool_size, block=True)
+        self.lease = config.open_pool(1, block=False)
+        self.streams = config.open_pool(_STREAM_POOL_SIZE, block=False)
+
+    def close(self) -> None:
+        for pool in (self.normal, self.lease, self.streams):
+            pool.close()
+
+
+class Transport:
+    """Sends requests to one API server; a `Requester`. Thread-safe; one per process. `close` ends everything.
+
+    `qps` of zero or less means no limit. `pool_size` is how many requests can be on their way at once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        qps: float = DEFAULT_QPS,
+        burst: int = DEFAULT_BURST,
+        pool_size: int = DEFAULT_POOL_SIZE,
+        user_agent: str = "",
+        clock: Clock | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._clock = clock or RealClock()
+        self._credentials = config.credentials
+        self._config = config
+        self._pool_size = pool_size
+        self._user_agent = user_agent or default_user_agent()
+        self._flow = FlowControl(qps, burst, self._clock)
+        self._observer: Observer = observer or _Unobserved()
+        self._lock = threading.Lock()
+        self._lanes = _Lanes(config, pool_size)
+        self._stop = threading.Event()
+        self._streams: set[Stream] = set()
+        self._requests = self._retries = 0
+        url = urlsplit(config.host)
+        self._host = url.netloc
+        # A proxy forwards plain HTTP only if it is told the whole URL; TLS goes through a tunnel.
+        forwarded = self._lanes.normal.proxy is not None and url.scheme == "http"
+        self._prefix = config.host if forwarded else url.path
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        """See `Requester.request`."""
+        headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "gzip"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        repeatable = method == "GET" if retry is None else retry
+        call = _Call(method, self._target(path, query), body, headers, priority, repeatable)
+        self._take_token(call)
+        return self._send(call, timeout_seconds, 0 if retry is not False else None)
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Stream:
+        """See `Requester.stream`. Never compressed: a compressor would hold events back."""
+        headers = {"Accept": JSON, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        call = _Call("GET", self._target(path, query), None, headers, Priority.NORMAL, False)
+        self._take_token(call)
+        timeout = Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, read_timeout_seconds), read=read_timeout_seconds)
+        response = self._authenticated(call, timeout, preload=False)
+        stream = Stream(response, self._forget_stream)
+        with self._lock:
+            self._streams.add(stream)
+        if self._stop.is_set():
+            stream.close()
+        return stream
+
+    def close(self) -> None:
+        """End all streams, free all connections, refuse further requests. Those on their way finish or time out."""
+        self._stop.set()
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.close()
+        self._lanes.close()
+
+    def statistics(self) -> TransportStatistics:
+        with self._lock:
+            return TransportStatistics(self._requests, self._retries, len(self._streams))
+
+    def _target(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self._prefix}{path}?{urlencode(query)}" if query else self._prefix + path
+
+    def _take_token(self, call: _Call) -> None:
+        self._observer.rate_limited(call.method, self._host, self._flow.acquire(call.priority, self._stop))
+
+    def _send(self, call: _Call, timeout_seconds: float, retries: int | None) -> bytes:
+        """Attempts until one succeeds or no further is allowed; `retries` is None if there may be no second."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        while True:
+            left_seconds = max(0.001, deadline - self._clock.monotonic())
+            timeout = Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, left_seconds), read=left_seconds)
+            try:
+                return self._authenticated(call, timeout, preload=True).data
+            except ApiError as error:
+                if retries is None:
+                    raise
+                left_seconds = deadline - self._clock.monotonic()
+                rest_seconds = rest_before_retry_seconds(
+                    error, retries, repeatable=call.repeatable, left_seconds=left_seconds
+                )
+                if rest_seconds is None or self._clock.sleep(rest_seconds, self._stop):
+                    raise
+                self._observer.request_retried(call.method, self._host, str(error.status or "<error>"))
+            retries += 1
+            with self._lock:
+                self._retries += 1
+            self._take_token(call)
+
+    def _authenticated(self, call: _Call, timeout: Timeout, *, preload: bool) -> BaseHTTPResponse:
+        """One attempt, and after a 401 a second if there are other credentials than those refused."""
+        authorization = self._credentials.authorization()
+        try:
+            return self._attempt(call, authorization, timeout, preload)
+        except ApiError as error:
+            if not error.is_unauthorized or not self._credentials.renew(authorization):
+                raise
+        return self._attempt(call, self._credentials.authorization(), timeout, preload)
+
+    def _attempt(self, call: _Call, authorization: str | None, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
+        if self._stop.is_set():
+            raise ApiError(NO_RESPONSE, "Closed", "the transport is closed")
+        if authorization is not None:
+            call.headers["Authorization"] = authorization
+        with self._lock:
+            self._requests += 1
+        begin = self._clock.monotonic()
+        code = "<error>"
+        try:
+            response = self._exchange(call, timeout, preload)
+            code = str(response.status)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _unanswered(call.method, self._host, error) from error
+        finally:
+            self._observer.request_finished(call.method, self._host, code, self._clock.monotonic() - begin)
+        if 200 <= response.status < 300:
+            return response
+        raise self._refused(call.method, response)
+
+    def _exchange(self, call: _Call, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
+        lanes = self._lanes
+        if lanes.generation != self._credentials.certificate_generation:
+            lanes = self._renewed_lanes()
+        if not preload:
+            pool = lanes.streams
+        else:
+            pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
+        return pool.urlopen(
+            call.method,
+            call.target,
+            call.body,
+            call.headers,
+            _NEVER,
+            redirect=False,
+            assert_same_host=False,
+            timeout=timeout,
+            pool_timeout=timeout.read_timeout,  # type: ignore[arg-type] # annotated as int, but handed to queue.get
+            preload_content=preload,
+        )
+
+    def _renewed_lanes(self) -> _Lanes:
+        """Connections with the new client certificate; the old ones would go on showing the old one."""
+        with self._lock:
+            if self._lanes.generation != self._credentials.certificate_generation:
+                self._lanes.close()
+                self._lanes = _Lanes(self._config, self._pool_size)
+            return self._lanes
+
+    def _refused(self, method: str, response: BaseHTTPResponse) -> ApiError:
+        try:
+            body = response.data
+        except (urllib3.exceptions.HTTPError, OSError):
+            body = b""
+        response.release_conn()
+        retry_after_seconds = parse_retry_after(response.headers.get("Retry-After"), self._clock.now())
+        return api_error(
+            response.status,
+            body,
+            retry_after_seconds=retry_after_seconds,
+            outcome_unknown=is_outcome_unknown(method, response.status, retry_after_seconds),
+        )
+
+    def _forget_stream(self, stream: Stream) -> None:
+        with self._lock:
+            self._streams.discard(stream)
+
+
+def default_user_agent(program: str = "tfjob-controller") -> str:
+    """`program/version (os/arch) python/version`."""
+    try:
+        version = metadata.version(program)
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    system, machine = platform.system().lower(), platform.machine().lower()
+    return f"{program}/{version} ({system}/{machine}) python/{platform.python_version()}"
+
+
+def _unanswered(method: str, host: str, error: Exception) -> ApiError:
+    """No answer, or not all of one: the request may have been carried out unless it never left."""
+    if isinstance(error, urllib3.exceptions.EmptyPoolError):
+        reason, what = "PoolTimeout", "no connection became free in time"
+    elif isinstance(error, _NOT_SENT) or _is_certificate_refused(error):
+        reason, what = "NotConnected", f"cannot connect: {_root(error)}"
+    elif isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError)):
+        reason, what = "Timeout", "no answer in time"
+    else:
+        reason, what = "ConnectionBroken", f"the connection broke: {_root(error)}"
+    unknown = method != "GET" and reason not in ("PoolTimeout", "NotConnected")
+    return ApiError(NO_RESPONSE, reason, f"{host}: {what}", outcome_unknown=unknown)
+
+
+def _is_certificate_refused(error: Exception) -> bool:
+    return isinstance(error, urllib3.exceptions.SSLError) and isinstance(
+        error.args[0] if error.args else None, ssl.SSLCertVerificationError
+    )
+
+
+def _root(error: BaseException) -> str:
+    """The operating system's or TLS's own words, which urllib3 wraps once or twice."""
+    while True:
+        inner = next((arg for arg in reversed(error.args) if isinstance(arg, BaseException)), None) or error.__cause__
+        if inner is None:
+            break
+        error = inner
+    return " ".join(str(error).split()) or type(error).__name__
