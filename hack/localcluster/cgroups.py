@@ -1,0 +1,90 @@
+"""A control group of its own for each node, in every hierarchy that the machine has.
+
+cgroup v1 mounts one hierarchy per controller (`/sys/fs/cgroup/memory`, …, and `systemd` without any); the kubelet wants
+its root in each of them beforehand, and in `cpuset` with processors and memory nodes filled in, or nothing can run
+there. cgroup v2 has one tree, where a parent hands controllers down through `cgroup.subtree_control` (written by the
+kernel's documentation, not tried here).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+
+MOUNT = Path("/sys/fs/cgroup")
+_V1_NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "pids")
+_V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
+_REMOVE_SECONDS = 10.0
+
+
+def is_unified() -> bool:
+    return (MOUNT / "cgroup.controllers").exists()
+
+
+def hierarchies() -> list[Path]:
+    """The roots below which a group must exist; a hybrid machine's empty `unified` is none of them."""
+    if is_unified():
+        return [MOUNT]
+    found = [
+        path for path in sorted(MOUNT.glob("*")) if (path / "cgroup.sane_behavior").exists() and not path.is_symlink()
+    ]
+    missing = [name for name in _V1_NEEDED if not (MOUNT / name).is_dir()]
+    if missing:
+        raise LocalClusterError(
+            f"this machine has no cgroup controllers {', '.join(missing)} below {MOUNT}, which real nodes need; "
+            "use an existing cluster: KUBECONFIG=/path/to/kubeconfig make …"
+        )
+    return found
+
+
+def make(group: str) -> None:
+    """Make `group` ("tfj200/1") with all its parents, ready to hold processes."""
+    for root in hierarchies():
+        folder = root
+        for part in Path(group).parts:
+            if is_unified():
+                (folder / "cgroup.subtree_control").write_text(_V2_CONTROLLERS)
+            folder = folder / part
+            folder.mkdir(exist_ok=True)
+            _fill_cpuset(folder)
+
+
+def _fill_cpuset(folder: Path) -> None:
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own = folder / name
+        if not is_unified() and own.exists() and not own.read_text().strip():
+            own.write_text((folder.parent / name).read_text())
+
+
+def processes(group: str) -> set[int]:
+    """Everything that runs in the group and below, as this machine numbers it."""
+    found: set[int] = set()
+    for file in (path for root in hierarchies() for path in (root / group).rglob("cgroup.procs")):
+        with contextlib.suppress(OSError):  # the group has just gone, or it is threaded
+            found.update(int(line) for line in file.read_text().split())
+    return found
+
+
+def remove(group: str) -> None:
+    """Kill what is still in the group, then remove it everywhere; nothing to do if it is gone."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    while left := [folder for root in hierarchies() if (folder := root / group).is_dir()]:
+        for pid in processes(group):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for folder in left:
+            _remove_tree(folder)
+        if time.monotonic() > deadline:
+            raise LocalClusterError(f"cannot remove the control group {left[0]}: it is in use")
+        time.sleep(0.02)
+
+
+def _remove_tree(folder: Path) -> None:
+    for below, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):  # busy until its last process is reaped: tried again
+            os.rmdir(below)

@@ -1,0 +1,133 @@
+"""Debian's own tools: packages of this machine, and the files of a small system for images.
+
+Packages come from where this machine's apt gets them: the sources below /etc/apt say which mirror, and through which
+proxy. No host is named here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+from localcluster.report import Report
+from localcluster.shell import attempt, run
+
+EXISTING_CLUSTER = "or use an existing cluster: KUBECONFIG=/path/to/kubeconfig make …"
+# A program (or a file's path) that proves a package to be there; where it is missing, the package is installed.
+NODE_PACKAGES = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "tini": "tini",
+    "openssl": "openssl",
+    "nsenter": "util-linux",
+    "mount": "mount",
+}
+IMAGE_PACKAGES = {"debootstrap": "debootstrap", "cc": "gcc", "/usr/include/stdio.h": "libc6-dev", "tar": "tar"}
+# For runc, the one program here that is built with C.
+RUNC_PACKAGES = {
+    "cc": "gcc",
+    "/usr/include/stdio.h": "libc6-dev",
+    "/usr/include/seccomp.h": "libseccomp-dev",
+    "pkg-config": "pkg-config",
+}
+_APT = Path("/etc/apt")
+
+
+def ensure_packages(wanted: Mapping[str, str], report: Report) -> None:
+    """Install what is missing of `wanted` (proof → package); one line says so. Raises LocalClusterError."""
+    install(sorted({package for proof, package in wanted.items() if not _is_there(proof)}), report)
+
+
+def install(packages: Iterable[str], report: Report) -> None:
+    """apt-get install, if there is anything to install."""
+    missing = list(packages)
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise LocalClusterError(f"real nodes need {', '.join(missing)}: install them, {EXISTING_CLUSTER}")
+    if os.geteuid() != 0:
+        raise LocalClusterError(f"as root: apt-get install {' '.join(missing)}; {EXISTING_CLUSTER}")
+    report(f"installing Debian packages: {' '.join(missing)}")
+    argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
+    if not attempt(*argv, *missing):
+        # The lists of a fresh machine are empty or old.
+        run("apt-get", "-qq", "update")
+        run(*argv, *missing)
+
+
+def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
+    """A minimal Debian (or Ubuntu) in `target`, of the release that this machine runs. Needs root; half a minute."""
+    mirror, suite, component = mirror_of(read_sources(), codename())
+    report(f"fetching a minimal {suite} from this machine's own apt mirror (half a minute)")
+    proxy = _apt_proxy()
+    run(
+        *("env", *([f"http_proxy={proxy}"] if proxy else []), "debootstrap", "--variant=minbase"),
+        f"--components={component}",
+        f"--include={','.join(include)}",
+        *(suite, target, mirror),
+    )
+
+
+def read_sources() -> str:
+    """All of apt's sources of this machine, both formats."""
+    paths = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
+    return "\n\n".join(path.read_text() for path in paths if path.is_file())
+
+
+def mirror_of(sources: str, codename: str) -> tuple[str, str, str]:
+    """Mirror, suite and component of the machine's main archive. Raises LocalClusterError if there is none."""
+    for mirror, suite, components in [*_one_line(sources), *_stanzas(sources)]:
+        if suite == codename and "main" in components:
+            return mirror, suite, "main"
+    raise LocalClusterError(
+        f"no apt source of this machine holds {codename}/main; images cannot be made, {EXISTING_CLUSTER}"
+    )
+
+
+def _one_line(sources: str) -> list[tuple[str, str, list[str]]]:
+    """`deb [options] mirror suite component…`."""
+    found = re.findall(r"^deb\s+(?:\[[^]]*]\s+)?(\S+)\s+(\S+)\s+(.+)$", sources, re.MULTILINE)
+    return [(mirror, suite, components.split()) for mirror, suite, components in found]
+
+
+def _stanzas(sources: str) -> list[tuple[str, str, list[str]]]:
+    """deb822: `URIs:`, `Suites:`, `Components:` in a paragraph; comments may stand between them."""
+    plain = re.sub(r"^#.*\n", "", sources, flags=re.MULTILINE)
+    found: list[tuple[str, str, list[str]]] = []
+    for paragraph in re.split(r"\n\s*\n", plain):
+        fields = {
+            key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):\s*(.*)$", paragraph, re.MULTILINE)
+        }
+        if "deb" in fields.get("types", []) and fields.get("enabled", ["yes"]) != ["no"]:
+            pairs = [(uri, suite) for uri in fields.get("uris", []) for suite in fields.get("suites", [])]
+            found += [(uri, suite, fields.get("components", [])) for uri, suite in pairs]
+    return found
+
+
+def codename() -> str:
+    """The release that this machine runs ("bookworm"). Raises LocalClusterError."""
+    words = shlex.split(Path("/etc/os-release").read_text())
+    for word in words:
+        if word.startswith("VERSION_CODENAME="):
+            return word.partition("=")[2]
+    raise LocalClusterError(
+        f"images are made from Debian's or Ubuntu's packages, which this system lacks; {EXISTING_CLUSTER}"
+    )
+
+
+def _apt_proxy() -> str:
+    return run("apt-config", "shell", "PROXY", "Acquire::http::Proxy").strip().removeprefix("PROXY=").strip("'\n")
+
+
+def _is_there(proof: str) -> bool:
+    if proof.startswith("/"):
+        return Path(proof).exists()
+    # Administrators' programs are not on everybody's path.
+    return shutil.which(proof, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin") is not None

@@ -1,0 +1,126 @@
+"""Container images without a registry: made here from local parts, kept in the user's cache.
+
+    tar = images.ensure("localhost/tensorflow")     # builds it, and what it stands on, if it is not there yet
+
+An image is named in the cache by a hash of all that goes into it (`Recipe.inputs`), so a changed recipe, lock or
+source file gives a new one, and an unchanged one costs nothing. `docker load`, `kind load image-archive` and
+`minikube image load` take these tars as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster import archive, imagebuild
+from localcluster.binaries import cache_root
+from localcluster.errors import LocalClusterError
+from localcluster.report import Report, to_stderr
+
+# Goes into every image's name: raise it when the way of packing changes.
+_FORMAT = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one image comes about: its parent's layers, and one more made by `build(folder, parent's tar, report)`."""
+
+    build: Callable[[Path, Path | None, Report], None]
+    inputs: Callable[[], bytes]
+    settings: archive.Settings
+    parent: str | None = None
+
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PYTHON = {"PATH": _PATH, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+PAUSE, BASE = "localhost/pause", "localhost/base"
+TENSORFLOW, CONTROLLER = "localhost/tensorflow", "localhost/tfjob-controller"
+RECIPES = {
+    PAUSE: Recipe(
+        imagebuild.pause, imagebuild.pause_inputs, archive.Settings(entrypoint=("/pause",), user="65535:65535")
+    ),
+    BASE: Recipe(imagebuild.base, imagebuild.base_inputs, archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
+    TENSORFLOW: Recipe(
+        imagebuild.tensorflow,
+        imagebuild.tensorflow_inputs,
+        archive.Settings(command=("python3",), environment=_PYTHON),
+        parent=BASE,
+    ),
+    CONTROLLER: Recipe(
+        imagebuild.controller,
+        imagebuild.controller_inputs,
+        archive.Settings(("run",), ("tfjob-controller",), _PYTHON, user="65532:65532"),
+        parent=BASE,
+    ),
+}
+
+
+def folder() -> Path:
+    """Where images are kept; removing it costs time and nothing else."""
+    return cache_root() / "images"
+
+
+def plain(name: str) -> str:
+    """`localhost/base:latest` and `localhost/base` are the same. Raises LocalClusterError for images not made here."""
+    short = name.removesuffix(":latest")
+    if short not in RECIPES:
+        raise LocalClusterError(f"no recipe for image {name!r}; there are {', '.join(RECIPES)}", exit_code=2)
+    return short
+
+
+def key(name: str) -> str:
+    """Twelve hex digits that change with anything that goes into the image."""
+    recipe = RECIPES[plain(name)]
+    parent = key(recipe.parent) if recipe.parent else ""
+    parts = [_FORMAT, parent, repr(recipe.settings.document())]
+    return hashlib.sha256("\n".join(parts).encode() + recipe.inputs()).hexdigest()[:12]
+
+
+def path(name: str) -> Path:
+    """Where the image is, or will be."""
+    return folder() / f"{plain(name).rpartition('/')[2]}-{key(name)}.tar"
+
+
+def ensure(name: str, report: Report = to_stderr) -> Path:
+    """The image's tar, made first if it has to be (root on Debian or Ubuntu). Raises LocalClusterError."""
+    target = path(name)
+    if not target.exists():
+        with _locked():
+            if not target.exists():
+                _make(plain(name), target, report)
+    return target
+
+
+def _make(name: str, target: Path, report: Report) -> None:
+    recipe, started = RECIPES[name], time.monotonic()
+    parent = path(recipe.parent) if recipe.parent else None
+    if recipe.parent and parent is not None and not parent.exists():
+        _make(recipe.parent, parent, report)
+    report(f"building image {name}")
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder()) as scratch:
+        root = Path(scratch) / "root"
+        root.mkdir()
+        recipe.build(root, parent, report)
+        layer = archive.pack(root, Path(scratch) / "layer.tar")
+        below = archive.layers(parent) if parent else []
+        archive.write(target, [f"{name}:latest"], [*below, layer], recipe.settings)
+    size, seconds = target.stat().st_size / 1e6, time.monotonic() - started
+    report(f"built image {name}: {size:,.0f} MB in {seconds:.0f} s, kept in {target}")
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One run builds, the others wait and find it done; what a killed one left is swept away."""
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder().glob(".build-*"):
+            shutil.rmtree(left)
+        yield

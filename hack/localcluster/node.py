@@ -1,0 +1,109 @@
+"""One real node: a machine of its own as far as namespaces go, with containerd, kubelet and kube-proxy.
+
+A node is a network namespace (localcluster.network) in which one tree of processes lives, in mount, uts, ipc and pid
+namespaces of its own. The end of that tree's first process is the node's death: the kernel then kills every container
+and drops every mount of it at once.
+
+Nothing is recorded about a running node: what lives in its network namespace is the node, whoever started it, so that
+a crash of this program leaves nothing that `kill` would miss.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from localcluster import cgroups, network, nodeconfig, process
+from localcluster.errors import LocalClusterError
+from localcluster.imagestore import ImageStore
+from localcluster.nodeconfig import NodePlan
+from localcluster.process import Identity
+
+_INIT = Path(__file__).with_name("node-init.sh")
+_CNI = ("bridge", "loopback", "host-local", "portmap")
+PROGRAMS = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "runc", *_CNI)
+# What a node's programs get from their environment; the rest of it is the user's business.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CAP_SYS_RESOURCE = 24
+
+
+def write(plan: NodePlan, store: ImageStore, logs: Path) -> None:
+    """Make the node's folder: configuration, programs, and a containerd that has the store's images."""
+    for name, text in nodeconfig.files(plan).items():
+        (plan.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (plan.folder / name).write_text(text)
+    for name, argv in nodeconfig.commands(plan).items():
+        _write_script(plan.folder / "programs" / name, argv, _search_path(plan))
+    (plan.folder / "cni/programs").mkdir()
+    for name in _CNI:
+        (plan.folder / "cni/programs" / name).symlink_to(plan.programs[name])
+    shared = store.fill(plan.folder / "data/containerd")
+    logs.mkdir(parents=True, exist_ok=True)
+    settings = {"NODE_NAME": plan.name, "SNAPSHOTS": store.snapshots, "SHARED": " ".join(shared), "LOGS": logs}
+    lines = [f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()]
+    (plan.folder / "node.env").write_text("".join(lines))
+
+
+def start(plan: NodePlan, count: int, mark: Path) -> None:
+    """Start the node's programs from what `write` made; they are on their way when this returns."""
+    cgroups.make(plan.cgroup)
+    network.make_namespace(plan.network, plan.index, count)
+    inside = ["nsenter", f"--net={plan.network.namespace(plan.index)}"]
+    unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    first = ["tini", "--", "sh", str(_INIT), str(plan.folder)]
+    process.spawn([*inside, *unshare, *first], log=plan.folder / "init.log", mark=mark, cwd=Path("/"))
+
+
+def kill(plan: network.Plan, index: int, mark: Path) -> None:
+    """The node's death as by a power cut: nobody hears a word from it any more. Its disk (its folder) stays."""
+    if plan.hub.exists() and plan.namespace(index).exists():
+        network.cut(plan, index)
+    if left := process.end(processes(plan, index, mark)):
+        raise LocalClusterError(f"processes {', '.join(str(one.pid) for one in left)} of node {index} do not end")
+    cgroups.remove(f"{plan.link}/{index}")
+    network.remove_namespace(plan, index)
+
+
+def processes(plan: network.Plan, index: int, mark: Path) -> list[Identity]:
+    """The node's own processes (containers have other network namespaces, and end with these)."""
+    try:
+        own = os.stat(plan.namespace(index)).st_ino
+    except FileNotFoundError:
+        return []
+    return [identity for identity in process.marked(mark) if _namespace_of(identity, "net") == own]
+
+
+def enter(plan: network.Plan, index: int, mark: Path) -> list[str] | None:
+    """The words before a command that let it run in the node's mount namespace; None if the node is dead."""
+    own = os.stat("/proc/self/ns/mnt").st_ino
+    for identity in processes(plan, index, mark):
+        if _namespace_of(identity, "mnt") != own:
+            return ["nsenter", f"--target={identity.pid}", "--mount"]
+    return None
+
+
+def must_restrict_oom_score() -> bool:
+    """Whether this machine keeps even root from making processes less likely victims (no CAP_SYS_RESOURCE)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return not int(line.split()[1], 16) >> _CAP_SYS_RESOURCE & 1
+    return False
+
+
+def _namespace_of(identity: Identity, kind: str) -> int:
+    try:
+        return os.stat(f"/proc/{identity.pid}/ns/{kind}").st_ino
+    except OSError:  # it has just ended
+        return -1
+
+
+def _write_script(path: Path, argv: list[str], search_path: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\nPATH={shlex.quote(search_path)}\nexport PATH\nexec {shlex.join(argv)}\n")
+    path.chmod(0o755)
+
+
+def _search_path(plan: NodePlan) -> str:
+    """PATH for a node's programs: containerd's shim is looked for there, and mount, nft and the like."""
+    return f"{plan.programs['containerd-shim-runc-v2'].parent}:{_PATH}"

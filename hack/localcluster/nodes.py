@@ -1,0 +1,353 @@
+"""Real nodes below a control plane: `make cluster-up NODES=2`. Root on Linux with apt, or clear words why not.
+
+    plane = nodes.start(folder, 2, owner=None, report=to_stderr)    # returns when both are Ready
+    nodes.load_image(folder, "localhost/tensorflow")                # builds it if need be; no-op if nodes have it
+    nodes.kill(folder, 2); nodes.start_node(folder, 2)
+    nodes.stop(folder); plane.stop()
+
+Nodes start with all images that `prepare_images` has ever unpacked for this user, at no cost: prepare large ones before
+`start` where that is possible. Everything made on the machine hangs on the stack's claim (localcluster.network), which
+is taken before anything is made and given back after all is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from localcluster import binaries, cgroups, debian, images, network, node, nodeconfig, process
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.imagestore import ImageStore
+from localcluster.nodeconfig import Capacity, NodePlan
+from localcluster.process import Identity
+from localcluster.programs import Options, User
+from localcluster.report import Report, to_stderr
+from localcluster.shell import CommandError, run
+
+READY_TIMEOUT_SECONDS = 60.0
+# Every stack's nodes have these; others come with `prepare_images` or `load_image`.
+DEFAULT_IMAGES = (images.PAUSE, images.BASE)
+# A node that misses four reports of its status (every 5 s) is NotReady, and its pods are given up 10 s later. The
+# defaults (50 s and 300 s) spare large clusters; here somebody waits for it.
+GRACE_SECONDS = 20
+TOLERATION_SECONDS = 10
+_DNS_USER = User("localcluster:coredns")
+_PROXY_USER = User("system:kube-proxy")
+_POLL_SECONDS = 0.25
+
+
+class _Record(msgspec.Struct):
+    """What `start_node` must know again."""
+
+    count: int
+    # What each node had from the store when it was made, and what was loaded since: "localhost/base:<key>".
+    images: list[str]
+
+
+class _Taint(msgspec.Struct):
+    key: str
+
+
+class _Spec(msgspec.Struct):
+    taints: list[_Taint] = []
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    heartbeat: datetime = msgspec.field(name="lastHeartbeatTime")
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status
+
+    def is_ready(self, since: int) -> bool:
+        """Takes pods: it said that it is Ready, and the controller's taint, which goes a moment later, has gone."""
+        tainted = any(taint.key.startswith("node.kubernetes.io/") for taint in self.spec.taints)
+        said = (one for one in self.status.conditions if one.type == "Ready" and one.status == "True")
+        return not tainted and any(one.heartbeat.timestamp() >= since for one in said)
+
+
+class _NodeList(msgspec.Struct):
+    items: list[_Node]
+
+
+def start(folder: Path, count: int, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
+    """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
+    check_machine(report)
+    folder = folder.absolute()
+    if binaries.find(binaries.PROGRAMS["runc"]) is None:
+        debian.ensure_packages(debian.RUNC_PACKAGES, report)
+    programs = binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "kubectl", "coredns"], report)
+    prepare_images(DEFAULT_IMAGES, report)
+    stop(folder)
+    plan = network.claim(folder)
+    plane = ControlPlane(folder, _options(plan, count), owner=owner, report=report)
+    try:
+        network.make_bridge(plan)
+        _make_client_certificate(plan)
+        plane.start()
+        _start_nodes(plane, plan, count, programs, report)
+    except BaseException:
+        stop(folder)
+        plane.stop()
+        raise
+    return plane
+
+
+def stop(folder: Path) -> None:
+    """Remove the nodes and all that they made on the machine, whatever is left of them. Their logs stay."""
+    plan = network.claim_of(folder.absolute())
+    if plan is None:
+        return
+    for index in network.namespaces(plan):
+        node.kill(plan, index, folder)
+    cgroups.remove(plan.link)
+    network.remove(plan)
+    shutil.rmtree(folder / "nodes", ignore_errors=True)
+
+
+def exists(folder: Path) -> bool:
+    """Whether the stack has nodes, or anything may be left of some."""
+    return network.claim_of(folder.absolute()) is not None
+
+
+def kill(folder: Path, number: int) -> None:
+    """The node's death: SIGKILL for all that runs there, and not a packet more. NotReady after GRACE_SECONDS."""
+    plan = _plan_of(folder, number)
+    node.kill(plan, number, folder)
+
+
+def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
+    """Start a node that was killed, with the disk that it had; returns when it is Ready."""
+    plan = _plan_of(folder, number)
+    if node.processes(plan, number, folder):
+        raise LocalClusterError(f"node {number} runs already")
+    plane = ControlPlane.attach(folder, report)
+    programs = binaries.ensure_all(node.PROGRAMS, report)
+    node.kill(plan, number, folder)  # what a node leaves that died by itself
+    count = _read(folder).count
+    node.start(_node_plan(plane, plan, number, count, programs), count, folder)
+    _wait_ready(plane, [number], time.time())
+
+
+def status(folder: Path) -> list[dict[str, object]]:
+    """One entry for each node; reads no API, so that it works when that is down."""
+    plan = network.claim_of(folder.absolute())
+    if plan is None or not _path(folder).exists():
+        return []
+    return [
+        {
+            "name": nodeconfig.node_name(number),
+            "number": number,
+            "address": plan.address(number),
+            "condition": "running" if node.processes(plan, number, folder) else "dead",
+        }
+        for number in range(1, _read(folder).count + 1)
+    ]
+
+
+def prepare_images(names: Iterable[str], report: Report = to_stderr) -> None:
+    """Build these images where needed and unpack them, so that every node started from now on has them."""
+    check_machine(report)
+    ImageStore(report).ensure(names)
+
+
+def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
+    """Give an image to all nodes of a stack that run; they have it when this returns."""
+    record, wanted = _read(folder), f"{images.plain(name)}:{images.key(name)}"
+    if wanted in record.images:
+        return
+    tar = images.ensure(name, report)
+    ctr = binaries.ensure("ctr", report)
+    plan = network.claim_of(folder.absolute())
+    for number in range(1, record.count + 1):
+        inside = node.enter(plan, number, folder) if plan else None
+        if inside is not None:
+            report(f"loading {name} into node {number}")
+            run(*inside, ctr, "--namespace=k8s.io", "images", "import", "--local", "--snapshotter=overlayfs", tar)
+    _write(folder, _Record(record.count, [*record.images, wanted]))
+
+
+def check_machine(report: Report) -> None:
+    """Install the Debian packages that are missing. Raises LocalClusterError with the remedy where no node can run."""
+    if os.geteuid() != 0:
+        raise LocalClusterError(f"real nodes need root: run this as root, {debian.EXISTING_CLUSTER}")
+    debian.ensure_packages(debian.NODE_PACKAGES, report)
+    cgroups.hierarchies()
+
+
+def _options(plan: network.Plan, count: int) -> Options:
+    numbers = range(1, count + 1)
+    return Options(
+        bind_address=plan.host,
+        kubelets=True,
+        service_cidr=plan.services,
+        service_account_admission=True,
+        users=(_DNS_USER, _PROXY_USER, *(_node_user(number) for number in numbers)),
+        apiserver_flags=(
+            "--enable-admission-plugins=NodeRestriction",
+            f"--kubelet-client-certificate={_certificate(plan)}",
+            f"--kubelet-client-key={_certificate(plan).with_suffix('.key')}",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
+            f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
+        ),
+        controller_manager_flags=(
+            f"--node-monitor-grace-period={GRACE_SECONDS}s",
+            "--node-monitor-period=2s",
+        ),
+    )
+
+
+def _start_nodes(
+    plane: ControlPlane, plan: network.Plan, count: int, programs: dict[str, Path], report: Report
+) -> None:
+    started, store = time.time(), ImageStore(report)
+    _start_dns(plane, plan, programs)
+    _path(plane.folder).parent.mkdir(mode=0o700)
+    _write(plane.folder, _Record(count, store.keys()))
+    numbers = list(range(1, count + 1))
+    for number in numbers:
+        one = _node_plan(plane, plan, number, count, programs)
+        node.write(one, store, plane.logs / one.name)
+        node.start(one, count, plane.folder)
+    _allow_dns(plane, programs)
+    _wait_ready(plane, numbers, started)
+    report(f"{count} nodes ready in {time.time() - started:.1f} s")
+
+
+def _node_plan(plane: ControlPlane, plan: network.Plan, number: int, count: int, programs: dict[str, Path]) -> NodePlan:
+    return NodePlan(
+        index=number,
+        network=plan,
+        folder=_path(plane.folder).parent / nodeconfig.node_name(number),
+        programs=programs,
+        kubelet_config=plane.kubeconfig_of(_node_user(number)),
+        proxy_config=plane.kubeconfig_of(_PROXY_USER),
+        client_ca=_certificate(plan).read_text(),
+        capacity=_capacity(count),
+        restrict_oom_score=node.must_restrict_oom_score(),
+    )
+
+
+def _capacity(count: int) -> Capacity:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Capacity(os.cpu_count() or 1, memory >> 20, count)
+
+
+def _node_user(number: int) -> User:
+    return User(f"system:node:{nodeconfig.node_name(number)}", ("system:nodes",))
+
+
+def _certificate(plan: network.Plan) -> Path:
+    return plan.folder / "apiserver-to-kubelet.crt"
+
+
+def _make_client_certificate(plan: network.Plan) -> None:
+    """With it kube-apiserver shows itself to the kubelets (logs, exec); it is its own authority."""
+    certificate = _certificate(plan)
+    kind: list[str | Path] = [
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "3650",
+    ]
+    files: list[str | Path] = ["-keyout", certificate.with_suffix(".key"), "-out", certificate]
+    run("openssl", "req", *kind, "-subj", "/O=system:masters/CN=kube-apiserver", *files)
+
+
+def _start_dns(plane: ControlPlane, plan: network.Plan, programs: dict[str, Path]) -> None:
+    corefile = plane.folder / "Corefile"
+    corefile.write_text(nodeconfig.corefile(plan.host, plane.kubeconfig_of(_DNS_USER)))
+    argv = [str(programs["coredns"]), "-conf", str(corefile)]
+    process.spawn(argv, log=plane.logs / "coredns.log", mark=plane.folder, cwd=plane.folder)
+
+
+def _allow_dns(plane: ControlPlane, programs: dict[str, Path]) -> None:
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]
+    api, name = "rbac.authorization.k8s.io", _DNS_USER.name
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": name}],
+    }
+    documents = json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]})
+    run(programs["kubectl"], f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-", stdin=documents)
+
+
+def _wait_ready(plane: ControlPlane, numbers: Sequence[int], started: float) -> None:
+    """Until these nodes have been Ready since `started` (wall time, seconds): an older report may be a dead node's."""
+    kubectl: list[str | Path] = [
+        binaries.ensure("kubectl"),
+        f"--kubeconfig={plane.kubeconfig}",
+        "get",
+        "nodes",
+        "-o",
+        "json",
+    ]
+    names = {nodeconfig.node_name(number) for number in numbers}
+    while missing := names - _ready(kubectl, int(started)):
+        if time.time() - started > READY_TIMEOUT_SECONDS:
+            who = ", ".join(sorted(missing))
+            raise LocalClusterError(f"{who} not ready after {READY_TIMEOUT_SECONDS:.0f} s; logs: {plane.logs}/node-*")
+        time.sleep(_POLL_SECONDS)
+
+
+def _ready(kubectl: Sequence[str | Path], since: int) -> set[str]:
+    try:
+        listed = msgspec.json.decode(run(*kubectl, timeout_seconds=10.0), type=_NodeList)
+    except CommandError:  # passing: nodes have just been started, the API server may be busy
+        return set()
+    return {item.metadata.name for item in listed.items if item.is_ready(since)}
+
+
+def _plan_of(folder: Path, number: int) -> network.Plan:
+    plan = network.claim_of(folder.absolute())
+    if plan is None or not 1 <= number <= (count := _read(folder).count):
+        known = f"there are 1 to {count}" if plan else "this stack has none"
+        raise LocalClusterError(f"no node {number}: {known}", exit_code=2)
+    return plan
+
+
+def _path(folder: Path) -> Path:
+    return folder.absolute() / "nodes" / "nodes.json"
+
+
+def _read(folder: Path) -> _Record:
+    try:
+        return msgspec.json.decode(_path(folder).read_bytes(), type=_Record)
+    except FileNotFoundError as error:
+        raise LocalClusterError(f"no nodes run in {folder}") from error
+
+
+def _write(folder: Path, record: _Record) -> None:
+    _path(folder).write_bytes(msgspec.json.encode(record))
