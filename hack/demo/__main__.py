@@ -22,11 +22,10 @@ from demo.stage import Stage, open_stage
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path("manifests/samples/example-job.yaml")
-CRDS = Path("manifests/base/crds")
 JOB = "example-job"
 JOB_TIMEOUT_SECONDS = 300
 # The image that the samples name; replaced where another one was asked for.
-SAMPLE_IMAGE = "localhost/tensorflow:2.21.0"
+SAMPLE_IMAGE = "localhost/tensorflow"
 
 
 def main() -> int:
