@@ -26,6 +26,7 @@ Threads: one at a time. Errors: LocalClusterError, one line with the remedy.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -54,6 +55,7 @@ from localcluster.state import Condition, ProgramRecord, StackState
 READY_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 GUARD = "guard"
+_TELLING = re.compile(r"\berror\b|\bfailed\b|not defined|unknown flag|panic:|fatal", re.IGNORECASE)
 
 
 class ControlPlane:
@@ -255,7 +257,7 @@ class ControlPlane:
         while not is_ready():
             if record.identity is None or not process.is_alive(record.identity):
                 raise LocalClusterError(
-                    f"{name} ended while starting: {_last_line(Path(record.log))} (log: {record.log})"
+                    f"{name} ended while starting: {_last_words(Path(record.log))} (log: {record.log})"
                 )
             if time.monotonic() > deadline:
                 raise LocalClusterError(f"{name} is not ready in time: see its log, {record.log}")
@@ -310,9 +312,8 @@ def check_platform() -> None:
         )
 
 
-def _last_line(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except FileNotFoundError:
-        return "it wrote nothing"
-    return lines[-1][:300] if lines else "it wrote nothing"
+def _last_words(log: Path) -> str:
+    """The line of a log that says best why its program ended: usage texts may follow the error."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)]
+    return (telling or lines or ["it wrote nothing"])[-1][:300]

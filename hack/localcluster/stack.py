@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
@@ -30,25 +31,44 @@ TEST_PREFIX = "test-"
 
 
 def up(folder: Path, node_count: int = 0, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
-    """Start a stack; one that runs already with as many nodes is taken as it is. Raises LocalClusterError."""
+    """Start a stack; one that runs already with as many nodes is taken as it is. Raises LocalClusterError.
+
+    Whatever goes wrong, Ctrl-C included, nothing of it is left running.
+    """
     check_platform()
-    condition = state.condition(state.read(folder))
-    if condition is Condition.RUNNING:
-        return _running(folder, node_count, report)
-    if condition is not Condition.ABSENT:
-        report(f"cleaning up what is left of an earlier stack ({condition.value})")
-        down(folder)
+    with _alone(folder, report):
+        condition = state.condition(state.read(folder))
+        if condition is Condition.RUNNING:
+            return _running(folder, node_count, report)
+        if condition is not Condition.ABSENT:
+            report(f"cleaning up what is left of an earlier stack ({condition.value})")
+        _down(folder)
+        try:
+            return _up(folder, node_count, owner, report)
+        except BaseException:
+            _down(folder)
+            raise
+
+
+def down(folder: Path, report: Report = to_stderr) -> bool:
+    """Stop a stack whatever state it is in; whether there was anything to stop. Logs stay."""
+    check_platform()
+    if not folder.is_dir() and not process.marked(folder):
+        return False
+    with _alone(folder, report):
+        return _down(folder)
+
+
+def _up(folder: Path, node_count: int, owner: Identity | None, report: Report) -> ControlPlane:
     if node_count:
-        plane: ControlPlane = _nodes().start(folder, node_count, owner, report)
-        return plane
+        with_nodes: ControlPlane = _nodes().start(folder, node_count, owner, report)
+        return with_nodes
     plane = ControlPlane(folder, owner=owner, report=report)
     plane.start()
     return plane
 
 
-def down(folder: Path) -> bool:
-    """Stop a stack whatever state it is in; whether there was anything to stop. Logs stay."""
-    check_platform()
+def _down(folder: Path) -> bool:
     existed = state.read(folder) is not None or bool(process.marked(folder))
     if has_nodes(folder):
         existed = True
@@ -58,11 +78,14 @@ def down(folder: Path) -> bool:
     return existed
 
 
+def _alone(folder: Path, report: Report) -> AbstractContextManager[None]:
+    return state.locked(
+        folder, "command.lock", lambda: report("another command is at work on this stack: waiting for it")
+    )
+
+
 def has_nodes(folder: Path) -> bool:
-    try:
-        return bool(_nodes().exists(folder))
-    except ImportError:
-        return False
+    return bool(_nodes().exists(folder))
 
 
 def node_status(folder: Path) -> list[dict[str, object]]:
@@ -70,12 +93,14 @@ def node_status(folder: Path) -> list[dict[str, object]]:
     return status
 
 
-def node_kill(folder: Path, number: int) -> None:
-    _nodes_of(folder).kill(folder, number)
+def node_kill(folder: Path, number: int, report: Report = to_stderr) -> None:
+    with _alone(folder, report):
+        _nodes_of(folder).kill(folder, number)
 
 
-def node_start(folder: Path, number: int) -> None:
-    _nodes_of(folder).start_node(folder, number)
+def node_start(folder: Path, number: int, report: Report = to_stderr) -> None:
+    with _alone(folder, report):
+        _nodes_of(folder).start_node(folder, number)
 
 
 def existing_kubeconfig() -> str | None:
@@ -102,10 +127,18 @@ def remove_ended_tests() -> None:
     """Stop and remove what test runs left whose process is gone."""
     root = state.state_root()
     for folder in root.glob(f"{TEST_PREFIX}*") if root.is_dir() else ():
-        owner = process.identify(int(folder.name.removeprefix(TEST_PREFIX).partition("-")[0] or 0))
-        if owner is None:
+        if not _owner_lives(folder):
             down(folder)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner_lives(folder: Path) -> bool:
+    """Whether the run that a test stack belongs to still goes on; a stack that is nobody's is left alone too."""
+    found = state.read(folder)
+    if found is not None and found.owner is not None:
+        return found.boot_id == process.boot_id() and process.is_alive(found.owner)
+    pid = folder.name.removeprefix(TEST_PREFIX).partition("-")[0]
+    return not pid.isdigit() or process.identify(int(pid)) is not None
 
 
 def end_everything() -> list[Path]:

@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from localcluster.process import Identity
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 # What a stop leaves: to read why something failed, and to serialise with the next start.
-_KEPT = ("logs", "lock")
+_KEPT = ("logs", "lock", "command.lock")
 
 
 class ProgramRecord(msgspec.Struct):
@@ -120,12 +120,21 @@ def clear(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One command at a time changes a stack; the lock goes with its holder, however that ends."""
+def locked(folder: Path, name: str = "lock", on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Whoever changes a stack does it alone; the lock goes with its holder, however that ends.
+
+    Two layers: a command (`command.lock`: up, down, ...) may hold its own while it changes the control plane (`lock`).
+    Neither can be taken twice. `on_wait` is called when somebody else holds it.
+    """
     make_private(folder)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -1,0 +1,185 @@
+"""Fixtures for tests that need a cluster, and a summary that hides no skipped test.
+
+One control plane serves a whole run, also with xdist: the first worker that needs it starts it, under the name
+`test-<pid of the main pytest process>`, and that process stops it at its end; if it is killed, the stack's guard does.
+Each test has a namespace of its own. With KUBECONFIG set, that cluster is used and none is started.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from helpers.cluster import Cluster, delete_namespace, new_namespace
+from localcluster import process, stack, state
+from localcluster.api import Api
+from localcluster.errors import LocalClusterError
+from localcluster.fakekubelet import FakeKubelet
+
+if TYPE_CHECKING:
+    from tfjob_controller.kube.transport import Transport
+
+NODE_COUNT = 2
+# A file that gets one JSON line per run with the counts (hack/run-tests adds them up).
+TOTALS = "TEST_TOTALS"
+
+_PASSED = pytest.StashKey[bool]()
+_stack_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Cluster:
+    """The run's control plane without nodes, shared by all workers. Do not break it: see `own_control_plane`."""
+    return _existing() or _start(_shared_folder())
+
+
+@pytest.fixture
+def own_control_plane() -> Iterator[Cluster]:
+    """A control plane for one test, which may kill and restart its programs. It costs about 4 s."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{worker}-{next(_stack_numbers)}")
+    cluster = _start(folder)
+    yield cluster
+    cluster.api.close()
+    stack.down(folder)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Cluster]:
+    """A stack of its own with two real nodes (or the existing cluster of KUBECONFIG). Needs root on Linux."""
+    existing = _existing()
+    if existing is not None:
+        yield existing
+        return
+    if sys.platform != "linux" or os.geteuid() != 0:
+        _cannot("real nodes need root on Linux: run as root, or name an existing cluster by KUBECONFIG")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-nodes")
+    yield _start(folder, NODE_COUNT)
+    stack.down(folder)
+
+
+@pytest.fixture
+def api(control_plane: Cluster) -> Api:
+    """The control plane as its administrator, by a client that shares nothing with the one under test."""
+    return control_plane.api
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[str]:
+    """A fresh namespace, deleted after the test without waiting for it."""
+    name = new_namespace(api)
+    yield name
+    delete_namespace(api, name)
+
+
+@pytest.fixture(scope="session")
+def requester(control_plane: Cluster) -> Iterator[Transport]:
+    """The transport under test, as administrator, without a limit."""
+    from tfjob_controller.kube.config import load_config  # here, so that other tests start without the client
+    from tfjob_controller.kube.transport import Transport
+
+    transport = Transport(load_config(str(control_plane.kubeconfig)), qps=0)
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def kubelet(control_plane: Cluster, namespace: str) -> Iterator[FakeKubelet]:
+    """Makes the pods of this test's namespace run and end as their annotations say (localcluster.fakekubelet)."""
+    with FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace) as kubelet:
+        yield kubelet
+
+
+def _existing() -> Cluster | None:
+    named = stack.existing_kubeconfig()
+    if named is None:
+        return None
+    return Cluster(Path(named.split(os.pathsep)[0]), Api.from_kubeconfig(named.split(os.pathsep)[0]))
+
+
+def _start(folder: Path, node_count: int = 0) -> Cluster:
+    try:
+        plane = stack.up(folder, node_count, owner=process.identify(_main_process()))
+    except LocalClusterError as error:
+        pytest.fail(str(error), pytrace=False)
+    return Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)
+
+
+def _shared_folder() -> Path:
+    return state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}")
+
+
+def _main_process() -> int:
+    """The pid of the pytest that the user started: xdist's workers are its children."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+def _cannot(reason: str) -> None:
+    if _is_ci():
+        pytest.fail(f"{reason} (CI may skip nothing)", pytrace=False)
+    pytest.skip(reason)
+
+
+def _is_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not _is_worker(config) and sys.platform == "linux":
+        stack.remove_ended_tests()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """With CI=true a skipped test is a failed run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if _is_worker(session.config) or reporter is None:
+        return
+    counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")}
+    if TOTALS in os.environ:
+        with Path(os.environ[TOTALS]).open("a") as file:
+            file.write(json.dumps(counts) + "\n")
+    if counts["skipped"] and _is_ci() and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    session.config.stash[_PASSED] = session.exitstatus == pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    skipped = terminalreporter.stats.get("skipped", ())
+    if skipped:
+        verdict = "the run fails, as CI may skip nothing" if _is_ci() else "what they prove was not proven here"
+        terminalreporter.section(f"{len(skipped)} SKIPPED: {verdict}", yellow=True, bold=True)
+        for reason, count in _reasons(skipped).items():
+            terminalreporter.line(f"{count} x {reason}", yellow=True)
+    if exitstatus and _shared_folder().exists():
+        terminalreporter.line(f"the control plane's logs: {_shared_folder() / 'logs'}")
+
+
+def _reasons(skipped: list[pytest.TestReport]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """After all workers have ended: stop what they shared. Its logs stay until the next run if something failed."""
+    if _is_worker(config) or sys.platform != "linux":
+        return
+    folder = _shared_folder()
+    if folder.exists():
+        stack.down(folder)
+    if config.stash.get(_PASSED, False):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,134 @@
+"""What tests need of a cluster: the cluster itself, namespaces, service accounts, and pods without a kubelet."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster import podstatus
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.fakekubelet import make_node
+from localcluster.podstatus import Outcome
+
+__all__ = ["Cluster", "Outcome", "make_node"]
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster for tests. `plane` and `folder` are None where the user named an existing one by KUBECONFIG."""
+
+    kubeconfig: Path
+    api: Api
+    plane: ControlPlane | None = None
+
+    @property
+    def own(self) -> ControlPlane:
+        """The control plane that this run started: only that may be killed and restarted."""
+        if self.plane is None:
+            raise LocalClusterError("an existing cluster is not the tests' to break")
+        return self.plane
+
+    @property
+    def folder(self) -> Path:
+        return self.own.folder
+
+
+def new_namespace(api: Api, prefix: str = "test") -> str:
+    name = f"{prefix}-{secrets.token_hex(4)}"
+    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def delete_namespace(api: Api, name: str) -> None:
+    """Order it and go on. Pods that wait for a kubelet's last word get none, so they are removed at once."""
+    api.delete(f"/api/v1/namespaces/{name}")
+    api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
+
+
+def pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def bind_pod(api: Api, namespace: str, name: str, node: str) -> None:
+    """Put a pod on a node, as a scheduler does."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    api.create(f"{pod_path(namespace, name)}/binding", binding)
+
+
+def set_pod_running(api: Api, namespace: str, name: str, pod_ip: str = "10.99.0.1") -> Object:
+    """Report it Running and ready, as its kubelet would."""
+    return _report(api, namespace, name, podstatus.running(api.get(pod_path(namespace, name)), pod_ip))
+
+
+def set_pod_waiting(api: Api, namespace: str, name: str, reason: str, message: str = "") -> Object:
+    """Report that its containers do not start: `ErrImagePull`, …"""
+    return _report(api, namespace, name, podstatus.waiting(api.get(pod_path(namespace, name)), reason, message))
+
+
+def set_pod_terminated(
+    api: Api, namespace: str, name: str, exit_code: int = 0, reason: str = "", message: str = "", container: str = ""
+) -> Object:
+    """Report that its containers have ended, and how (`message`: what stood in the termination log)."""
+    outcome = Outcome(exit_code=exit_code, reason=reason, message=message, container=container)
+    return _report(api, namespace, name, podstatus.terminated(api.get(pod_path(namespace, name)), outcome))
+
+
+def new_service_account(api: Api, namespace: str, name: str, rules: list[Object]) -> str:
+    """A ServiceAccount that may do just this in the whole cluster; a token of it.
+
+    The ClusterRole and its binding are named after the namespace and the account; delete them with
+    `delete_service_account`.
+    """
+    unique = f"{namespace}-{name}"
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    version = "rbac.authorization.k8s.io/v1"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    api.create_if_missing(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+    role = {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": unique}, "rules": rules}
+    api.apply(f"{rbac}/clusterroles/{unique}", role)
+    binding = {
+        "apiVersion": version,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": unique},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": unique},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
+    api.apply(f"{rbac}/clusterrolebindings/{unique}", binding)
+    return new_token(api, namespace, name)
+
+
+def delete_service_account(api: Api, namespace: str, name: str) -> None:
+    for kind in ("clusterrolebindings", "clusterroles"):
+        api.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{namespace}-{name}")
+
+
+def new_token(api: Api, namespace: str, name: str) -> str:
+    """A token of a ServiceAccount, good for an hour."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    answer = api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
+    return str(answer["status"]["token"])
+
+
+def write_kubeconfig(cluster: Cluster, token: str, path: Path) -> Path:
+    """A kubeconfig for the same cluster with another token (mode 0600)."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    context = next(entry for entry in config["contexts"] if entry["name"] == config["current-context"])["context"]
+    config["contexts"] = [{"name": "token", "context": {"cluster": context["cluster"], "user": "token"}}]
+    config["users"] = [{"name": "token", "user": {"token": token}}]
+    config["current-context"] = "token"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def _report(api: Api, namespace: str, name: str, status: Object) -> Object:
+    return api.patch(f"{pod_path(namespace, name)}/status", {"status": status})

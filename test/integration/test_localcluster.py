@@ -1,0 +1,282 @@
+"""The local cluster's promises, on real programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, make_node, set_pod_running, set_pod_terminated
+from helpers.poll import eventually
+from localcluster import process, stack, state
+from localcluster.api import Api, RefusedError
+from localcluster.controlplane import GUARD, ControlPlane
+from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
+from localcluster.programs import Options, User
+from localcluster.report import silent
+
+pytestmark = pytest.mark.cluster
+
+HACK = Path(stack.__file__).parents[1]
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    return subprocess.run(
+        [sys.executable, "-m", "localcluster", *arguments],
+        env={**env, "PYTHONPATH": str(HACK), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder of this test's own, with nothing left running in it afterwards."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    yield tmp_path / "state"
+    for name in state.names():
+        stack.down(state.stack_dir(name))
+
+
+def pod(name: str, **annotations: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "localhost/none"}
+    metadata = {"name": name, "annotations": annotations}
+    return {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [container]}}
+
+
+def job(name: str, policy: str = "Never", backoff_limit: int = 0, **annotations: str) -> dict[str, Any]:
+    template = pod(name, **annotations)
+    template["spec"]["restartPolicy"] = policy
+    del template["metadata"]["name"]
+    return {"metadata": {"name": name}, "spec": {"backoffLimit": backoff_limit, "template": template}}
+
+
+def test_two_stacks_run_side_by_side_and_each_stops_alone(state_home: Path) -> None:
+    first, second = command("up", "--name", "a"), command("up", "--name", "b")
+    paths = [Path(done.stdout.splitlines()[-1]) for done in (first, second)]
+    for name, path in zip("ab", paths, strict=True):
+        Api.from_kubeconfig(path).create("/api/v1/namespaces", {"metadata": {"name": f"only-{name}"}})
+    command("down", "--name", "a")
+    assert not paths[0].exists()
+    assert not process.marked(state.stack_dir("a"))
+    assert Api.from_kubeconfig(paths[1]).find("/api/v1/namespaces/only-b")
+    assert Api.from_kubeconfig(paths[1]).find("/api/v1/namespaces/only-a") is None
+
+
+def test_secrets_are_the_owners_alone_and_in_no_command_line(state_home: Path) -> None:
+    kubeconfig = Path(command("up").stdout.splitlines()[-1])
+    folder = kubeconfig.parent
+    for path in (folder, *folder.rglob("*")):
+        public = path.name == "apiserver.crt" or stat.S_ISSOCK(path.stat().st_mode)
+        assert public or stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    token = ControlPlane.attach(folder).token
+    lines = [Path(f"/proc/{identity.pid}/cmdline").read_text() for identity in process.marked(folder)]
+    assert len(lines) == 4
+    assert not any(token in line for line in lines)
+    assert token not in (folder / "state.json").read_text()
+
+
+def test_only_loopback_is_listened_on(own_control_plane: Cluster) -> None:
+    pids = {identity.pid for identity in process.marked(own_control_plane.folder)}
+    lines = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines()
+    mine = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
+    assert mine
+    assert all(address.startswith("127.0.0.1:") for address in mine), mine
+
+
+def test_a_second_up_takes_the_stack_as_it_is(state_home: Path) -> None:
+    first, second = command("up"), command("up")
+    assert first.stdout == second.stdout
+    assert "it runs already" in second.stderr
+
+
+def test_a_crash_leaves_nothing_after_down(state_home: Path) -> None:
+    folder = Path(command("up").stdout.splitlines()[-1]).parent
+    processes = process.marked(folder)
+    process.end([processes[0]])
+    (folder / "state.json").unlink()  # even the record is lost
+    assert command("down").returncode == 0
+    assert not any(process.is_alive(identity) for identity in processes)
+    assert sorted(entry.name for entry in folder.iterdir()) == ["command.lock", "lock", "logs"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing(state_home: Path, number: signal.Signals) -> None:
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "localcluster", "up"],
+        env={**os.environ, "PYTHONPATH": str(HACK)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    folder = state.stack_dir()
+    eventually(lambda: len(process.marked(folder)) >= 2, timeout=30)
+    starting.send_signal(number)
+    _, words = starting.communicate(timeout=30)
+    assert starting.returncode == 130
+    assert "interrupted" in words
+    assert not process.marked(folder)
+
+
+def test_a_start_that_was_killed_is_cleaned_up_by_the_next(state_home: Path) -> None:
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "localcluster", "up"],
+        env={**os.environ, "PYTHONPATH": str(HACK)},
+        stderr=subprocess.DEVNULL,
+    )
+    folder = state.stack_dir()
+    left = eventually(lambda: process.marked(folder), timeout=30)
+    starting.kill()
+    starting.wait()
+    done = command("up")
+    assert done.returncode == 0, done.stderr
+    assert not any(process.is_alive(identity) for identity in left)
+    assert len(process.marked(folder)) == 4
+
+
+def test_a_stack_from_before_a_reboot_is_stale_and_up_starts_afresh(state_home: Path) -> None:
+    folder = state.stack_dir()
+    state.make_private(folder)
+    old = state.StackState(boot_id="another", created="", kubeconfig="", server="https://127.0.0.1:1", ready=True)
+    # The pid is in use again, by this very test: nobody may take it for etcd, let alone end it.
+    old.programs["etcd"] = state.ProgramRecord(argv=["etcd"], log="", identity=process.myself())
+    state.write(folder, old)
+    assert "before a reboot" in command("status").stdout
+    done = command("up")
+    assert done.returncode == 0, done.stderr
+    assert "stale" in done.stderr
+    assert json.loads(command("status", "-o", "json").stdout)["condition"] == "running"
+
+
+def test_a_stack_ends_with_its_owner_even_by_sigkill(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from localcluster import process, stack;"
+        "stack.up(Path(sys.argv[1]), owner=process.myself()); print('up', flush=True); time.sleep(600)"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "s")],
+        env={**os.environ, "PYTHONPATH": str(HACK)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"up\n"
+    processes = process.marked(tmp_path / "s")
+    assert len(processes) == 5
+    owner.kill()
+    owner.wait()
+    eventually(lambda: not process.marked(tmp_path / "s"), timeout=15)
+    eventually(lambda: not (tmp_path / "s" / "kubeconfig").exists())
+
+
+def test_a_killed_server_comes_back_on_its_port_with_its_objects(own_control_plane: Cluster) -> None:
+    plane, api = own_control_plane.own, own_control_plane.api
+    server = plane.server
+    api.create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
+    for name in ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager"):
+        plane.kill(name)
+        assert plane.condition is state.Condition.BROKEN
+        plane.start_program(name)
+    assert plane.condition is state.Condition.RUNNING
+    assert plane.server == server
+    assert eventually(lambda: api.find("/api/v1/namespaces/kept"), timeout=20)
+
+
+def test_a_version_from_before_the_compaction_is_gone(own_control_plane: Cluster) -> None:
+    plane, api = own_control_plane.own, own_control_plane.api
+    old = api.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+    api.create("/api/v1/namespaces", {"metadata": {"name": "later"}})
+    assert plane.compact_etcd() > int(old)
+    plane.kill("kube-apiserver")
+    plane.start_program("kube-apiserver")
+    query = {"resourceVersion": old, "resourceVersionMatch": "Exact", "limit": "1"}
+    with pytest.raises(RefusedError) as refused:
+        api.request("GET", "/api/v1/namespaces", query=query)
+    assert refused.value.status == 410
+
+
+def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
+    user = User("somebody", ("system:masters",))
+    options = Options(users=(user,), apiserver_flags=("--default-not-ready-toleration-seconds=7",))
+    with ControlPlane(tmp_path / "s", options, report=silent) as plane:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        api = Api.from_kubeconfig(plane.kubeconfig_of(user))
+        assert (
+            api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)["status"]["userInfo"]["username"]
+            == user.name
+        )
+        made = api.create("/api/v1/namespaces/default/pods", pod("p"))
+        assert 7 in [toleration["tolerationSeconds"] for toleration in made["spec"]["tolerations"]]
+        assert GUARD not in plane.state().programs
+
+
+def test_a_program_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path / "s", Options(etcd_flags=("--no-such-flag",)), report=silent)
+    with pytest.raises(stack.LocalClusterError, match=r"^etcd ended while starting: .*no-such-flag.*etcd\.log"):
+        plane.start()
+    assert not process.marked(plane.folder)
+    assert plane.condition is state.Condition.ABSENT
+
+
+def test_a_warm_start_takes_at_most_ten_seconds(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with ControlPlane(tmp_path / "s", report=silent):
+        assert time.monotonic() - started < 10
+
+
+def test_pods_run_and_end_as_their_annotations_say(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
+    path = JOBS.format(namespace)
+    api.create(path, job("good", **{RUN_SECONDS: "0.05"}))
+    api.create(path, job("bad", **{RUN_SECONDS: "0.05", EXIT_CODE: "3", MESSAGE: "no data"}))
+    eventually(lambda: api.get(f"{path}/good")["status"].get("succeeded") == 1, timeout=30, period=0.1)
+    eventually(lambda: api.get(f"{path}/bad")["status"].get("failed") == 1, timeout=30, period=0.1)
+    (failed,) = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=bad")
+    state = failed["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["reason"], state["message"]) == (3, "Error", "no data")
+
+
+def test_containers_that_a_kubelet_restarts_are_counted(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
+    api.create(JOBS.format(namespace), job("again", "OnFailure", 100, **{RUN_SECONDS: "0.05", EXIT_CODE: "1"}))
+
+    def restarts() -> int:
+        pods = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=again")
+        statuses = [status for entry in pods for status in entry["status"].get("containerStatuses", ())]
+        return max((status["restartCount"] for status in statuses), default=0)
+
+    eventually(lambda: restarts() >= 2, timeout=30, period=0.1)
+
+
+def test_a_pod_that_is_deleted_goes_at_once(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    api.create(path, pod("p"))
+    eventually(lambda: api.get(f"{path}/p")["status"]["phase"] == "Running", timeout=30, period=0.1)
+    api.delete(f"{path}/p")
+    eventually(lambda: api.find(f"{path}/p") is None, timeout=10, period=0.05)
+
+
+def test_a_pods_status_can_be_set_without_any_kubelet(api: Api, namespace: str) -> None:
+    make_node(api, "fake-1")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    api.create(path, pod("p"))
+    assert set_pod_running(api, namespace, "p")["status"]["phase"] == "Running"
+    ended = set_pod_terminated(api, namespace, "p", exit_code=137, reason="OOMKilled")
+    assert ended["status"]["phase"] == "Failed"
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
+
+
+def test_a_cluster_named_by_kubeconfig_is_taken_and_nothing_started(state_home: Path, control_plane: Cluster) -> None:
+    done = command("up", KUBECONFIG=str(control_plane.kubeconfig))
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [str(control_plane.kubeconfig)]
+    assert not process.marked(state.stack_dir())
