@@ -1,24 +1,132 @@
-"""Bodies of children, ready for JSON. Each call builds new dicts but shares what it takes over from the template."""
+"""Bodies of children, ready for JSON. Each call builds new dicts but shares what it takes over from the template.
+
+How a child Job restarts. It never gives up early: `backoffLimit` is as large as it can be, restarts are counted in the
+TFJob's status. Where an error is the replica's own affair (workers, parameter servers), the template's restartPolicy is
+all there is: the kubelet restarts for OnFailure, the Job controller for Never, whatever the exit code.
+
+Where a permanent error ends the TFJob (the chief, or all under AnyReplica), nobody may start the replica again
+after one, and its log must stay. batch/v1 has `podFailurePolicy` for that, which asks for restartPolicy Never. A
+template with OnFailure keeps its restarts in place all the same, through the container-level restart rules that
+Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent ones fail the Job. Older servers get plain
+OnFailure, and the controller stops the Job as soon as it sees the error.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES
+from tfjob_controller.api.defaults import restart_policy_of
+from tfjob_controller.api.tfjob import CONTAINER_NAME, NEVER, ON_FAILURE
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
+from tfjob_controller.trainer.labels import job_labels, replica_labels
 from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME
 
 Body = dict[str, Any]
+
+PORT_NAME = "tf-port"
+# The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
+BACKOFF_LIMIT = 2**31 - 1
 
 
 def build_job(plan: Plan, replica: Replica, *, suspend: bool = False) -> Body:
     """The batch/v1 Job that runs one replica."""
-    raise NotImplementedError
+    labels = _labels(plan, replica)
+    restart_policy = restart_policy_of(replica.role.template)
+    in_place = replica.fails_itself and restart_policy == ON_FAILURE
+    pod_policy = NEVER if in_place else restart_policy
+    spec: Body = {
+        "completions": 1,
+        "parallelism": 1,
+        "backoffLimit": BACKOFF_LIMIT,
+        "template": _template(plan, replica, labels, pod_policy, in_place=in_place),
+    }
+    if replica.fails_itself:
+        spec["podFailurePolicy"] = _pod_failure_policy()
+    if suspend:
+        spec["suspend"] = True
+    return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
     """The headless Service that gives one replica its name."""
-    raise NotImplementedError
+    labels = _labels(plan, replica)
+    spec: Body = {
+        "clusterIP": "None",
+        # TensorFlow looks for its fellows long before they could be ready.
+        "publishNotReadyAddresses": True,
+        "selector": labels,
+        "ports": [{"name": PORT_NAME, "port": replica.role.port}],
+    }
+    return {**_head(plan, SERVICES, replica.name, labels), "spec": spec}
 
 
 def build_config_map(plan: Plan) -> Body:
     """The ConfigMap with the default parameter server's script (`plan.config_map` is its name)."""
-    raise NotImplementedError
+    labels = job_labels(plan.job_name, plan.runtime_id)
+    return {**_head(plan, CONFIG_MAPS, plan.config_map, labels), "data": {SCRIPT_NAME: SCRIPT}}
+
+
+def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
+    return replica_labels(plan.job_name, plan.runtime_id, replica.role.replica_type, replica.index)
+
+
+def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) -> Body:
+    metadata: Body = {
+        "name": name,
+        "namespace": plan.namespace,
+        "labels": labels,
+        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_policy: str, *, in_place: bool) -> Body:
+    template = replica.role.template
+    metadata = template.get("metadata") or {}
+    spec = {**template["spec"], "restartPolicy": restart_policy}
+    spec["containers"] = [_container(plan, replica, container, in_place) for container in spec["containers"]]
+    if in_place and spec.get("initContainers"):
+        spec["initContainers"] = [{"restartPolicy": ON_FAILURE, **container} for container in spec["initContainers"]]
+    if plan.scheduler_name and not spec.get("schedulerName"):
+        spec["schedulerName"] = plan.scheduler_name
+    if plan.priority_class_name and not spec.get("priorityClassName"):
+        spec["priorityClassName"] = plan.priority_class_name
+    return {"metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}, "spec": spec}
+
+
+def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_place: bool) -> Mapping[str, Any]:
+    """Only the training container learns of the cluster; the others keep what OnFailure meant to them."""
+    if container.get("name") != CONTAINER_NAME:
+        return {"restartPolicy": ON_FAILURE, **container} if in_place else container
+    own_rules = "restartPolicy" in container
+    rules = _restart_rules() if in_place and not own_rules else {}
+    return {**container, **rules, "env": _env(container, plan.environment(replica))}
+
+
+def _env(container: Mapping[str, Any], added: Mapping[str, str]) -> list[Any]:
+    """The user's variables, then ours; one of the same name is ours alone, so that nobody wonders which one counts."""
+    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in added]
+    return own + [{"name": name, "value": value} for name, value in added.items()]
+
+
+def _restart_rules() -> Body:
+    codes = {"operator": "In", "values": list(RETRYABLE_EXIT_CODES)}
+    return {"restartPolicy": NEVER, "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}
+
+
+def _pod_failure_policy() -> Body:
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    codes = {"containerName": CONTAINER_NAME, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
+    return {
+        "rules": [
+            # First: what a disrupted container exits with says nothing about the program.
+            {"action": "Ignore", "onPodConditions": [disrupted]},
+            {"action": "FailJob", "onExitCodes": codes},
+        ]
+    }

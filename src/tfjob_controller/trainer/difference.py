@@ -2,8 +2,8 @@
 
 Contract with the engine:
 
-- Decisions about the end of a job are read from `status`, never from pods: so a job is cleaned up only after its end is
-  on record, and a crash in between loses nothing.
+- The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
+  crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all.
 - All actions of one answer are independent of one another and may be carried out in any order, at the same time.
 - Each is idempotent: the same input gives the same answer until the caches show the effect.
 - A child that must be made anew is deleted here, and created by a later sync once the cache shows it gone.
@@ -11,14 +11,21 @@ Contract with the engine:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES
 from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.children import Body
+from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
+from tfjob_controller.trainer.cleanup import jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.replicas import View, classify, job_outcome
+from tfjob_controller.trainer.status import CLEAN_UP, is_finished
+from tfjob_controller.trainer.training import judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class SetSuspend:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Writes of one sync."""
+    """Writes of one sync, the most urgent first."""
 
     creates: tuple[Create, ...] = ()
     deletes: tuple[Delete, ...] = ()
@@ -64,4 +71,67 @@ NOTHING = Actions()
 
 def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> Actions:
     """The writes that bring the cluster to the plan; `NOTHING` (the same object) when it is there."""
-    raise NotImplementedError
+    status = job.status
+    if job.metadata.deletion_timestamp is not None or is_finished(status):
+        return NOTHING
+    views = classify(plan, observed, status.succeeded_indexes, now, status.start_time)
+    if status.phase == CLEAN_UP:
+        return _cleaning(plan, observed, views) or NOTHING
+    if judge(plan, views, (), status.restarts, status.start_time, now) is not None:
+        return NOTHING
+    return _running(plan, observed, views) or NOTHING
+
+
+def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
+    return Actions(
+        deletes=tuple(_delete(PODS, pod) for pod in pods_to_delete(plan, observed)),
+        suspends=tuple(SetSuspend(name, True) for name in jobs_to_stop(plan, observed, views)),
+    )
+
+
+def _running(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
+    suspend = plan.policy.suspend
+    return Actions(
+        creates=() if suspend else tuple(_creates(plan, observed, views)),
+        deletes=(*_surplus(plan, observed), *_redone(views)),
+        suspends=tuple(_toggled(views, suspend)),
+    )
+
+
+def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
+    """What is missing, the chief's first. A succeeded replica keeps its name, but never runs again."""
+    if plan.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    for view in views:
+        replica = view.replica
+        if view.job is None and view.state != replicas.SUCCEEDED:
+            yield Create(JOBS, replica.name, build_job(plan, replica))
+        if replica.name not in observed.services:
+            yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
+    """Children of replicas that the job does not want any more."""
+    for name, job in observed.jobs.items():
+        if name not in plan.by_name and job.metadata.deletion_timestamp is None:
+            yield _delete(JOBS, job)
+    for name, service in observed.services.items():
+        if name not in plan.by_name and service.metadata.deletion_timestamp is None:
+            yield _delete(SERVICES, service)
+
+
+def _redone(views: Sequence[View]) -> Iterator[Delete]:
+    for view in views:
+        if view.must_redo and view.job is not None and view.job.metadata.deletion_timestamp is None:
+            yield _delete(JOBS, view.job)
+
+
+def _toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
+    for view in views:
+        job = view.job
+        if job is not None and job.spec.suspend != suspend and not job_outcome(job) and not view.must_redo:
+            yield SetSuspend(view.replica.name, suspend)
+
+
+def _delete(resource: Resource, obj: Object) -> Delete:
+    return Delete(resource, obj.metadata.name, obj.metadata.uid)

@@ -40,3 +40,8 @@ def replica_labels(job_name: str, runtime_id: str, replica_type: str, index: int
 def selector_string(labels: dict[str, str]) -> str:
     """A label selector as the API takes it in a query, and as the scale subresource shows it."""
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def replica_type_labels(job_name: str, runtime_id: str, replica_type: str) -> dict[str, str]:
+    """What all replicas of one type carry, and no others."""
+    return {**job_labels(job_name, runtime_id), JOB_TYPE: replica_type}

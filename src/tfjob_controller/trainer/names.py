@@ -43,7 +43,7 @@ def replica_id(role: str, index: int) -> str:
 
 
 def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
-    """4 random characters of `[0-9a-z]`, a letter first, that are not in `taken` (those of the namespace's other jobs)."""
+    """4 random characters of `[0-9a-z]`, a letter first, that are not in `taken` (those of the other jobs)."""
     while True:
         first = rng.choice(string.ascii_lowercase)
         rest = rng.choices(string.digits + string.ascii_lowercase, k=RUNTIME_ID_LENGTH - 1)

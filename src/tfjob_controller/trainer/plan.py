@@ -9,48 +9,26 @@ I/O, no clock but arguments, nothing is mutated, so any thread may call it and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.defaults import (
+    chief_of,
+    clean_pod_policy_of,
+    failure_policy_of,
+    port_of,
+    replicas_of,
+    restart_policy_of,
+)
+from tfjob_controller.api.tfjob import FAIL_ON_ANY, NEVER, PS, TFJOBS, ReplicaSpec, TFJob, TFJobSpec
+from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
-
-
-class HostVolume(Protocol):
-    """One volume that an accelerator needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def host_path(self) -> str: ...
-    @property
-    def mount_path(self) -> str: ...
-
-
-class EnvVar(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def value(self) -> str: ...
-
-
-class Accelerator(Protocol):
-    """What a container that asks for a certain resource gets."""
-
-    @property
-    def volumes(self) -> Sequence[HostVolume]: ...
-    @property
-    def env_vars(self) -> Sequence[EnvVar]: ...
-
-
-class PlanConfig(Protocol):
-    """The part of the controller's configuration file that plans read."""
-
-    @property
-    def tf_image(self) -> str: ...
-    @property
-    def accelerators(self) -> Mapping[str, Accelerator]: ...
+from tfjob_controller.trainer.cluster import tf_config_environment
+from tfjob_controller.trainer.names import child_name, config_map_name, replica_id
+from tfjob_controller.trainer.psserver import default_server_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +36,7 @@ class Role:
     """A set of like replicas. `name` is in lower case (`ps`), `replica_type` is what the API calls it (`PS`).
 
     `serves` is True for roles that run until they are stopped: one that ends with success is started again.
-    `template` is the user's PodTemplateSpec with the default server already filled in; shared, never mutated.
+    `template` is the user's PodTemplateSpec with the default server and accelerators filled in; shared, never mutated.
     """
 
     name: str
@@ -74,6 +52,7 @@ class Replica:
     """One replica: `id` is for people (`worker-3`), `name` that of its child Job and Service.
 
     `decides`: its permanent error is the job's (the chief; every replica under `failurePolicy: AnyReplica`).
+    `fails_itself`: its child Job has a podFailurePolicy, so that a permanent error ends it without our help.
     """
 
     role: Role
@@ -82,6 +61,22 @@ class Replica:
     name: str
     is_chief: bool = False
     decides: bool = False
+    fails_itself: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Its success does not count: it runs until the job ends. The chief's always counts."""
+        return self.role.serves and not self.is_chief
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules that a job as a whole runs by. Counts and seconds are None where there is no limit."""
+
+    clean_pod_policy: str
+    suspend: bool = False
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +87,108 @@ class Plan:
     job_name: str
     runtime_id: str
     owner: OwnerReference
+    policy: Policy
+    # As the job lists them, those with 0 replicas too.
     roles: tuple[Role, ...]
     # The chief first, then role by role, by index.
     replicas: tuple[Replica, ...]
     by_name: Mapping[str, Replica]
     chief: Replica
-    # Name of the ConfigMap with the default server's script; empty: none is needed.
-    config_map: str
     # Variables that the training container of a replica gets, after the user's own.
     environment: Callable[[Replica], Mapping[str, str]]
-    accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
+    # Name of the ConfigMap with the default server's script; empty: none is needed.
+    config_map: str = ""
     scheduler_name: str = ""
     priority_class_name: str = ""
-    # The server knows container-level restart rules (Kubernetes 1.35 and later).
-    restart_rules: bool = False
 
 
-def build_plan(job: TFJob, config: PlanConfig, *, restart_rules: bool = False) -> Plan:
-    """Compile a *valid* TFJob that has its RuntimeId (validation is the caller's). Cacheable by (uid, generation)."""
-    raise NotImplementedError
+def build_plan(job: TFJob, config: ControllerConfig, *, restart_rules: bool = False) -> Plan:
+    """Compile a *valid* TFJob that has its RuntimeId (validation is the caller's). Cacheable by (uid, generation).
+
+    `restart_rules`: the server knows container-level restart rules (Kubernetes 1.35 and later).
+    """
+    spec = job.spec
+    roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
+    replicas = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
+    return Plan(
+        namespace=job.metadata.namespace,
+        job_name=job.metadata.name,
+        runtime_id=spec.runtime_id,
+        owner=owner_of(job),
+        policy=_policy(spec),
+        roles=roles,
+        replicas=replicas,
+        by_name={replica.name: replica for replica in replicas},
+        chief=replicas[0],
+        environment=tf_config_environment(_cluster(replicas)),
+        config_map=config_map_name(spec.runtime_id) if any(map(_uses_default_server, spec.replica_specs)) else "",
+        scheduler_name=spec.scheduler_name,
+        priority_class_name=spec.priority_class_name,
+    )
+
+
+def owner_of(job: TFJob) -> OwnerReference:
+    """The reference that every child carries: the garbage collector deletes children with their job."""
+    return OwnerReference(
+        api_version=TFJOBS.api_version,
+        kind=TFJOBS.kind,
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role:
+    template: Mapping[str, Any] = entry.template or {}
+    if _uses_default_server(entry):
+        image = spec.tf_image or config.tf_image
+        template = default_server_template(template, image, config_map_name(spec.runtime_id))
+    return Role(
+        name=entry.tf_replica_type.lower(),
+        replica_type=entry.tf_replica_type,
+        replicas=replicas_of(spec, entry.tf_replica_type),
+        port=port_of(entry),
+        template=apply_accelerators(template, config.accelerators),
+        serves=entry.tf_replica_type == PS,
+    )
+
+
+def _uses_default_server(entry: ReplicaSpec) -> bool:
+    return entry.tf_replica_type == PS and not has_container(entry.template)
+
+
+def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Iterator[Replica]:
+    chief = chief_of(job.spec)
+    any_decides = failure_policy_of(job.spec) == FAIL_ON_ANY
+    for role in roles:
+        can_fail_itself = restart_rules or restart_policy_of(role.template) == NEVER
+        for index in range(role.replicas):
+            is_chief = role.replica_type == chief.replica_name and index == chief.replica_index
+            decides = is_chief or any_decides
+            yield Replica(
+                role,
+                index,
+                id=replica_id(role.name, index),
+                name=child_name(job.metadata.name, role.name, job.spec.runtime_id, index),
+                is_chief=is_chief,
+                decides=decides,
+                fails_itself=decides and can_fail_itself,
+            )
+
+
+def _cluster(replicas: tuple[Replica, ...]) -> dict[str, list[str]]:
+    """Addresses of all replicas by role, in the order of their indexes."""
+    cluster: dict[str, list[str]] = {}
+    for replica in sorted(replicas, key=lambda replica: replica.index):
+        cluster.setdefault(replica.role.name, []).append(f"{replica.name}:{replica.role.port}")
+    return cluster
+
+
+def _policy(spec: TFJobSpec) -> Policy:
+    return Policy(
+        clean_pod_policy=clean_pod_policy_of(spec),
+        suspend=spec.suspend,
+        active_deadline_seconds=spec.active_deadline_seconds,
+        backoff_limit=spec.backoff_limit,
+    )

@@ -1,0 +1,82 @@
+"""After the end of a job: which pods go, when that is done, and when the job itself goes.
+
+`Running` (the default) stops what still runs by suspending its child Job: the Job controller then deletes the pod, and
+the Job stays to be looked at. `All` deletes the finished pods too. `None` leaves all as it is, but for a replica that
+ended the job with an error and would only be started again. Child Jobs and Services always stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, TFJob
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
+from tfjob_controller.trainer.moments import seconds_until
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import FAILED, all_containers_ended, is_finished
+from tfjob_controller.trainer.replicas import View, job_outcome
+
+
+def jobs_to_stop(plan: Plan, observed: Observed, views: Sequence[View]) -> list[str]:
+    """Names of the child Jobs that must be suspended, in order."""
+    ending = {view.replica.name for view in views if _ends_by_itself(view)}
+    if plan.policy.clean_pod_policy == CLEAN_NONE:
+        candidates = [view.replica.name for view in views if view.replica.decides and view.state == replicas.FAILED]
+    else:
+        candidates = list(observed.jobs)
+    return [name for name in candidates if name not in ending and _goes_on(observed.jobs.get(name))]
+
+
+def _goes_on(job: Job | None) -> bool:
+    return job is not None and not job.spec.suspend and not job_outcome(job)
+
+
+def _ends_by_itself(view: View) -> bool:
+    """All is over in the pod, and its Job will be as soon as the Job controller has looked at it.
+
+    To suspend such a Job would lose its result, and maybe the pod with its log.
+    """
+    pod = view.pod
+    if pod is None or not all_containers_ended(pod):
+        return False
+    if view.state == replicas.SUCCEEDED:
+        return pod.status.phase != FAILED
+    permanent = view.exited is not None and view.exited.exit_code in PERMANENT_EXIT_CODES
+    return view.replica.fails_itself and permanent and pod.status.phase == FAILED
+
+
+def pods_to_delete(plan: Plan, observed: Observed) -> list[Pod]:
+    """Finished pods that are to go as well."""
+    if plan.policy.clean_pod_policy != CLEAN_ALL:
+        return []
+    return [pod for pod in _pods(observed) if is_finished(pod) and pod.metadata.deletion_timestamp is None]
+
+
+def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
+    """Nothing is left to stop or delete, and what was stopped is gone or on its way out."""
+    if jobs_to_stop(plan, observed, views):
+        return False
+    if plan.policy.clean_pod_policy == CLEAN_NONE:
+        return True
+    keeps_finished = plan.policy.clean_pod_policy != CLEAN_ALL
+    return all(
+        pod.metadata.deletion_timestamp is not None or (keeps_finished and all_containers_ended(pod))
+        for pod in _pods(observed)
+    )
+
+
+def _pods(observed: Observed) -> Iterator[Pod]:
+    for pods in observed.pods.values():
+        yield from pods
+
+
+def seconds_to_live(job: TFJob, now: datetime) -> float | None:
+    """How long a finished job is still kept; 0 or less: it must go. None: for ever."""
+    limit = job.spec.ttl_seconds_after_finished
+    if limit is None or job.status.completion_time is None:
+        return None
+    return seconds_until(job.status.completion_time, limit, now)

@@ -1,0 +1,52 @@
+"""Standard conditions: one per type, the transition time moves only with the status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfjob_controller.api.tfjob import TFJobCondition
+
+CREATED = "Created"
+RUNNING = "Running"
+RESTARTING = "Restarting"
+SUSPENDED = "Suspended"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+TRUE = "True"
+FALSE = "False"
+
+
+class Conditions:
+    """The conditions of one status while the next is made. Not thread-safe; lives for one call."""
+
+    def __init__(self, present: tuple[TFJobCondition, ...], now_text: str, generation: int) -> None:
+        self._by_type = {condition.type: condition for condition in present}
+        self._now = now_text
+        self._generation = generation
+
+    def set(self, condition_type: str, is_true: bool, reason: str, message: str) -> None:
+        status = TRUE if is_true else FALSE
+        old = self._by_type.get(condition_type)
+        since = old.last_transition_time if old is not None and old.status == status else self._now
+        self._by_type[condition_type] = TFJobCondition(condition_type, status, reason, message, since, self._generation)
+
+    def clear(self, condition_type: str, reason: str, message: str) -> None:
+        """Set to False what was ever said; a condition that never came up is not mentioned."""
+        if condition_type in self._by_type:
+            self.set(condition_type, False, reason, message)
+
+    def is_true(self, condition_type: str) -> bool:
+        return is_true(self._by_type, condition_type)
+
+    def all(self) -> tuple[TFJobCondition, ...]:
+        return tuple(self._by_type.values())
+
+
+def is_true(by_type: Mapping[str, TFJobCondition], condition_type: str) -> bool:
+    condition = by_type.get(condition_type)
+    return condition is not None and condition.status == TRUE
+
+
+def has_true(conditions: tuple[TFJobCondition, ...], condition_type: str) -> bool:
+    return any(condition.type == condition_type and condition.status == TRUE for condition in conditions)

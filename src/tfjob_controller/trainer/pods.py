@@ -1,0 +1,123 @@
+"""What one pod tells of its replica: the last exit of the training container, whether it runs, why it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tfjob_controller.api.core import Condition, ContainerStatus, Pod, Terminated
+from tfjob_controller.api.tfjob import CONTAINER_NAME
+from tfjob_controller.trainer.exit_codes import in_words
+
+PENDING = "Pending"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+# What a container waits for in the ordinary course of things.
+_ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
+_CRASH_LOOP = "CrashLoopBackOff"
+# The kubelet alternates between these two while an image cannot be pulled; one word keeps the reason still.
+_PULL_FAILED = frozenset(("ErrImagePull", "ImagePullBackOff"))
+_PULL_WORD = "ImagePullBackOff"
+_PULL_DETAIL = ": ErrImagePull: "
+# Reasons of pods whose node or kubelet gave them up; those that servers before 1.26 wrote without a condition.
+_DISRUPTED_REASONS = frozenset(("Evicted", "NodeLost", "Preempting", "NodeShutdown", "Terminated"))
+# A termination message may have 4 KiB, a scheduler's a line per node: a reason is read in one look.
+MAX_WORDS = 1000
+
+
+def newest(pods: Sequence[Pod]) -> Pod | None:
+    """The pod that started last. One that has not started yet is as new as its creation; of two, the unfinished one."""
+    if len(pods) <= 1:
+        return pods[0] if pods else None
+    return max(pods, key=_age_key)
+
+
+def _age_key(pod: Pod) -> tuple[str, str, bool]:
+    created = pod.metadata.creation_timestamp or ""
+    return pod.status.start_time or created, created, not is_finished(pod)
+
+
+def is_finished(pod: Pod) -> bool:
+    return pod.status.phase in (SUCCEEDED, FAILED)
+
+
+def training_container(pod: Pod) -> ContainerStatus | None:
+    """The status of the container whose exit code counts, found by its name."""
+    for status in pod.status.container_statuses:
+        if status.name == CONTAINER_NAME:
+            return status
+    return None
+
+
+def last_exit(status: ContainerStatus) -> Terminated | None:
+    """How the container ended last: a past end counts until it has ended again, even while it runs."""
+    return status.state.terminated or status.last_state.terminated
+
+
+def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
+    """Was the pod taken from its program: evicted, preempted, lost with its node? Not if it had ended before that."""
+    if pod.status.reason in _DISRUPTED_REASONS and pod.status.phase == FAILED:
+        return True
+    condition = _true_condition(pod, "DisruptionTarget")
+    if condition is None:
+        return False
+    finished_at = exited.finished_at if exited is not None else None
+    return not finished_at or (condition.last_transition_time or "") <= finished_at
+
+
+def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
+    for condition in pod.status.conditions:
+        if condition.type == condition_type:
+            return condition if condition.status == "True" else None
+    return None
+
+
+def all_containers_ended(pod: Pod) -> bool:
+    """Nothing in the pod runs or will: it only waits to be counted."""
+    statuses = pod.status.container_statuses
+    return is_finished(pod) or (bool(statuses) and all(each.state.terminated for each in statuses))
+
+
+def why_pending(pod: Pod) -> str:
+    """Why the pod does not run its program, in words; empty in the ordinary course of things."""
+    status = pod.status
+    if status.phase == FAILED and status.reason:
+        return _words(status.reason, status.message)
+    return (
+        _why_waiting(status.init_container_statuses)
+        or _why_waiting(status.container_statuses)
+        or ("" if status.container_statuses else _why_unscheduled(status.conditions))
+    )
+
+
+def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
+    for status in statuses:
+        waiting = status.state.waiting
+        if waiting is None or waiting.reason in _ORDINARY_WAITING:
+            continue
+        if waiting.reason == _CRASH_LOOP:
+            # Its own message tells of a back-off that changes each time.
+            exited = status.last_state.terminated
+            ended = f" after {in_words(exited)}" if exited else ""
+            return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
+        if waiting.reason in _PULL_FAILED:
+            return _words(_PULL_WORD, waiting.message.partition(_PULL_DETAIL)[2] or waiting.message)
+        return _words(waiting.reason, waiting.message)
+    return ""
+
+
+def _why_unscheduled(conditions: Iterable[Condition]) -> str:
+    for condition in conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return _words(condition.reason, condition.message)
+    return ""
+
+
+def _words(reason: str, message: str) -> str:
+    return shortened(f"{reason}: {message}" if message else reason)
+
+
+def shortened(text: str) -> str:
+    """On one line, and not longer than a reason should be."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"

@@ -1,0 +1,69 @@
+"""The default parameter server: a standard TensorFlow gRPC server, for a PS without a container of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfjob_controller.api.tfjob import CONTAINER_NAME
+
+VOLUME_NAME = "ps-config-volume"
+MOUNT_PATH = "/ps-server"
+SCRIPT_NAME = "grpc_tensorflow_server.py"
+
+# Runs on Python 2.7 and 3, on TensorFlow 1.x and 2.x. Python's own signal handlers do not run while a thread is inside
+# Server.join(), and a process with id 1 ignores SIGTERM without one: so the main thread waits by itself.
+SCRIPT = '''\
+"""A standard TensorFlow server: takes part in the cluster of TF_CONFIG and serves until it is killed."""
+
+import json
+import os
+import signal
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+import tensorflow as tf
+
+# What a shell reports of a process that was killed by SIGTERM; a retryable exit code.
+TERMINATED = 128 + signal.SIGTERM
+
+
+def main():
+    config = json.loads(os.environ["TF_CONFIG"])
+    task = config["task"]
+    distribute = getattr(tf, "distribute", None)
+    server_class = getattr(distribute, "Server", None) or tf.train.Server
+    signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(TERMINATED))
+    server = server_class(config["cluster"], job_name=str(task["type"]), task_index=int(task["index"]))
+    print("serving as /job:%s/task:%d at %s" % (task["type"], task["index"], server.target))
+    sys.stdout.flush()
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+# Images differ in what they call the interpreter that has TensorFlow: `python` where there is one, else `python3`.
+_COMMAND = ("sh", "-c", f"exec $(command -v python || command -v python3) {MOUNT_PATH}/{SCRIPT_NAME}")
+
+
+def default_server_template(template: Mapping[str, Any], image: str, config_map: str) -> dict[str, Any]:
+    """A PodTemplateSpec that runs the default server, in addition to what the user's template asks for."""
+    spec = template.get("spec") or {}
+    container = {
+        "name": CONTAINER_NAME,
+        "image": image,
+        "command": list(_COMMAND),
+        "volumeMounts": [{"name": VOLUME_NAME, "mountPath": MOUNT_PATH}],
+    }
+    volume = {"name": VOLUME_NAME, "configMap": {"name": config_map}}
+    return {
+        **template,
+        "spec": {
+            **spec,
+            "containers": [*(spec.get("containers") or ()), container],
+            "volumes": [*(spec.get("volumes") or ()), volume],
+        },
+    }

@@ -1,0 +1,220 @@
+"""Classifies each replica of a plan once; every decision after that reads these views.
+
+A replica's state comes from what the status remembers, then from what its child Job ended as, then from its newest pod,
+of which the last exit of the training container counts (exit_codes.py). A replica that waits, is being restarted or has
+no pod yet is Running.
+
+What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
+kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from tfjob_controller.api.core import Job, Pod, Terminated
+from tfjob_controller.trainer.exit_codes import is_permanent_error
+from tfjob_controller.trainer.moments import seconds_until, to_text
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.pods import (
+    is_disrupted,
+    is_finished,
+    last_exit,
+    newest,
+    training_container,
+    why_pending,
+)
+
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+UNKNOWN = "Unknown"
+
+JOB_COMPLETE = "Complete"
+JOB_FAILED = "Failed"
+_OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
+
+# A Job with a podFailurePolicy makes no new pod before the old one has really ended, and one on a lost node never does:
+# it is given up this long after the end of its grace period.
+LOST_AFTER_SECONDS = 30
+# The Job controller makes pods within moments; where it cannot (quota, admission), only the Job's events say why.
+NO_POD_AFTER_SECONDS = 30
+
+
+class View(msgspec.Struct, frozen=True):
+    """One replica as it is now.
+
+    `exited`: the last exit that counts (None after a disruption); `is_up`: its container runs now;
+    `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be made anew.
+    """
+
+    replica: Replica
+    state: str
+    job: Job | None = None
+    pod: Pod | None = None
+    pods: Sequence[Pod] = ()
+    exited: Terminated | None = None
+    is_up: bool = False
+    is_ready: bool = False
+    is_restarting: bool = False
+    must_redo: bool = False
+    pending: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Moments as texts, made once per snapshot."""
+
+    lost_before: str
+    no_pod_before: str
+
+
+def classify(
+    plan: Plan, observed: Observed, succeeded: Collection[str], now: datetime, started: str | None = None
+) -> tuple[View, ...]:
+    """A view of each replica in the plan's order. `succeeded`: ids on record; `started`: the status' startTime."""
+    no_pod_before = now - timedelta(seconds=NO_POD_AFTER_SECONDS)
+    times = _Times(
+        lost_before=to_text(now - timedelta(seconds=LOST_AFTER_SECONDS)),
+        no_pod_before="" if (started or "") > to_text(no_pod_before) else to_text(no_pod_before),
+    )
+    done = frozenset(succeeded)
+    suspended = plan.policy.suspend
+    return tuple(_view(replica, observed, replica.id in done, suspended, times) for replica in plan.replicas)
+
+
+def job_outcome(job: Job) -> str:
+    """`Complete`, `Failed` (also once it is decided but pods still end), or empty while the Job goes on."""
+    for condition in job.status.conditions:
+        if condition.status == "True" and condition.type in _OUTCOMES:
+            return _OUTCOMES[condition.type]
+    return ""
+
+
+def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: bool, times: _Times) -> View:
+    job = observed.jobs.get(replica.name)
+    pods = _pods_of(job, observed.pods.get(replica.name, ()))
+    pod = newest(pods)
+    if is_remembered:
+        return View(replica, SUCCEEDED, job, pod, pods)
+    outcome = "" if job is None else job_outcome(job)
+    view = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
+    if outcome == JOB_FAILED and replica.decides:
+        return View(replica, FAILED, job, pod, pods, view.exited)
+    if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, view.exited)):
+        return View(replica, SUCCEEDED, job, pod, pods, view.exited)
+    if suspended and view.state == RUNNING and not view.is_up:
+        return View(replica, UNKNOWN, job, pod, pods)
+    return view
+
+
+def _pods_of(job: Job | None, pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Without those of an earlier Job of the same name. Once the Job is gone, what its pods said still counts."""
+    if job is None or not pods:
+        return pods
+    uid = job.metadata.uid
+    if all(_owned_by(pod, uid) for pod in pods):
+        return pods
+    return tuple(pod for pod in pods if _owned_by(pod, uid))
+
+
+def _owned_by(pod: Pod, uid: str) -> bool:
+    for owner in pod.metadata.owner_references:
+        if owner.controller:
+            return owner.uid == uid
+    return False
+
+
+def _view_without_pod(replica: Replica, job: Job | None, outcome: str, times: _Times) -> View:
+    if outcome:
+        return View(replica, RUNNING, job, is_restarting=True, must_redo=True)
+    return View(replica, RUNNING, job, pending=_why_no_pod(job, times))
+
+
+def _why_no_pod(job: Job | None, times: _Times) -> str:
+    if job is None or job.spec.suspend or job.status.failed or job.status.active:
+        return ""
+    if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
+        return ""
+    return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {job.metadata.name}` says why (quota?)"
+
+
+def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> View:
+    """What the newest pod says by itself."""
+    container = training_container(pod)
+    is_up = container is not None and container.state.running is not None
+    exited = last_exit(container) if container is not None else None
+    view = View(
+        replica,
+        RUNNING,
+        job,
+        pod,
+        pods,
+        exited,
+        is_up,
+        is_ready=is_up and container is not None and container.ready,
+        pending="" if is_up else why_pending(pod),
+    )
+    if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
+        return view
+    return _judge(view, pod, times)
+
+
+def _judge(view: View, pod: Pod, times: _Times) -> View:
+    """Of a pod that ended at least once, or goes away."""
+    replica, exited = view.replica, view.exited
+    is_over = view.job is not None and job_outcome(view.job) != ""
+    if exited is not None and _counts(view, pod, exited):
+        if exited.exit_code == 0 and not replica.serves:
+            return replace(view, state=SUCCEEDED, pending="")
+        if is_permanent_error(exited):
+            restarts = not replica.decides
+            return replace(
+                view, state=FAILED, is_restarting=restarts and not view.is_up, must_redo=restarts and is_over
+            )
+        must_redo = is_over or exited.exit_code == 0
+    else:
+        # Ended with 0 only because it was told to end: its Job will be complete at any moment, but the replica is not.
+        ended_early = exited is not None and exited.exit_code == 0 and is_disrupted(pod, exited)
+        must_redo = is_over or ended_early or (replica.decides and _is_lost(pod, times))
+    return replace(view, is_restarting=not view.is_up, must_redo=must_redo)
+
+
+def _counts(view: View, pod: Pod, exited: Terminated) -> bool:
+    being_deleted = pod.metadata.deletion_timestamp is not None and view.job is not None
+    return not being_deleted and not is_disrupted(pod, exited)
+
+
+def _is_lost(pod: Pod, times: _Times) -> bool:
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is not None and deleted < times.lost_before and not is_finished(pod)
+
+
+def seconds_to_next_look(views: Sequence[View], started: str | None, now: datetime) -> float | None:
+    """When a view will change by the passing of time alone; None if none will."""
+    looks = (look for view in views if (look := _next_look(view, started or "", now)) is not None)
+    return min(looks, default=None)
+
+
+def _next_look(view: View, started: str, now: datetime) -> float | None:
+    job, pod = view.job, view.pod
+    if pod is None:
+        if job is None or view.pending or view.state != RUNNING or job.spec.suspend or job.status.failed:
+            return None
+        since = max(job.metadata.creation_timestamp or "", started)
+        # One more: times are whole seconds.
+        return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None or not view.replica.decides or is_finished(pod):
+        return None
+    return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
+
+
+def _positive(seconds: float) -> float | None:
+    return seconds if seconds > 0 else None
