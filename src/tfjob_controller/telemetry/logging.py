@@ -1,0 +1,85 @@
+"""Log lines: one JSON object for each event, or coloured text for people.
+
+Every line has `timestamp` (RFC 3339, UTC), `level`, `logger` and `event`, and whatever its thread bound before:
+`reconcile_id`, `key` and `uid` while a job is looked at. What libraries log through the standard library comes out in
+the same form, from warnings up: their chatter below that is about connections, not about us.
+
+Never give a logger a request's headers, a kubeconfig's content or a whole object: nothing here filters them out. For
+the same reason tracebacks come without the values of variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure(log_format: str = "json", log_level: str = "info", stream: TextIO | None = None) -> None:
+    """Set up logging for the process; `stream` is standard error unless given. May be called again."""
+    stream = stream or sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    renderers = _renderers(log_format, stream)
+    structlog.configure(
+        processors=[_add_logger_name, *shared, *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level]),
+        logger_factory=_NamedLoggerFactory(stream),
+        # Modules get their loggers on import, before this runs; they look at the configuration on their first line.
+        cache_logger_on_first_use=False,
+    )
+    _route_standard_library([structlog.stdlib.add_logger_name, *shared], renderers, stream)
+
+
+def _renderers(log_format: str, stream: TextIO) -> list[Processor]:
+    if log_format == "console":
+        return [
+            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+class _NamedLogger:
+    """Writes whole lines, with the name that `get_logger(__name__)` was given. Safe from any thread."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self.name = name
+        writer = structlog.WriteLogger(stream)
+        self.debug = self.info = self.warning = self.error = self.critical = writer.msg
+        self.exception = self.msg = writer.msg
+
+
+class _NamedLoggerFactory:
+    """What structlog calls with the arguments of `get_logger`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, name: str = "", *_: object) -> _NamedLogger:
+        return _NamedLogger(name, self._stream)
+
+
+def _add_logger_name(logger: _NamedLogger, _: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    event["logger"] = logger.name
+    return event
+
+
+def _route_standard_library(foreign: list[Processor], renderers: list[Processor], stream: TextIO) -> None:
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=foreign,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)

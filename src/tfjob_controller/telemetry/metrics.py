@@ -1,0 +1,366 @@
+"""Every time series of the controller, in this one file.
+
+Theory of operation. What counts things elsewhere (queue, transport, workers, status writer) knows only small Protocols;
+the classes below fit them and keep one prometheus_client metric each. Figures that somebody holds anyway (the jobs in
+the cache, a watch's statistics) are not counted a second time: a collector asks for them when they are scraped.
+
+Names, labels and buckets of `workqueue_*`, `rest_client_*` and `leader_election_*` are client-go's, those of
+`controller_runtime_*` controller-runtime's, so that stock dashboards work. No label ever carries the name of a job or
+pod.
+
+Threads: any. Source: component-base metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}/metrics.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.kube import queuemetrics
+from tfjob_controller.kube.informer import InformerStatistics
+
+# 10 ns to 10 s, as client-go has them.
+_QUEUE_BUCKETS = [1e-8 * 10**power for power in range(10)]
+_REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]
+_RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]
+# From a job that starts at once to one that waits a day for its nodes.
+_START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
+# From a smoke test to two weeks of training.
+_DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 86400, 14 * 86400]
+
+
+class Metrics:
+    """The registry, and what each part of the program counts with."""
+
+    def __init__(self, version: str = "") -> None:
+        # Else each counter and histogram has a second series with the time at which it was made.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.queues = QueueMetrics(self.registry)
+        self.requests = RequestMetrics(self.registry)
+        self.leadership = LeaderMetrics(self.registry)
+        self.syncs = SyncMetrics(self.registry)
+        self.jobs = JobMetrics(self.registry)
+        build = Gauge(
+            "tfjob_controller_build_info", "Always 1; the label says the version.", ["version"], registry=self.registry
+        )
+        build.labels(version).set(1)
+
+    def collect_jobs(self, jobs: Callable[[], Sequence[TFJob]]) -> None:
+        """Show the jobs of a cache by phase and state, and their replicas."""
+        self.registry.register(JobCollector(jobs))
+
+    def collect_informers(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
+        """Show what informers say of themselves, by resource."""
+        self.registry.register(InformerCollector(statistics))
+
+    def collect_thread_restarts(self, restarts: Callable[[], Mapping[str, int]]) -> None:
+        """Show how often threads died and were started again, by thread."""
+        self.registry.register(ThreadCollector(restarts))
+
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Content type and body for a scraper that accepts this."""
+        encoder, content_type = choose_encoder(accept)
+        return content_type, encoder(self.registry)
+
+
+class QueueMetrics:
+    """`kube.queuemetrics.MetricsProvider`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, help_: str) -> Gauge:
+            return Gauge(f"workqueue_{name}", help_, ["name"], registry=registry)
+
+        def counter(name: str, help_: str) -> Counter:
+            return Counter(f"workqueue_{name}", help_, ["name"], registry=registry)
+
+        def histogram(name: str, help_: str) -> Histogram:
+            return Histogram(f"workqueue_{name}", help_, ["name"], registry=registry, buckets=_QUEUE_BUCKETS)
+
+        self._depth = gauge("depth", "Items that wait for a worker.")
+        self._adds = counter("adds_total", "Items added, repeated adds of a waiting item not counted.")
+        self._latency = histogram("queue_duration_seconds", "Time from an item's first add to its get.")
+        self._work = histogram("work_duration_seconds", "Time that the work on an item takes.")
+        self._unfinished = gauge("unfinished_work_seconds", "Time that all items in work have been so, added up.")
+        self._longest = gauge("longest_running_processor_seconds", "Time that the oldest item in work has been so.")
+        self._retries = counter("retries_total", "Adds with a delay.")
+
+    def new_depth_metric(self, name: str) -> queuemetrics.Gauge:
+        return self._depth.labels(name)
+
+    def new_adds_metric(self, name: str) -> queuemetrics.Counter:
+        return self._adds.labels(name)
+
+    def new_latency_metric(self, name: str) -> queuemetrics.Histogram:
+        return self._latency.labels(name)
+
+    def new_work_duration_metric(self, name: str) -> queuemetrics.Histogram:
+        return self._work.labels(name)
+
+    def new_unfinished_work_seconds_metric(self, name: str) -> queuemetrics.SettableGauge:
+        return self._unfinished.labels(name)
+
+    def new_longest_running_processor_seconds_metric(self, name: str) -> queuemetrics.SettableGauge:
+        return self._longest.labels(name)
+
+    def new_retries_metric(self, name: str) -> queuemetrics.Counter:
+        return self._retries.labels(name)
+
+
+class RequestMetrics:
+    """`kube.transport.Observer`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._total = Counter(
+            "rest_client_requests_total",
+            "Requests to the API server, watches included.",
+            ["code", "method", "host"],
+            registry=registry,
+        )
+        self._retries = Counter(
+            "rest_client_request_retries_total",
+            "Requests that were sent again, by the code that the one before ended with.",
+            ["code", "verb", "host"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rest_client_request_duration_seconds",
+            "Time from sending a request to its whole answer (of a watch: to its headers).",
+            ["verb", "host"],
+            registry=registry,
+            buckets=_REQUEST_BUCKETS,
+        )
+        self._limited = Histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "Time that requests waited for --qps and --burst.",
+            ["verb", "host"],
+            registry=registry,
+            buckets=_REQUEST_BUCKETS,
+        )
+
+    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
+        self._total.labels(code, method, host).inc()
+        self._seconds.labels(method, host).observe(seconds)
+
+    def request_retried(self, method: str, host: str, code: str) -> None:
+        self._retries.labels(code, method, host).inc()
+
+    def rate_limited(self, method: str, host: str, seconds: float) -> None:
+        self._limited.labels(method, host).observe(seconds)
+
+
+class LeaderMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._status = Gauge(
+            "leader_election_master_status", "1 while this process leads, else 0.", ["name"], registry=registry
+        )
+
+    def leading(self, name: str, is_leader: bool) -> None:
+        self._status.labels(name).set(is_leader)
+
+
+class SyncMetrics:
+    """`controller.workers.SyncObserver`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        by_controller = ["controller"]
+        self._total = Counter(
+            "controller_runtime_reconcile_total",
+            "Syncs by result: success, requeue_after, requeue or error.",
+            ["controller", "result"],
+            registry=registry,
+        )
+        self._errors = Counter(
+            "controller_runtime_reconcile_errors_total", "Syncs that failed.", by_controller, registry=registry
+        )
+        self._terminal = Counter(
+            "controller_runtime_terminal_reconcile_errors_total",
+            "Syncs that failed in a way which no retry can mend.",
+            by_controller,
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Time that a sync takes.",
+            by_controller,
+            registry=registry,
+            buckets=_RECONCILE_BUCKETS,
+        )
+        self._active = Gauge(
+            "controller_runtime_active_workers", "Workers in a sync just now.", by_controller, registry=registry
+        )
+        self._max = Gauge(
+            "controller_runtime_max_concurrent_reconciles", "Workers there are.", by_controller, registry=registry
+        )
+
+    def workers_started(self, controller: str, count: int) -> None:
+        self._max.labels(controller).set(count)
+        for result in ("success", "requeue_after", "requeue", "error"):
+            self._total.labels(controller, result)
+        self._errors.labels(controller)
+        self._terminal.labels(controller)
+        self._active.labels(controller)
+
+    def sync_started(self, controller: str) -> None:
+        self._active.labels(controller).inc()
+
+    def sync_finished(self, controller: str, result: str, seconds: float) -> None:
+        self._active.labels(controller).dec()
+        self._seconds.labels(controller).observe(seconds)
+        self._total.labels(controller, "error" if result == "terminal" else result).inc()
+        if result in ("error", "terminal"):
+            self._errors.labels(controller).inc()
+        if result == "terminal":
+            self._terminal.labels(controller).inc()
+
+
+class JobMetrics:
+    """`controller.milestones.JobObserver`: what becomes of jobs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._created = Counter("tfjob_created_total", "Jobs that this controller took on.", registry=registry)
+        self._finished = Counter(
+            "tfjob_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=registry
+        )
+        for state in ("Succeeded", "Failed"):
+            self._finished.labels(state)
+        self._restarts = Counter("tfjob_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
+        self._time_to_running = Histogram(
+            "tfjob_time_to_running_seconds",
+            "Time from a job's creation until its chief runs for the first time.",
+            registry=registry,
+            buckets=_START_BUCKETS,
+        )
+        self._duration = Histogram(
+            "tfjob_duration_seconds",
+            "Time from a job's start to its end.",
+            registry=registry,
+            buckets=_DURATION_BUCKETS,
+        )
+
+    def job_created(self) -> None:
+        self._created.inc()
+
+    def job_running(self, seconds_since_creation: float) -> None:
+        self._time_to_running.observe(seconds_since_creation)
+
+    def job_restarted(self, restarts: int) -> None:
+        self._restarts.inc(restarts)
+
+    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
+        self._finished.labels(state).inc()
+        if seconds_since_start is not None:
+            self._duration.observe(seconds_since_start)
+
+
+class JobCollector:
+    """`tfjob_jobs` and `tfjob_replicas`, counted in the cache when asked."""
+
+    def __init__(self, jobs: Callable[[], Sequence[TFJob]]) -> None:
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[Metric]:
+        return [*self._families()]
+
+    def collect(self) -> Iterable[Metric]:
+        jobs = self._jobs()
+        by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
+        replicas: Tally[tuple[str, str, str]] = Tally()
+        for job in jobs:
+            for each in job.status.replica_statuses:
+                for state, count in each.replicas_states.items():
+                    replicas[job.metadata.namespace, each.tf_replica_type, state] += count
+        families = self._families()
+        for family, tally in zip(families, (by_phase, replicas), strict=True):
+            for labels, value in sorted(tally.items()):
+                family.add_metric(labels, value)
+        return families
+
+    def _families(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        return (
+            GaugeMetricFamily(
+                "tfjob_jobs", "Jobs that exist, by phase and state.", labels=["namespace", "phase", "state"]
+            ),
+            GaugeMetricFamily(
+                "tfjob_replicas", "Replicas of jobs, by type and state.", labels=["namespace", "type", "state"]
+            ),
+        )
+
+
+# Suffix, help, and how the figure is got, of what each informer shows; all are by resource.
+_INFORMER_GAUGES: tuple[tuple[str, str, Callable[[InformerStatistics], float]], ...] = (
+    ("informer_objects", "Objects in the cache.", lambda it: it.objects),
+    ("informer_synced", "1 once the cache held a whole list.", lambda it: it.is_synced),
+    (
+        "informer_pending_notifications",
+        "Changes not yet told to handlers.",
+        lambda it: sum(h.pending for h in it.handlers),
+    ),
+    ("reflector_last_resource_version", "Version up to which all was seen.", lambda it: it.resource_version),
+)
+_INFORMER_COUNTERS: tuple[tuple[str, str, Callable[[InformerStatistics], float]], ...] = (
+    (
+        "reflector_lists",
+        "Whole lists, streamed or in pages.",
+        lambda it: it.reflector.lists + it.reflector.streaming_lists,
+    ),
+    ("reflector_watches", "Watches opened.", lambda it: it.reflector.watches),
+    ("reflector_events", "Events applied, without bookmarks.", lambda it: it.reflector.events),
+    ("reflector_failures", "Lists and watches that failed.", lambda it: it.reflector.failures),
+    ("reflector_expired", "Versions that the server had compacted away (410).", lambda it: it.reflector.expired),
+    ("reflector_undecodable", "Objects that could not be read.", lambda it: it.reflector.undecodable),
+    ("informer_handler_failures", "Changes that a handler failed on.", lambda it: sum(h.failures for h in it.handlers)),
+)
+
+
+class InformerCollector:
+    """What informers and their reflectors say of themselves."""
+
+    def __init__(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
+        self._statistics = statistics
+
+    def describe(self) -> Iterable[Metric]:
+        return [*self._families({})]
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families(self._statistics())
+
+    def _families(self, statistics: Mapping[str, InformerStatistics]) -> Iterable[Metric]:
+        for name, help_, value in _INFORMER_GAUGES:
+            gauge = GaugeMetricFamily(name, help_, labels=["name"])
+            for resource, figures in statistics.items():
+                gauge.add_metric([resource], value(figures))
+            yield gauge
+        for name, help_, value in _INFORMER_COUNTERS:
+            counter = CounterMetricFamily(name, help_, labels=["name"])
+            for resource, figures in statistics.items():
+                counter.add_metric([resource], value(figures))
+            yield counter
+
+
+class ThreadCollector:
+    """How often long-lived threads died."""
+
+    def __init__(self, restarts: Callable[[], Mapping[str, int]]) -> None:
+        self._restarts = restarts
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[Metric]:
+        family = self._family()
+        for thread, count in self._restarts().items():
+            family.add_metric([thread], count)
+        return [family]
+
+    def _family(self) -> CounterMetricFamily:
+        help_ = "Threads that died and were started again."
+        return CounterMetricFamily("tfjob_controller_thread_restarts", help_, labels=["thread"])

@@ -1,0 +1,120 @@
+"""The rules of telemetry/health.py and debug.py, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tfjob_controller.options import BindAddress
+from tfjob_controller.telemetry import debug, health
+from tfjob_controller.telemetry.health import Answer, BindError, Server, servers_for, text
+
+LOOPBACK = BindAddress("127.0.0.1", 0)
+
+
+def broken(_: str) -> Answer:
+    raise RuntimeError("s3cr3t")
+
+
+problems: list[str] = []
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    problems.clear()
+    routes = {
+        "/healthz": health.healthz,
+        "/readyz": health.readyz(lambda: problems),
+        "/broken": broken,
+        "/metrics": health.metrics(lambda accept: ("text/x", accept.encode())),
+        **debug.routes({"queue": lambda: {"queued": 3}}),
+    }
+    made = Server(LOOPBACK, routes, "test")
+    made.start()
+    yield made
+    made.stop()
+
+
+def get(server: Server, path: str, method: str = "GET") -> tuple[int, str]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}{path}", method=method, headers={"Accept": "text/plain"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/healthz", (200, "ok\n"), id="alive"),
+        pytest.param("/healthz?verbose=1", (200, "ok\n"), id="a query changes nothing"),
+        pytest.param("/readyz", (200, "ok\n"), id="ready"),
+        pytest.param("/metrics", (200, "text/plain"), id="metrics see what the scraper accepts"),
+        pytest.param("/broken", (500, "internal error; the log says which\n"), id="a route's failure stays inside"),
+    ],
+)
+def test_routes_answer(server: Server, path: str, expected: tuple[int, str]) -> None:
+    assert get(server, path) == expected
+
+
+def test_not_ready_says_every_problem(server: Server) -> None:
+    problems.extend(["pods: not synced", "jobs.batch: no rights"])
+    assert get(server, "/readyz") == (503, "not ready: pods: not synced\nnot ready: jobs.batch: no rights\n")
+
+
+def test_an_unknown_path_lists_the_known_ones(server: Server) -> None:
+    status, body = get(server, "/nothing")
+    assert status == 404
+    assert "/healthz\n" in body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_nothing_can_be_written(server: Server, method: str) -> None:
+    assert get(server, "/healthz", method)[0] == 501
+
+
+def test_debug_lists_its_pages_and_shows_them(server: Server) -> None:
+    assert get(server, "/debug/")[1] == get(server, "/debug")[1] == "/debug/queue\n/debug/threads\n"
+    assert json.loads(get(server, "/debug/queue")[1]) == {"queued": 3}
+    assert "MainThread" in get(server, "/debug/threads")[1]
+
+
+def test_a_client_that_says_nothing_delays_nobody(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)):
+        assert get(server, "/healthz")[0] == 200
+
+
+def test_an_address_in_use_is_named(server: Server) -> None:
+    with pytest.raises(BindError, match=f"cannot listen on 127.0.0.1:{server.port}: "):
+        Server(BindAddress("127.0.0.1", server.port), {}, "second")
+
+
+def test_stop_frees_the_address_and_leaves_no_thread() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    first = Server(LOOPBACK, {"/healthz": health.healthz}, "first")
+    first.start()
+    port = first.port
+    first.stop()
+    assert {thread.name for thread in threading.enumerate()} == before
+    Server(BindAddress("127.0.0.1", port), {}, "again").stop()
+
+
+def test_the_same_address_shares_a_server_and_none_is_no_server() -> None:
+    servers = servers_for(
+        [(LOOPBACK, {"/a": lambda _: text("a")}), (None, {}), (LOOPBACK, {"/b": lambda _: text("b")})]
+    )
+    assert len(servers) == 1
+    servers[0].start()
+    try:
+        assert get(servers[0], "/a")[1] + get(servers[0], "/b")[1] == "ab"
+    finally:
+        servers[0].stop()

@@ -1,0 +1,103 @@
+"""The rules of telemetry/logging.py."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+import structlog
+
+from tfjob_controller.telemetry.logging import configure
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    handlers, level = logging.getLogger().handlers, logging.getLogger().level
+    yield
+    logging.getLogger().handlers = handlers
+    logging.getLogger().setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_line_with_time_level_and_logger() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    structlog.get_logger("a.module").info("watch started", resource="pods")
+    (line,) = lines(stream)
+    assert {key: line[key] for key in ("event", "level", "logger", "resource")} == {
+        "event": "watch started",
+        "level": "info",
+        "logger": "a.module",
+        "resource": "pods",
+    }
+    assert datetime.fromisoformat(str(line["timestamp"])).tzinfo is not None
+
+
+def test_a_logger_made_before_the_set_up_follows_it() -> None:
+    early = structlog.get_logger("early")
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    early.warning("still heard")
+    assert lines(stream)[0]["event"] == "still heard"
+
+
+def test_lines_below_the_level_are_dropped() -> None:
+    stream = io.StringIO()
+    configure("json", "warning", stream)
+    structlog.get_logger("m").info("quiet")
+    structlog.get_logger("m").warning("loud")
+    assert [line["event"] for line in lines(stream)] == ["loud"]
+
+
+def test_what_a_thread_bound_is_on_its_lines() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    with structlog.contextvars.bound_contextvars(reconcile_id="r1", key="ns/job"):
+        structlog.get_logger("m").info("inside")
+    structlog.get_logger("m").info("outside")
+    inside, outside = lines(stream)
+    assert (inside["reconcile_id"], inside["key"]) == ("r1", "ns/job")
+    assert "reconcile_id" not in outside
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_shows_no_values_of_variables(log_format: str) -> None:
+    stream = io.StringIO()
+    configure(log_format, "info", stream)
+
+    def fails(token: str) -> None:
+        raise ValueError(f"broken after {len(token)} letters")
+
+    try:
+        fails("-".join(["s3cr3t", "value"]))
+    except ValueError:
+        structlog.get_logger("m").exception("it failed")
+    assert "ValueError: broken after 12 letters" in stream.getvalue()
+    assert "s3cr3t-value" not in stream.getvalue()
+
+
+def test_the_standard_library_s_warnings_come_in_the_same_form() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    logging.getLogger("urllib3").info("a connection was opened")
+    logging.getLogger("urllib3").warning("pool is full")
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == ("pool is full", "warning", "urllib3")
+
+
+def test_console_lines_are_for_people() -> None:
+    stream = io.StringIO()
+    configure("console", "info", stream)
+    structlog.get_logger("m").info("watch started", resource="pods")
+    assert "watch started" in stream.getvalue()
+    assert "resource=pods" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
