@@ -1,0 +1,102 @@
+"""TFJobs that must be accepted: by the API server, and by the controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, replica, tfjob, workers
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    name: str
+    manifest: Manifest
+
+
+def _seed_job() -> Manifest:
+    """The job of the user's documentation, as it stands there: numbers before types, a PS without template."""
+    template = {
+        "spec": {
+            "containers": [{"image": "gcr.io/tf-on-k8s-dogfood/tf_sample:dc944ff", "name": "tensorflow"}],
+            "restartPolicy": "OnFailure",
+        }
+    }
+    return tfjob(
+        {"replicas": 1, "tfReplicaType": "MASTER", "template": template},
+        {"replicas": 1, "tfReplicaType": "WORKER", "template": template},
+        {"replicas": 2, "tfReplicaType": "PS"},
+    )
+
+
+def _seed_gpu_job() -> Manifest:
+    """The second one, with the old name of the GPU resource."""
+    gpu = container(resources={"limits": {"alpha.kubernetes.io/nvidia-gpu": 1}})
+    template = pod_template(gpu, restartPolicy="OnFailure")
+    return tfjob({"replicas": 1, "tfPort": 2222, "tfReplicaType": "MASTER", "template": template}, name="tf-smoke-gpu")
+
+
+def _seed_answer() -> Manifest:
+    """The spec that upstream's controller wrote back, which people kept in files: nulls, and an id from a digit on."""
+
+    def template(image: str, **fields: Any) -> Manifest:
+        each = {"image": image, "name": "tensorflow", "resources": {}, **fields}
+        return {"metadata": {"creationTimestamp": None}, **pod_template(each, restartPolicy="OnFailure")}
+
+    sample = "gcr.io/tf-on-k8s-dogfood/tf_sample:dc944ff"
+    server = template(
+        "tensorflow/tensorflow:1.3.0", volumeMounts=[{"mountPath": "/ps-server", "name": "ps-config-volume"}]
+    )
+    entries = [
+        {"replicas": 1, "template": template(sample), "tfPort": 2222, "tfReplicaType": "MASTER"},
+        {"replicas": 1, "template": template(sample), "tfPort": 2222, "tfReplicaType": "WORKER"},
+        {"replicas": 2, "template": server, "tfPort": 2222, "tfReplicaType": "PS"},
+    ]
+    return tfjob(*entries, RuntimeId="76no", tfImage="tensorflow/tensorflow:1.3.0")
+
+
+_CHIEF_WORKER_1 = {"chief": {"replicaName": "WORKER", "replicaIndex": 1}}
+
+GOOD_MANIFESTS = (
+    Good("the-users-example-job", _seed_job()),
+    Good("the-users-gpu-job", _seed_gpu_job()),
+    Good("what-upstream-wrote-back", _seed_answer()),
+    Good("a-master-alone", tfjob(master())),
+    Good("workers-without-master", tfjob(workers(4))),
+    Good("no-workers-yet", tfjob(master(), workers(0), parameter_servers(0))),
+    Good("most-replicas", tfjob(master(), workers(1000), parameter_servers(1000))),
+    Good("type-left-out-is-master", tfjob({"template": pod_template(container())})),
+    Good("chief-is-the-last-worker", tfjob(workers(2), terminationPolicy=_CHIEF_WORKER_1)),
+    Good("chief-exists-by-worker-replicas", tfjob(workers(1), terminationPolicy=_CHIEF_WORKER_1, workerReplicas=2)),
+    Good(
+        "chief-is-a-ps-with-its-own-program",
+        tfjob(
+            parameter_servers(template=pod_template(container())), terminationPolicy={"chief": {"replicaName": "PS"}}
+        ),
+    ),
+    Good("termination-policy-without-chief", tfjob(terminationPolicy={})),
+    Good("ps-template-without-tensorflow", tfjob(master(), parameter_servers(template=pod_template(container("log"))))),
+    Good("ps-with-empty-template", tfjob(master(), parameter_servers(template={}))),
+    Good("sidecars", tfjob(master(template=pod_template(container("log"), container())))),
+    Good("restart-never", tfjob(master(template=pod_template(container(), restartPolicy="Never")))),
+    Good("fields-of-a-later-kubernetes", tfjob(master(template=pod_template(container(later={"a": [1]}), later=[{}])))),
+    Good("ports-at-the-ends", tfjob(master(tfPort=1), workers(tfPort=65535))),
+    Good("name-with-dots-and-digits", tfjob(name="1." + "a" * 63 + ".b")),
+    Good(
+        "everything",
+        tfjob(
+            workerReplicas=3,
+            tfImage="tensorflow/tensorflow",
+            schedulerName="gang",
+            cleanPodPolicy="None",
+            ttlSecondsAfterFinished=0,
+            activeDeadlineSeconds=2**31 - 1,
+            backoffLimit=0,
+            suspend=True,
+            failurePolicy="AnyReplica",
+            priorityClassName="high",
+            terminationPolicy={"chief": {}},
+        ),
+    ),
+    Good("no-types-in-order", tfjob(parameter_servers(), replica("WORKER"), master())),
+)

@@ -1,0 +1,53 @@
+"""kubectl as a user has it: the real program, with its own words on standard output and standard error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localcluster import binaries
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+CRDS = MANIFESTS / "base" / "crds"
+_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Runs kubectl against one cluster, in one namespace. `cache` is a folder of the test's own, for discovery."""
+
+    kubeconfig: Path
+    cache: Path
+    namespace: str = "default"
+
+    def run(self, *arguments: str, manifest: Mapping[str, Any] | str | None = None) -> Answer:
+        """`manifest` goes to standard input, for `-f -`."""
+        common = ("--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace, "--cache-dir", str(self.cache))
+        command = [str(binaries.ensure("kubectl")), *common, *arguments]
+        given = manifest if manifest is None or isinstance(manifest, str) else json.dumps(manifest)
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def must(self, *arguments: str, manifest: Mapping[str, Any] | str | None = None) -> str:
+        """What it printed; fails if it did not succeed."""
+        answer = self.run(*arguments, manifest=manifest)
+        assert answer.code == 0, answer.error
+        return answer.out
+
+    def install_crds(self) -> None:
+        """Those of this tree; several workers may do it at once."""
+        self.must("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+        self.must("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))

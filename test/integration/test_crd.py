@@ -1,0 +1,201 @@
+"""What a real API server and the real kubectl say of TFJobs, with the CRD of this tree and no controller."""
+
+import json
+from typing import Any
+
+import pytest
+
+from generate.podtemplate import CONTAINER_FIELDS, POD_SPEC_FIELDS
+from helpers.badmanifests import BAD_MANIFESTS, Bad
+from helpers.cluster import Cluster
+from helpers.goodmanifests import GOOD_MANIFESTS, Good
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.specchanges import CHANGES, Change
+from localcluster.api import Api
+
+pytestmark = pytest.mark.cluster
+
+STATUS = {
+    "phase": "Running",
+    "state": "Running",
+    "reason": "waits for nobody",
+    "ready": {"master": "1/1", "worker": "0/1", "ps": "2/2"},
+    "workerReplicas": 1,
+    "workerSelector": "job_type=WORKER,runtime_id=76no",
+    "replicaStatuses": [{"tf_replica_type": "PS", "state": "Running", "ReplicasStates": {"Running": 2}}],
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "ChiefRunning",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        }
+    ],
+    "succeededIndexes": ["worker-0"],
+    "restartCounts": {"uid": 2},
+    "startTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture(scope="session")
+def administrator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    kubectl = Kubectl(control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
+    kubectl.install_crds()
+    return kubectl
+
+
+@pytest.fixture
+def kubectl(administrator: Kubectl, namespace: str) -> Kubectl:
+    return Kubectl(administrator.kubeconfig, administrator.cache, namespace)
+
+
+def refusal(name: str, *problems: str) -> str:
+    """What kubectl prints: one problem in the same line, several in a list."""
+    head = f'The TFJob "{name}" is invalid: '
+    return head + (problems[0] if len(problems) == 1 else "\n" + "\n".join(f"* {problem}" for problem in problems))
+
+
+@pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
+def test_a_bad_job_is_refused_in_these_words(administrator: Kubectl, bad: Bad) -> None:
+    answer = administrator.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
+    assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("example-job", *bad.answers))
+
+
+@pytest.mark.parametrize("good", GOOD_MANIFESTS, ids=lambda good: good.name)
+def test_a_good_job_is_accepted(administrator: Kubectl, good: Good) -> None:
+    administrator.must("apply", "--dry-run=server", "-f", "-", manifest=good.manifest)
+
+
+@pytest.mark.parametrize("sample", sorted(each.name for each in (MANIFESTS / "samples").glob("*.yaml")))
+def test_every_sample_is_accepted(administrator: Kubectl, sample: str) -> None:
+    administrator.must("apply", "--dry-run=server", "-f", str(MANIFESTS / "samples" / sample))
+
+
+def test_a_mistyped_field_is_named(administrator: Kubectl) -> None:
+    answer = administrator.run("apply", "--dry-run=server", "-f", "-", manifest=tfjob(master(tfport=1), gpus=2))
+    assert answer.error.rstrip("\n").endswith(
+        'strict decoding error: unknown field "spec.gpus", unknown field "spec.replicaSpecs[0].tfport"'
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_a_started_job_keeps_what_is_fixed(kubectl: Kubectl, change: Change) -> None:
+    kubectl.must("create", "-f", "-", manifest=change.before)
+    answer = kubectl.run("replace", "-f", "-", manifest=change.after)
+    expected = refusal("example-job", f"{change.at}: Forbidden: {change.refusal}") if change.refusal else ""
+    assert answer.error.rstrip("\n") == expected
+
+
+def test_runtime_id_cannot_be_taken_away(kubectl: Kubectl) -> None:
+    kubectl.must("create", "-f", "-", manifest=tfjob(RuntimeId="76no"))
+    answer = kubectl.run("replace", "-f", "-", manifest=tfjob())
+    assert "spec.RuntimeId: Forbidden: RuntimeId names all children of the job and cannot change" in answer.error
+
+
+def test_applying_the_same_manifest_again_changes_nothing_of_a_started_job(kubectl: Kubectl) -> None:
+    kubectl.must("apply", "-f", "-", manifest=tfjob())
+    kubectl.must("patch", "tfjob", "example-job", "--type=merge", "-p", '{"spec": {"RuntimeId": "76no"}}')
+    before = json.loads(kubectl.must("get", "tfj", "example-job", "-o", "json"))
+    # kubectl sends a patch, since it does not know the server's defaults, and says "configured".
+    kubectl.must("apply", "-f", "-", manifest=tfjob())
+    assert json.loads(kubectl.must("get", "tfj", "example-job", "-o", "json")) == before
+
+
+def test_a_template_keeps_every_field_and_its_defaults_are_filled_in(kubectl: Kubectl) -> None:
+    template = pod_template(container(later={"a": [1, "b"]}), soon=True)
+    kubectl.must("create", "-f", "-", manifest=tfjob({"template": template}))
+    stored = json.loads(kubectl.must("get", "tfjob", "example-job", "-o", "json"))["spec"]["replicaSpecs"]
+    assert stored == [{"tfReplicaType": "MASTER", "replicas": 1, "tfPort": 2222, "template": template}]
+
+
+def set_status(kubectl: Kubectl, status: dict[str, Any]) -> None:
+    patch = json.dumps({"status": status})
+    kubectl.must("patch", "tfjob", "example-job", "--subresource=status", "--type=merge", "-p", patch)
+
+
+@pytest.fixture
+def running(kubectl: Kubectl) -> Kubectl:
+    """In this namespace example-job is shown as running."""
+    kubectl.must("create", "-f", "-", manifest=tfjob(RuntimeId="76no"))
+    set_status(kubectl, STATUS)
+    return kubectl
+
+
+@pytest.mark.parametrize("name", ["tfj", "tfjob", "tfjobs", "tfjobs.kubeflow.org", "kubeflow"])
+def test_columns(running: Kubectl, name: str) -> None:
+    head, row = running.must("get", name).splitlines()
+    assert head.split() == ["NAME", "PHASE", "STATE", "MASTERS", "WORKERS", "PS", "AGE"]
+    assert row.split()[:-1] == ["example-job", "Running", "Running", "1/1", "0/1", "2/2"]
+
+
+def test_wide_columns(running: Kubectl) -> None:
+    head, row = running.must("get", "tfj", "-o", "wide").splitlines()
+    assert head.split()[6:] == ["RUNTIME-ID", "REASON", "AGE"]
+    assert row.split()[6:-1] == ["76no", "waits", "for", "nobody"]
+
+
+def test_a_status_is_stored_whole(running: Kubectl) -> None:
+    assert json.loads(running.must("get", "tfj", "example-job", "-o", "json"))["status"] == STATUS
+
+
+def test_the_spec_is_not_written_through_the_status(running: Kubectl) -> None:
+    patch = json.dumps({"spec": {"suspend": True}, "status": {"phase": "Done"}})
+    running.must("patch", "tfj", "example-job", "--subresource=status", "--type=merge", "-p", patch)
+    job = json.loads(running.must("get", "tfj", "example-job", "-o", "json"))
+    assert ("suspend" in job["spec"], job["status"]["phase"]) == (False, "Done")
+
+
+def test_scale_sets_the_workers(running: Kubectl) -> None:
+    running.must("scale", "tfjob/example-job", "--replicas=3")
+    scale = json.loads(running.must("get", "tfjob", "example-job", "--subresource=scale", "-o", "json"))
+    assert scale["spec"]["replicas"] == 3
+    assert scale["status"] == {"replicas": 1, "selector": "job_type=WORKER,runtime_id=76no"}
+
+
+@pytest.mark.parametrize(
+    ("job", "replicas", "problem"),
+    [
+        pytest.param(
+            tfjob(),
+            1001,
+            "spec.workerReplicas: Invalid value: 1001: "
+            "spec.workerReplicas in body should be less than or equal to 1000",
+            id="beyond the limit",
+        ),
+        pytest.param(
+            tfjob(master()),
+            2,
+            "spec: Invalid value: workerReplicas needs an entry for WORKER in replicaSpecs",
+            id="without workers",
+        ),
+    ],
+)
+def test_a_bad_scale_is_refused(kubectl: Kubectl, job: dict[str, Any], replicas: int, problem: str) -> None:
+    kubectl.must("create", "-f", "-", manifest=job)
+    answer = kubectl.run("scale", "tfjob/example-job", f"--replicas={replicas}")
+    assert answer.error.rstrip("\n") == refusal("example-job", problem)
+
+
+def test_the_chief_is_not_scaled_away(kubectl: Kubectl) -> None:
+    kubectl.must("create", "-f", "-", manifest=tfjob(workers(3)))
+    answer = kubectl.run("scale", "tfjob/example-job", "--replicas=0")
+    problem = "the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief"
+    assert answer.error.rstrip("\n") == refusal("example-job", f"spec: Invalid value: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"), [("PodSpec", POD_SPEC_FIELDS), ("Container", CONTAINER_FIELDS)], ids=["PodSpec", "Container"]
+)
+def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_of_a_template_goes_unseen(
+    api: Api, kind: str, listed: tuple[str, ...]
+) -> None:
+    schemas = api.get("/openapi/v3/api/v1")["components"]["schemas"]
+    assert sorted(schemas[f"io.k8s.api.core.v1.{kind}"]["properties"]) == sorted(listed)
+
+
+def test_explain_describes_each_field(administrator: Kubectl) -> None:
+    shown = administrator.must("explain", "tfjob.spec.terminationPolicy.chief.replicaIndex")
+    assert "The chief's index within its type." in shown

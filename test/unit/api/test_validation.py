@@ -1,0 +1,82 @@
+"""The rules of api/validation.py. What the API server says of the same manifests: test/integration/test_crd.py."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from helpers.badmanifests import BAD_MANIFESTS, Bad
+from helpers.goodmanifests import GOOD_MANIFESTS, Good
+from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
+from helpers.specchanges import CHANGES, Change
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJobSpec
+from tfjob_controller.api.validation import has_container, validate, validate_change
+
+
+def verdict(manifest: Manifest) -> str | None:
+    return validate(decode_tfjob(json.dumps(manifest).encode()))
+
+
+@pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
+def test_what_the_crd_refuses_is_refused(bad: Bad) -> None:
+    assert verdict(bad.manifest) == bad.words
+
+
+@pytest.mark.parametrize("good", GOOD_MANIFESTS, ids=lambda good: good.name)
+def test_what_the_crd_takes_is_taken(good: Good) -> None:
+    assert verdict(good.manifest) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ({"spec": []}, None),
+        ({"spec": "x"}, ".spec: expected an object"),
+        ({"spec": {"containers": [None]}}, ".spec.containers: expected a list of objects"),
+        ({"spec": {"containers": container()}}, ".spec.containers: expected a list of objects"),
+        ({"spec": {"volumes": ["x"]}}, ".spec.volumes: expected a list of objects"),
+        ({"metadata": "x"}, ".metadata: expected an object"),
+        ({"metadata": {"labels": ["a"]}}, ".metadata.labels: expected an object"),
+        (pod_template(container(env={"A": "b"})), ".spec.containers[0].env: expected a list of objects"),
+        (pod_template(container(env=["A=b"])), ".spec.containers[0].env: expected a list of objects"),
+        (pod_template(container(), container("b", resources=[1])), ".spec.containers[1].resources: expected an object"),
+        (
+            pod_template(container(resources={"limits": "all"})),
+            ".spec.containers[0].resources.limits: expected an object",
+        ),
+        (pod_template(container(volumeMounts=None, env=[], resources={"limits": None})), None),
+    ],
+    ids=str,
+)
+def test_what_the_controller_adds_to_has_the_shape_that_it_expects(template: Any, problem: str | None) -> None:
+    """The CRD leaves these open; without this check such a template would fail each sync with a traceback."""
+    found = verdict(tfjob(master(), workers(template=template)))
+    if problem is None:
+        assert found is None or "container named tensorflow" in found
+    else:
+        assert found == f"spec.replicaSpecs[1].template{problem}"
+
+
+def test_only_the_container_named_tensorflow_counts() -> None:
+    assert has_container(pod_template(container("sidecar"), container()))
+    assert not has_container(pod_template(container("sidecar")))
+    assert not has_container({})
+    assert not has_container(None)
+
+
+def specs(change: Change) -> tuple[TFJobSpec, TFJobSpec]:
+    old, new = (msgspec.convert(manifest["spec"], TFJobSpec) for manifest in (change.before, change.after))
+    return old, new
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_what_is_fixed_cannot_change_once_the_job_is_started(change: Change) -> None:
+    assert validate_change(*specs(change)) == (f"spec: {change.refusal}" if change.refusal else None)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_everything_can_change_before_the_job_is_started(change: Change) -> None:
+    old, new = specs(change)
+    assert validate_change(msgspec.structs.replace(old, runtime_id=""), new) is None

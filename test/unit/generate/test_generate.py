@@ -1,0 +1,88 @@
+"""The rules of hack/generate."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from generate.__main__ import FILES, ROOT, outdated, write
+from generate.crd import tfjob_crd
+from generate.rules import REPLICA_SPEC_RULES, SPEC_RULES
+from generate.schema import Extras, schema_of
+from tfjob_controller.api.describe import says
+
+
+class Leaf(msgspec.Struct, rename="camel"):
+    one_name: Annotated[str, says("A name.", enum=["a"], default="a")]
+    flag: Annotated[bool, says("A flag.")] = False
+
+
+class Tree(msgspec.Struct, rename="camel"):
+    leaves: Annotated[tuple[Leaf, ...], says("Leaves.", minItems=1)] = ()
+    sizes: Annotated[dict[str, int], says("Sizes.")] = {}
+    count: Annotated[int | None, says("A count.", minimum=0)] = None
+    free: Annotated[dict[str, Any] | None, says("Anything.")] = None
+
+
+class Silent(msgspec.Struct):
+    field: int = 0
+
+
+def test_a_type_becomes_its_structural_schema() -> None:
+    extras = Extras(of_type={"Leaf": {"x-rule": 1}}, of_field={("Tree", "free"): {"x-open": True}})
+    leaf = {
+        "type": "object",
+        "properties": {
+            "flag": {"description": "A flag.", "type": "boolean"},
+            "oneName": {"description": "A name.", "type": "string", "enum": ["a"], "default": "a"},
+        },
+        "required": ["oneName"],
+        "x-rule": 1,
+    }
+    assert schema_of(Tree, extras) == {
+        "type": "object",
+        "properties": {
+            "count": {"description": "A count.", "type": "integer", "minimum": 0},
+            "free": {"description": "Anything.", "type": "object", "x-open": True},
+            "leaves": {"description": "Leaves.", "type": "array", "items": leaf, "minItems": 1},
+            "sizes": {"description": "Sizes.", "type": "object", "additionalProperties": {"type": "integer"}},
+        },
+    }
+
+
+def test_a_field_without_description_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"Silent\.field has no description"):
+        schema_of(Silent, Extras())
+
+
+def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, each in schema.get("properties", {}).items():
+        yield f"{path}.{name}", each
+        yield from fields(each, f"{path}.{name}")
+    if "items" in schema:
+        yield from fields(schema["items"], f"{path}[]")
+
+
+def test_every_field_of_the_crd_has_a_description() -> None:
+    root = tfjob_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    # The API server describes metadata itself, and lets nobody else do it.
+    assert [path for path, each in fields(root, "") if not each.get("description")] == [".metadata"]
+
+
+def test_every_rule_says_what_is_wrong() -> None:
+    assert all(rule.get("message") or rule.get("messageExpression") for rule in [*SPEC_RULES, *REPLICA_SPEC_RULES])
+
+
+def test_generated_files_are_up_to_date() -> None:
+    assert outdated(ROOT) == []
+
+
+def test_a_file_that_is_missing_or_differs_is_out_of_date(tmp_path: Path) -> None:
+    assert outdated(tmp_path) == list(FILES)
+    write(tmp_path)
+    assert outdated(tmp_path) == []
+    changed = next(iter(FILES))
+    (tmp_path / changed).write_text("# by hand\n", encoding="utf-8")
+    assert outdated(tmp_path) == [changed]
