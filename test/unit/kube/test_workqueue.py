@@ -6,6 +6,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 
 import pytest
 
@@ -80,6 +81,29 @@ def move(clock: FakeClock, seconds: float) -> None:
     clock.await_waiters(1)
     clock.advance(seconds)
     clock.await_waiters(1)
+
+
+class WatchedClock:
+    """Real time; tells when somebody starts to wait, and for how long."""
+
+    def __init__(self) -> None:
+        self._real = RealClock()
+        self.waits = threading.Event()
+        self.timeouts: list[float | None] = []
+
+    def monotonic(self) -> float:
+        return self._real.monotonic()
+
+    def now(self) -> datetime:
+        return self._real.now()
+
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
+        self.timeouts.append(timeout_seconds)
+        self.waits.set()
+        self._real.wait(condition, timeout_seconds)
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        return self._real.sleep(seconds, stop)
 
 
 class TestWorkQueue:
@@ -429,10 +453,13 @@ class TestDelayingQueue:
         assert threads() == []
 
     def test_real_time_is_kept_also_when_something_earlier_comes_later(self) -> None:
-        queue = DelayingQueue(WorkQueue[str](RealClock()))
+        clock = WatchedClock()
+        queue = DelayingQueue(WorkQueue[str](clock))
+        queue.add_after("never", 3600.0)
+        assert clock.waits.wait(10.0)
         started_at = time.monotonic()
-        for item, seconds in [("never", 3600.0), ("b", 0.04), ("a", 0.02)]:
-            queue.add_after(item, seconds)
+        queue.add_after("b", 0.04)
+        queue.add_after("a", 0.02)
         assert [queue.get(), queue.get()] == ["a", "b"]
         assert 0.04 <= time.monotonic() - started_at < 5.0
         queue.shut_down()
@@ -618,6 +645,15 @@ class TestMetrics:
         move(clock, 1.0)
         assert provider.metrics["jobs", "unfinished"].value == 0.0
         assert provider.metrics["jobs", "longest_running"].value == 0.0
+
+    def test_unfinished_work_is_looked_at_twice_a_second(self, provider: FakeProvider) -> None:
+        clock = WatchedClock()
+        queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
+        queue.add("a")
+        queue.get()
+        assert clock.waits.wait(10.0)
+        assert clock.timeouts[0] == 0.5
+        queue.shut_down()
 
     def test_retries_count_adds_with_a_delay_also_with_none(
         self, measured: RateLimitingQueue[str], provider: FakeProvider
