@@ -177,7 +177,9 @@ def api_error(
         parsed.message or f"HTTP {status} without a message",
         causes=[(cause.field, cause.message) for cause in causes],
         cause_reasons=[cause.reason for cause in causes],
-        retry_after_seconds=retry_after_seconds or details.retry_after_seconds or None,
+        retry_after_seconds=(details.retry_after_seconds or None)
+        if retry_after_seconds is None
+        else retry_after_seconds,
         outcome_unknown=outcome_unknown,
     )
 

@@ -13,11 +13,13 @@ Source: client-go tools/clientcmd, rest/config.go.
 from __future__ import annotations
 
 import copy
+import ipaddress
 import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import urllib3
 import yaml
@@ -71,6 +73,8 @@ class Config:
         """
         settings = copy.copy(self._settings)
         settings.connection_pool_maxsize = size
+        # Probes of the kernel's, as client-go has them: a gateway in between forgets silent connections.
+        settings.keep_alive = True
         if self.credentials.certificate:
             settings.cert_file, settings.key_file = self.credentials.certificate
         manager = RESTClientObject(settings).pool_manager
@@ -123,6 +127,8 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
     user = _entry(merged, "users", chosen["user"], origin) if chosen.get("user") else None
     source = _own_source(user, cluster, clock) if user else None
     settings = _library_settings(merger, name, origin, persist=source is None)
+    if not cluster.value.get("proxy-url") and _is_loopback(settings.host):
+        settings.proxy = None  # as Go: a proxy from the environment is never asked for this machine
     origin = f"context {name!r} of {origin}"
     return _finish(
         settings, chosen.get("namespace") or DEFAULT_NAMESPACE, origin, source or _library_source(settings), clock
@@ -143,7 +149,7 @@ def _read(paths: str) -> KubeConfigMerger:
     except (ConfigException, AttributeError, KeyError, TypeError, ValueError):
         raise ConfigError(f"{paths} is not a kubeconfig: see `kubectl config view --kubeconfig {paths}`") from None
     if merger.config is None:
-        raise ConfigError(f"no kubeconfig at {paths} and no pod's service account here: use --kubeconfig or KUBECONFIG")
+        raise ConfigError(f"no kubeconfig at {paths}, and this is no pod: name one with --kubeconfig or KUBECONFIG")
     return merger
 
 
@@ -214,6 +220,14 @@ def _library_source(settings: Configuration) -> Source:
         return Secret(value, _LIBRARY_SECONDS)
 
     return read
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _finish(settings: Configuration, namespace: str, origin: str, source: Source, clock: Clock) -> Config:

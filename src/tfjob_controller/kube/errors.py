@@ -38,7 +38,8 @@ class ApiError(Exception):
         self.outcome_unknown = outcome_unknown
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.status or 'no answer'} {self.reason})"
+        code = f"{self.status or 'no answer'} {self.reason}".strip()
+        return f"{self.message} ({code})"
 
     @property
     def is_no_response(self) -> bool:

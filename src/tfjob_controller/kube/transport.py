@@ -76,6 +76,7 @@ _NOT_SENT = (
     urllib3.exceptions.ConnectTimeoutError,
     urllib3.exceptions.ProxyError,
     urllib3.exceptions.EmptyPoolError,
+    urllib3.exceptions.ClosedPoolError,
 )
 
 

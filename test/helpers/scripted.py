@@ -1,0 +1,122 @@
+"""A `Requester` that plays a script, and a clock on which nobody has to wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeAlias
+
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.transport import JSON, Priority
+
+# What a stream does next: give a line, break, or let the test act (and then go on).
+Step: TypeAlias = bytes | ApiError | Callable[[], None]
+# What a request is answered with: a body, the steps of a stream, or a refusal.
+Answer: TypeAlias = bytes | list[Step] | ApiError
+
+
+class PatientClock:
+    """Sleeps take no time, but move the clock by what they should have taken; `slept` remembers them.
+
+    `on_sleep` is called before each.
+    """
+
+    def __init__(self) -> None:
+        self._fake = FakeClock()
+        self.slept: list[float] = []
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self._fake.monotonic()
+
+    def now(self) -> datetime:
+        return self._fake.now()
+
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
+        self._fake.wait(condition, timeout_seconds)
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        self.on_sleep()
+        self.slept.append(seconds)
+        self._fake.advance(seconds)
+        return stop.is_set()
+
+    def advance(self, seconds: float) -> None:
+        self._fake.advance(seconds)
+
+
+class ScriptedLines:
+    """A stream that ends when its steps do."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+        self._closed = False
+
+    def __enter__(self) -> ScriptedLines:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for step in self._steps:
+            if self._closed:
+                return
+            if isinstance(step, bytes):
+                yield step
+            elif isinstance(step, ApiError):
+                raise step
+            else:
+                step()
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class ScriptedRequester:
+    """Answers one call after the other from its script, remembers the calls, and says when the script is over.
+
+    `asked` holds the query of each call. After the last answer it calls `at_end` (usually the stop of who is tested)
+    and refuses.
+    """
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = [*answers]
+        self.asked: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self.at_end: Callable[[], None] = lambda: None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = 30.0,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        answer = self._next(path, query or {})
+        assert isinstance(answer, bytes), f"the script has no body for this call: {answer}"
+        return answer
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> ScriptedLines:
+        answer = self._next(path, query)
+        assert isinstance(answer, list), f"the script has no stream for this call: {answer!r}"
+        return ScriptedLines(answer)
+
+    def _next(self, path: str, query: Mapping[str, str]) -> Answer:
+        if not self._answers:
+            self.at_end()
+            raise ApiError(0, "EndOfScript", "the script is over")
+        self.asked.append(dict(query))
+        self.paths.append(path)
+        answer = self._answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
