@@ -1,0 +1,121 @@
+"""A real HTTP server on loopback that answers as a test says, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    client: tuple[str, int]
+    """Address and port: requests with the same one came over one connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`chunks` instead of a body makes it a chunked answer, sent piece by piece as the iterable gives them."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    chunks: Iterable[bytes] | None = None
+
+
+def status_answer(code: int, reason: str, message: str = "no", **headers: str) -> Answer:
+    """A Kubernetes Status as an answer."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
+    body = json.dumps(status | {"code": code}).encode()
+    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(code, body, {"Content-Type": "application/json"} | extra)
+
+
+Respond = Callable[[Request], Answer]
+
+
+class HttpServer:
+    """Use as a context manager. `respond` runs in the thread of each connection."""
+
+    def __init__(self, respond: Respond) -> None:
+        self.requests: list[Request] = []
+        self._respond = respond
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="test-http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5.0)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1  # one segment per answer
+
+            def handle_any(self) -> None:
+                server._answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Tests say what they saw."""
+
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            setattr(Handler, f"do_{method}", Handler.handle_any)
+        return Handler
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        request = _read(handler)
+        self.requests.append(request)
+        answer = self._respond(request)
+        handler.send_response(answer.status)
+        for name, value in answer.headers.items():
+            handler.send_header(name, value)
+        if answer.chunks is None:
+            handler.send_header("Content-Length", str(len(answer.body)))
+            handler.end_headers()
+            handler.wfile.write(answer.body)
+            return
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for chunk in _and_end(answer.chunks):
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            handler.wfile.flush()
+
+
+def _and_end(chunks: Iterable[bytes]) -> Iterable[bytes]:
+    yield from chunks
+    yield b""
+
+
+def _read(handler: BaseHTTPRequestHandler) -> Request:
+    url = urlsplit(handler.path)
+    length = int(handler.headers.get("Content-Length") or 0)
+    return Request(
+        method=handler.command,
+        path=url.path,
+        query=dict(parse_qsl(url.query)),
+        headers={name.lower(): value for name, value in handler.headers.items()},
+        body=handler.rfile.read(length),
+        client=handler.client_address,
+    )

@@ -1,0 +1,69 @@
+"""What each of the API server's refusals means. The Status bodies are as a real one sends them (test/integration)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+
+PREDICATES = (
+    "is_no_response",
+    "is_unauthorized",
+    "is_forbidden",
+    "is_not_found",
+    "is_already_exists",
+    "is_conflict",
+    "is_gone",
+    "is_invalid",
+    "is_too_many_requests",
+    "is_server_error",
+    "is_namespace_terminating",
+    "is_quota_exceeded",
+    "is_retryable",
+)
+
+QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.batch=1, used: 1, limited: 1'
+
+
+@pytest.mark.parametrize(
+    ("error", "true"),
+    [
+        pytest.param(ApiError(NO_RESPONSE, "Timeout", "m"), {"is_no_response", "is_retryable"}, id="no answer"),
+        pytest.param(ApiError(401, "Unauthorized", "m"), {"is_unauthorized"}, id="401"),
+        pytest.param(ApiError(403, "Forbidden", "no rights"), {"is_forbidden"}, id="403"),
+        pytest.param(ApiError(403, "Forbidden", QUOTA), {"is_forbidden", "is_quota_exceeded"}, id="403 quota"),
+        pytest.param(
+            ApiError(403, "Forbidden", "m", cause_reasons=["NamespaceTerminating"]),
+            {"is_forbidden", "is_namespace_terminating"},
+            id="403 namespace",
+        ),
+        pytest.param(ApiError(404, "NotFound", "m"), {"is_not_found"}, id="404"),
+        pytest.param(ApiError(409, "AlreadyExists", "m"), {"is_already_exists"}, id="409 exists"),
+        pytest.param(ApiError(409, "Conflict", "m"), {"is_conflict"}, id="409 conflict"),
+        pytest.param(ApiError(410, "Expired", "m"), {"is_gone"}, id="410"),
+        pytest.param(ApiError(422, "Invalid", "m"), {"is_invalid"}, id="422"),
+        pytest.param(
+            ApiError(429, "TooManyRequests", "m"), {"is_too_many_requests", "is_retryable"}, id="429 is worth a retry"
+        ),
+        pytest.param(ApiError(500, "InternalError", "m"), {"is_server_error", "is_retryable"}, id="500"),
+        pytest.param(ApiError(504, "Timeout", "m"), {"is_server_error", "is_retryable"}, id="504"),
+    ],
+)
+def test_each_refusal_has_just_its_own_predicates(error: ApiError, true: set[str]) -> None:
+    assert {name for name in PREDICATES if getattr(error, name)} == true
+
+
+def test_a_quota_is_told_from_missing_rights_by_the_servers_words_only_if_it_refused() -> None:
+    assert not ApiError(500, "InternalError", QUOTA).is_quota_exceeded
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(ApiError(404, "NotFound", 'pods "a" not found'), 'pods "a" not found (404 NotFound)', id="answer"),
+        pytest.param(ApiError(NO_RESPONSE, "Timeout", "silent"), "silent (no answer Timeout)", id="no answer"),
+        pytest.param(ApiError(502, "", "bad gateway"), "bad gateway (502)", id="no reason"),
+    ],
+)
+def test_the_text_is_the_servers_sentence_with_its_code(error: ApiError, text: str) -> None:
+    assert str(error) == text
