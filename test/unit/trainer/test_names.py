@@ -1,0 +1,47 @@
+"""What children are called."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from tfjob_controller.trainer.names import child_name, config_map_name, new_runtime_id, replica_id
+
+
+@pytest.mark.parametrize(
+    ("job_name", "name"),
+    [
+        pytest.param("example-job", "example-job-ps-76no-1", id="the tutorial's job"),
+        pytest.param("a" * 60, "a" * 40 + "-ps-76no-1", id="a long name is cut to 40 characters"),
+        pytest.param("a" * 39 + "-bc", "a" * 39 + "-ps-76no-1", id="a cut that ends in a dash loses it"),
+        pytest.param("my.own.job", "my-own-job-ps-76no-1", id="a Service has no dots"),
+        pytest.param("1st", "j1st-ps-76no-1", id="a Service begins with a letter"),
+        pytest.param("1" + "a" * 50, "j1" + "a" * 38 + "-ps-76no-1", id="the letter is put before the cut"),
+        pytest.param("a" * 39 + ".b", "a" * 39 + "-ps-76no-1", id="a dot at the cut goes as a dash does"),
+    ],
+)
+def test_a_child_is_named_after_job_type_runtime_id_and_index(job_name: str, name: str) -> None:
+    assert child_name(job_name, "ps", "76no", 1) == name
+
+
+def test_a_long_role_takes_its_room_from_the_job_name() -> None:
+    name = child_name("a" * 60, "dataset-initializer", "76no", 12345)
+    assert len(name) == 63
+    assert name.endswith("-dataset-initializer-76no-12345")
+
+
+def test_replicas_and_config_map_have_their_names() -> None:
+    assert replica_id("worker", 3) == "worker-3"
+    assert config_map_name("76no") == "cm-ps-76no"
+
+
+def test_a_runtime_id_is_a_letter_and_three_more_of_0_to_9_and_a_to_z() -> None:
+    rng = random.Random(1)
+    assert all(re.fullmatch("[a-z][0-9a-z]{3}", new_runtime_id((), rng)) for _ in range(500))
+
+
+def test_a_runtime_id_that_is_taken_is_not_given_again() -> None:
+    first = new_runtime_id((), random.Random(1))
+    assert new_runtime_id({first}, random.Random(1)) != first
