@@ -1,0 +1,177 @@
+"""The rules of localcluster/binaries.py and gotoolchain.py. Go is a script here that writes what it shall build."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster import binaries, gotoolchain
+from localcluster.binaries import PROGRAMS
+from localcluster.errors import LocalClusterError
+from localcluster.report import silent
+
+HACK = Path(binaries.__file__).parents[1]
+ETCD_VERSION = PROGRAMS["etcd"].version
+GO = """#!/bin/sh
+[ "$1" = env ] && { echo go1.99.0; exit; }
+echo "$$ CGO=$CGO_ENABLED $*" >> "$GO_CALLS"
+while [ "$1" != -o ]; do shift; done
+folder=$2; shift 2
+sleep ${GO_SECONDS:-0}
+for package; do
+  name=$(basename "${package%/v[0-9]}")
+  [ "$name" = . ] && name=coredns
+  printf '#!/bin/sh\\necho built\\n' > "$folder$name"; chmod +x "$folder$name"
+done
+"""
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with an empty cache, a go that is new enough, and a C compiler."""
+    script(tmp_path / "path" / "go", GO)
+    script(tmp_path / "path" / "cc", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setenv("GO_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    return tmp_path
+
+
+def calls(machine: Path) -> list[str]:
+    path = machine / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_assets_come_first_whatever_their_version(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(machine / "path" / "etcd", f"#!/bin/sh\necho etcd Version: {ETCD_VERSION[1:]}\n")
+    mine = script(machine / "assets" / "etcd", "#!/bin/sh\n")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine / "assets"))
+    assert binaries.ensure("etcd", silent) == mine
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [
+        pytest.param(f"etcd Version: {ETCD_VERSION[1:]}", True, id="pinned version"),
+        pytest.param(f"etcd Version: {ETCD_VERSION[1:].rpartition('.')[0]}.99", True, id="other patch"),
+        pytest.param("etcd Version: 3.4.1", False, id="other minor version"),
+        pytest.param("what?", False, id="no version"),
+    ],
+)
+def test_a_program_on_path_is_taken_only_if_its_minor_version_fits(machine: Path, words: str, taken: bool) -> None:
+    on_path = script(machine / "path" / "etcd", f"#!/bin/sh\necho '{words}'\n")
+    assert (binaries.ensure("etcd", silent) == on_path) is taken
+
+
+def test_a_nodes_programs_are_never_taken_from_path(machine: Path) -> None:
+    on_path = script(machine / "path" / "runc", "#!/bin/sh\necho runc version 1.4.3\n")
+    assert binaries.ensure("runc", silent) != on_path
+
+
+def test_what_is_missing_is_built_once_and_then_found(machine: Path) -> None:
+    built = binaries.ensure("etcd", silent)
+    assert built == machine / "cache" / "tfjob-controller" / "bin" / ETCD_VERSION / "etcd"
+    assert subprocess.run([built], capture_output=True, check=True).stdout == b"built\n"
+    assert binaries.ensure("etcd", silent) == built
+    assert len(calls(machine)) == 1
+
+
+def test_missing_programs_of_one_module_are_built_together(machine: Path) -> None:
+    found = binaries.ensure_all([*binaries.CONTROL_PLANE, "runc", "bridge", "portmap", "coredns"], silent)
+    assert {path.name for path in found.values()} == {*binaries.CONTROL_PLANE, "runc", "bridge", "portmap", "coredns"}
+    assert len(calls(machine)) == 5  # etcd, Kubernetes, runc, plugins, CoreDNS
+
+
+def test_every_program_is_reproducible_and_stamped(machine: Path) -> None:
+    binaries.ensure_all(["kubectl", "runc"], silent)
+    kubectl, runc = calls(machine)
+    version = PROGRAMS["kubectl"].version
+    for stamp in ("component-base/version.gitVersion=", "client-go/pkg/version.gitVersion="):
+        assert f"-X k8s.io/{stamp}{version}" in kubectl
+    assert "-trimpath -mod=readonly" in kubectl
+    assert "CGO=0" in kubectl
+    assert "CGO=1" in runc
+    assert "-tags seccomp" in runc
+
+
+def test_runs_that_start_together_build_once(machine: Path) -> None:
+    code = "import sys; from localcluster import binaries; print(binaries.ensure('etcd'))"
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(HACK), "GO_SECONDS": "0.5"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
+    answers = {run.communicate(timeout=60)[0] for run in runs}
+    assert len(answers) == 1
+    assert len(calls(machine)) == 1
+
+
+def test_a_build_that_fails_is_one_line_and_leaves_nothing(machine: Path) -> None:
+    words = "go: downloading x v1\nmain.go:3: undefined: y\n"
+    script(machine / "path" / "go", f'#!/bin/sh\n[ "$1" = env ] && echo go1.99.0 && exit\nprintf "{words}"; exit 1\n')
+    with pytest.raises(LocalClusterError, match=r"^building etcd failed: main.go:3: undefined: y$"):
+        binaries.ensure("etcd", silent)
+    left = {path.name for path in (machine / "cache").rglob("*") if path.is_file()}
+    assert left == {".controlplane.lock"}
+
+
+def test_a_missing_compiler_is_named_with_the_remedy(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "path" / "cc").unlink()
+    monkeypatch.setenv("PATH", str(machine / "path"))
+    with pytest.raises(LocalClusterError, match=r"runc needs a C compiler: apt install"):
+        binaries.ensure("runc", silent)
+
+
+def test_an_unknown_program_is_an_error() -> None:
+    with pytest.raises(LocalClusterError, match="no such program: kubeadm"):
+        binaries.ensure("kubeadm", silent)
+
+
+def test_the_versions_are_those_of_go_mod(tmp_path: Path) -> None:
+    go_mod = tmp_path / "go.mod"
+    go_mod.write_text(
+        "module m\n\ngo 1.26.0\n\nrequire (\n\texample.com/a v1.2.3\n\texample.com/a/v2 v2.0.0 // indirect\n)\n"
+    )
+    assert binaries.required_version(go_mod, "example.com/a") == "v1.2.3"
+    assert binaries.required_version(go_mod, "example.com/a/v2") == "v2.0.0"
+    with pytest.raises(LocalClusterError, match="requires no example"):
+        binaries.required_version(go_mod, "example.com/b")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("go1.26.8", (1, 26, 8)),
+        ("go version go1.27 linux/amd64", (1, 27, 0)),
+        ("Client Version: v1.32.4-dispatcher", (1, 32, 4)),
+        ("devel", ()),
+    ],
+)
+def test_versions_are_read_from_what_programs_print(text: str, version: tuple[int, ...]) -> None:
+    assert gotoolchain.parse_version(text) == version
+
+
+def test_go_on_path_is_taken_if_it_is_new_enough(machine: Path) -> None:
+    assert gotoolchain.find_go("1.26.8", machine, silent) == machine / "path" / "go"
+
+
+def test_an_old_go_on_path_gives_way_to_the_one_in_the_cache(machine: Path) -> None:
+    script(machine / "path" / "go", "#!/bin/sh\necho go1.21.0\n")
+    cached = script(machine / "go" / "1.26.8" / "go" / "bin" / "go", "#!/bin/sh\n")
+    assert gotoolchain.find_go("1.26.8", machine, silent) == cached

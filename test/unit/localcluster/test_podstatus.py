@@ -1,0 +1,58 @@
+"""The rules of localcluster/podstatus.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcluster import podstatus
+from localcluster.podstatus import Outcome
+
+POD: dict[str, Any] = {
+    "spec": {"containers": [{"name": "tensorflow", "image": "i"}, {"name": "sidecar", "image": "i"}]},
+    "status": {},
+}
+
+
+def ends(outcome: Outcome) -> dict[str, Any]:
+    statuses = podstatus.terminated(POD, outcome)["containerStatuses"]
+    return {status["name"]: status["state"]["terminated"] for status in statuses}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "phase"),
+    [
+        pytest.param(Outcome(), "Succeeded", id="all end with 0"),
+        pytest.param(Outcome(exit_code=1), "Failed", id="all fail"),
+        pytest.param(Outcome(exit_code=1, container="sidecar"), "Failed", id="one fails"),
+        pytest.param(Outcome(pod_reason="Evicted"), "Failed", id="evicted"),
+    ],
+)
+def test_a_pod_fails_if_any_container_does(outcome: Outcome, phase: str) -> None:
+    assert podstatus.terminated(POD, outcome)["phase"] == phase
+
+
+def test_only_the_named_container_ends_badly() -> None:
+    found = ends(Outcome(exit_code=137, reason="OOMKilled", message="words", container="tensorflow"))
+    assert (found["tensorflow"]["exitCode"], found["tensorflow"]["reason"]) == (137, "OOMKilled")
+    assert found["tensorflow"]["message"] == "words"
+    assert (found["sidecar"]["exitCode"], found["sidecar"]["reason"]) == (0, "Completed")
+    assert "message" not in found["sidecar"]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (143, "Error")])
+def test_the_reason_fits_the_exit_code(code: int, reason: str) -> None:
+    assert ends(Outcome(exit_code=code))["tensorflow"]["reason"] == reason
+
+
+def test_a_restarted_container_tells_how_it_ended_before() -> None:
+    statuses = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=1))["containerStatuses"]
+    assert [status["restartCount"] for status in statuses] == [2, 2]
+    assert statuses[0]["lastState"]["terminated"]["exitCode"] == 1
+
+
+def test_a_waiting_pod_is_pending_with_the_reason() -> None:
+    status = podstatus.waiting(POD, "ErrImagePull", "no such image")
+    assert status["phase"] == "Pending"
+    assert status["containerStatuses"][0]["state"]["waiting"] == {"reason": "ErrImagePull", "message": "no such image"}
