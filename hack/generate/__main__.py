@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from generate.crd import render_crd
+from generate.reference import render_events, render_flags, render_metrics, render_tfjob
+from generate.samples import render_sample
 
 ROOT = Path(__file__).resolve().parents[2]
 
+SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
+
 FILES: Mapping[str, Callable[[], str]] = {
     "manifests/base/crds/kubeflow.org_tfjobs.yaml": render_crd,
+    "docs/reference/tfjob.md": render_tfjob,
+    "docs/reference/events.md": render_events,
+    "docs/reference/flags.md": render_flags,
+    "docs/reference/metrics.md": render_metrics,
+    **{str(path.relative_to(ROOT)): functools.partial(render_sample, path) for path in SAMPLES},
 }
 
 

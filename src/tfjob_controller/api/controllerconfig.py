@@ -1,6 +1,6 @@
 """The controller's config file (`--controller-config-file`), as data.
 
-    tfImage: tensorflow/tensorflow:2.16.1
+    tfImage: tensorflow/tensorflow:2.21.0
     accelerators:
       nvidia.com/gpu:
         volumes:
@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 # Image of the default parameter server where neither the job nor this file names one.
-DEFAULT_TF_IMAGE = "tensorflow/tensorflow:2.16.1"
+DEFAULT_TF_IMAGE = "tensorflow/tensorflow:2.21.0"
 
 # "Object contains unknown field `x` - at `$.volumes[0]`", "Expected `str`, got `int` - at `$.tfImage`"
 _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?$", re.DOTALL)

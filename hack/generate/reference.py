@@ -1,0 +1,225 @@
+"""The pages in docs/reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from generate import crd
+from generate.markdown import code, page, table
+from generate.schema import Schema
+from tfjob_controller.api import validation
+from tfjob_controller.api.describe import INT32_MAX
+from tfjob_controller.options import OPTIONS
+from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer.status import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
+
+# The part of a description that says what an absent field means.
+_DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")
+
+_PHASES = (CREATING, RUNNING, CLEAN_UP, DONE)
+
+_STANDING = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER", "MASTER_REPLICAS",
+             "TEMPLATE_MISSING", "CONTAINER_MISSING")  # fmt: skip
+_OF_CHANGES = ("RUNTIME_ID_FIXED", "TYPES_FIXED", "TEMPLATE_FIXED", "PORT_FIXED", "REPLICAS_FIXED",
+               "TERMINATION_POLICY_FIXED")  # fmt: skip
+
+
+# Reason of the event: its type. Meanings stand beside the reasons.
+EVENTS: Mapping[str, str] = {
+    reasons.SUCCESSFUL_CREATE: "Normal",
+    reasons.FAILED_CREATE: "Warning",
+    reasons.SUCCESSFUL_DELETE: "Normal",
+    reasons.FOREIGN_OBJECT: "Warning",
+    reasons.INVALID_SPEC: "Warning",
+    reasons.RESTARTED: "Warning",
+    reasons.SUSPENDED: "Normal",
+    reasons.RESUMED: "Normal",
+}
+
+# Condition and status, with the reasons that it can have.
+CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("Created", "True"): (reasons.JOB_CREATED,),
+    ("Running", "True"): (reasons.CHIEF_RUNNING,),
+    ("Running", "False"): (reasons.CHIEF_NOT_RUNNING,),
+    ("Restarting", "True"): (reasons.REPLICAS_RESTARTING,),
+    ("Restarting", "False"): (reasons.NONE_RESTARTING,),
+    ("Suspended", "True"): (reasons.SUSPENDED,),
+    ("Suspended", "False"): (reasons.RESUMED,),
+    ("Succeeded", "True"): (reasons.CHIEF_SUCCEEDED,),
+    ("Failed", "True"): (
+        reasons.REPLICA_FAILED,
+        reasons.DEADLINE_EXCEEDED,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        reasons.CREATE_REFUSED,
+        reasons.INVALID_SPEC,
+    ),
+}
+
+
+def render_tfjob() -> str:
+    version = crd.tfjob_crd()["spec"]["versions"][0]
+    root = version["schema"]["openAPIV3Schema"]["properties"]
+    columns = ((each["name"], code(each["jsonPath"]), _width(each)) for each in version["additionalPrinterColumns"])
+    return page(
+        "TFJob",
+        "src/tfjob_controller/api and hack/generate",
+        "`kubeflow.org/v1alpha1`, kind `TFJob`, plural `tfjobs`, short name `tfj`, category `kubeflow`. "
+        "Subresources: `status`, and `scale`, which sets the workers.",
+        "## Spec",
+        _field_table("spec", root["spec"]),
+        "## Status",
+        _field_table("status", root["status"]),
+        "## Conditions",
+        table(["Condition", "Status", "Reason", "When"], _condition_rows()),
+        "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
+        "same reason.",
+        "## Rules",
+        "The API server refuses a job that breaks one of these, beside the types and limits above:",
+        _sentences(_STANDING),
+        "and, once `RuntimeId` is set, a change that does:",
+        _sentences(_OF_CHANGES),
+        _TEMPLATES,
+        "## Columns of `kubectl get`",
+        table(["Column", "Shows", "Where"], columns),
+    )
+
+
+_TEMPLATES = """
+Where the CRD is older than the controller and lets such a job through, the controller says the same words: phase
+`Failed`, `invalid job spec: …` as the reason, a Warning event, no children.
+
+Templates keep every field, also those that this version of Kubernetes does not know. One change of a started job's
+template is not seen: where a field of a pod or container that Kubernetes 1.36 does not have is taken out and another
+such field put in. Children that exist are never changed in any case. What else is wrong in a template, such as an image
+without a name, the API server finds when the children are created; the job then fails with the server's words.
+"""
+
+
+def render_events() -> str:
+    return page(
+        "Events",
+        "src/tfjob_controller/trainer/reasons.py",
+        "On the TFJob, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` shows them. Repeated ones are counted in a "
+        "series instead of written again, and an event that speaks of a status is written after it.",
+        table(["Reason", "Type", "When"], _event_rows()),
+    )
+
+
+def render_flags() -> str:
+    rows = ((code(each.flag), code(each.env), each.kind.name, code(each.default_text), each.help) for each in OPTIONS)
+    return page(
+        "Flags",
+        "src/tfjob_controller/options.py",
+        "Of `tfjob-controller run`. A flag counts before its environment variable. A flag or file that cannot be used "
+        "ends the program with one line and exit code 2.",
+        table(["Flag", "Environment", "Value", "Default", "Meaning"], rows),
+    )
+
+
+def render_metrics() -> str:
+    rows = sorted(row for collector in _collectors() for row in _metric_rows(collector))
+    return page(
+        "Metrics",
+        "src/tfjob_controller/telemetry/metrics.py",
+        "At `/metrics`, in the formats of Prometheus and OpenMetrics. Names of the queue, of syncs, of requests and of "
+        "leader election are those of client-go and controller-runtime. No label carries a job's name. "
+        "On Linux there are also the `process_*` series of every Prometheus client.",
+        table(["Metric", "Type", "Labels", "Meaning"], rows),
+    )
+
+
+def _field_table(path: str, schema: Schema) -> str:
+    rows = ((code(name), _type(each), _default(each), _meaning(each)) for name, each in _fields(path, schema))
+    return table(["Field", "Type", "Default", "Meaning"], rows)
+
+
+def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """All fields below, parents first; templates are Kubernetes' own and described there."""
+    for name, each in schema.get("properties", {}).items():
+        inner = each.get("items", each)
+        here = f"{path}.{name}" + ("[]" if "properties" in each.get("items", {}) else "")
+        yield here, each
+        if name != "template":
+            yield from _fields(here, inner)
+
+
+def _type(schema: Schema) -> str:
+    if "enum" in schema:
+        return ", ".join(code(value) for value in schema["enum"])
+    if "minimum" in schema:
+        return _range(schema)
+    if schema["type"] == "array":
+        return f"list of {schema['items']['type']}s"
+    if "additionalProperties" in schema:
+        return f"map of {schema['additionalProperties']['type']}s"
+    return "time" if schema.get("format") == "date-time" else str(schema["type"])
+
+
+def _range(schema: Schema) -> str:
+    most = schema.get("maximum", INT32_MAX)
+    return f"integer, {schema['minimum']} " + ("or more" if most >= INT32_MAX else f"to {most}")
+
+
+def _default(schema: Schema) -> str:
+    if "default" in schema:
+        return code(str(schema["default"]))
+    match = _DEFAULT.search(schema["description"])
+    return match["value"] if match else ""
+
+
+def _meaning(schema: Schema) -> str:
+    return _DEFAULT.sub("", schema["description"])
+
+
+def _width(column: Mapping[str, object]) -> str:
+    return "with `-o wide`" if column.get("priority") else "always"
+
+
+def _sentences(names: tuple[str, ...]) -> str:
+    return "\n".join(f"- {getattr(validation, name).format('*TYPE*')}" for name in names)
+
+
+def _condition_rows() -> Iterator[tuple[str, str, str, str]]:
+    _check_complete()
+    for (condition, status), possible in CONDITIONS.items():
+        yield from ((condition, status, code(reason), reasons.DESCRIPTIONS[reason]) for reason in possible)
+
+
+def _event_rows() -> Iterator[tuple[str, str, str]]:
+    _check_complete()
+    yield from ((code(phase), "Normal", f"The job's phase is {phase} now.") for phase in _PHASES)
+    yield code(CLEAN_UP), "Warning", "The same, after the chief failed; the note says why."
+    yield code(FAILED), "Warning", "The job failed; the note says why."
+    yield from ((code(reason), type_, reasons.DESCRIPTIONS[reason]) for reason, type_ in EVENTS.items())
+
+
+def _check_complete() -> None:
+    """Raises LookupError for a reason that no table here lists."""
+    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - {each for some in CONDITIONS.values() for each in some}
+    if missing:
+        raise LookupError(
+            f"hack/generate/reference.py does not list {', '.join(sorted(missing))} of trainer/reasons.py"
+        )
+
+
+def _collectors() -> list[Collector]:
+    metrics = Metrics()
+    metrics.collect_jobs(list)
+    metrics.collect_informers(dict)
+    metrics.collect_thread_restarts(dict)
+    # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
+    registered = list(metrics.registry._collector_to_names)
+    return [each for each in registered if not isinstance(each, ProcessCollector)]
+
+
+def _metric_rows(collector: Collector) -> Iterator[tuple[str, str, str, str]]:
+    families = list(collector.describe()) if hasattr(collector, "describe") else list(collector.collect())
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = getattr(collector, "_labelnames", getattr(family, "_labelnames", ()))
+        yield code(name), family.type, ", ".join(map(code, labels)), family.documentation
