@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from generate import samples
 from generate.crd import render_crd
 from generate.reference import render_events, render_flags, render_metrics, render_tfjob
-from generate.samples import render_sample
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
-
-FILES: Mapping[str, Callable[[], str]] = {
+PAGES: Mapping[str, Callable[[], str]] = {
     "manifests/base/crds/kubeflow.org_tfjobs.yaml": render_crd,
     "docs/reference/tfjob.md": render_tfjob,
     "docs/reference/events.md": render_events,
     "docs/reference/flags.md": render_flags,
     "docs/reference/metrics.md": render_metrics,
-    **{str(path.relative_to(ROOT)): functools.partial(render_sample, path) for path in SAMPLES},
 }
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """Every generated file: path from the project's root → wanted text."""
+    return {Path(name): render() for name, render in PAGES.items()} | samples.generate(root)
 
 
 def outdated(root: Path) -> list[str]:
     """The generated files under `root` that are not what the code says now."""
-    return [name for name, render in FILES.items() if _text(root / name) != render()]
+    return [str(path) for path, text in generated(root).items() if _text(root / path) != text]
 
 
 def _text(path: Path) -> str | None:
@@ -36,10 +37,9 @@ def _text(path: Path) -> str | None:
 
 
 def write(root: Path) -> None:
-    for name, render in FILES.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(), encoding="utf-8")
+    for path, text in generated(root).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
 
 
 def main() -> int:

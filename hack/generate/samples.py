@@ -1,7 +1,8 @@
-"""The samples carry their programs in ConfigMaps: this keeps manifest and program the same text.
+"""Puts the programs of `manifests/samples/programs/` into the ConfigMaps of the samples.
 
-In a manifest, a comment `# Generated from programs/NAME; …` stands above the key that holds the program as a literal
-block. Only that block is written anew; all else in a sample is by hand.
+A sample is one file that can be applied as it is; its program is an ordinary Python file that linters read. A line
+`  NAME.py: |` in a sample marks where the program of that name belongs; what follows it, up to the next line that is
+indented less, is replaced.
 """
 
 from __future__ import annotations
@@ -9,17 +10,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_BLOCK = re.compile(
-    r"(?P<head>^  # Generated from programs/(?P<program>[\w.]+);.*\n  [\w.]+: \|\n)(?P<body>(?:    .*\n|\n)*)",
-    re.MULTILINE,
-)
+SAMPLES = Path("manifests/samples")
+_PROGRAM = re.compile(r"^  (?P<name>\w+\.py): \|\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
 
 
-def render_sample(manifest: Path) -> str:
-    """The manifest's text with the program files' present text in it."""
+def with_programs(sample: str, programs: Path) -> str:
+    """The sample's text with each program as it is now."""
 
-    def filled(match: re.Match[str]) -> str:
-        program = (manifest.parent / "programs" / match["program"]).read_text(encoding="utf-8")
-        return match["head"] + "".join(f"    {line}\n" if line else "\n" for line in program.splitlines())
+    def block(match: re.Match[str]) -> str:
+        program = (programs / match["name"]).read_text()
+        indented = "".join(f"    {line}" if line.strip() else line for line in program.splitlines(keepends=True))
+        return f"  {match['name']}: |\n{indented}"
 
-    return _BLOCK.sub(filled, manifest.read_text(encoding="utf-8"))
+    return _PROGRAM.sub(block, sample)
+
+
+def generate(root: Path) -> dict[Path, str]:
+    """All samples that hold a program: path from the project's root → wanted text."""
+    samples = sorted((root / SAMPLES).glob("*.yaml"))
+    return {
+        sample.relative_to(root): with_programs(sample.read_text(), root / SAMPLES / "programs") for sample in samples
+    }

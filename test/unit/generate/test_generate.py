@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from generate.__main__ import FILES, ROOT, outdated, write
+from generate.__main__ import PAGES, ROOT, outdated, write
 from generate.crd import tfjob_crd
 from generate.rules import REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
@@ -80,9 +80,9 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_a_file_that_is_missing_or_differs_is_out_of_date(tmp_path: Path) -> None:
-    assert outdated(tmp_path) == list(FILES)
+    assert outdated(tmp_path) == list(PAGES)
     write(tmp_path)
     assert outdated(tmp_path) == []
-    changed = next(iter(FILES))
+    changed = next(iter(PAGES))
     (tmp_path / changed).write_text("# by hand\n", encoding="utf-8")
     assert outdated(tmp_path) == [changed]
