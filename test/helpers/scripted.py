@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -120,3 +121,47 @@ class ScriptedRequester:
         if isinstance(answer, ApiError):
             raise answer
         return answer
+
+
+class FedRequester:
+    """Streams what the test feeds, as it feeds it, for threads that are to block in a read.
+
+    What is fed while no stream is open goes to the next.
+    """
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.opened = 0
+
+    def feed(self, *lines: bytes) -> None:
+        for fed in lines:
+            self._lines.put(fed)
+
+    def request(self, method: str, path: str, **options: object) -> bytes:
+        raise ApiError(500, "InternalError", f"no {method} {path} is expected here")
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _FedLines:
+        self.opened += 1
+        return _FedLines(self._lines)
+
+
+class _FedLines:
+    """Ends when it is closed, also while somebody waits for its next line."""
+
+    def __init__(self, lines: queue.SimpleQueue[object]) -> None:
+        self._lines = lines
+
+    def __enter__(self) -> _FedLines:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        # What wakes a closed stream is the stream itself: one left over from another is passed over.
+        while (fed := self._lines.get()) is not self:
+            if isinstance(fed, bytes):
+                yield fed
+
+    def close(self) -> None:
+        self._lines.put(self)

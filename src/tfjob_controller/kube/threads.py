@@ -26,7 +26,7 @@ class SupervisedThread:
     interrupted (a connect under way) never keeps the process from ending; whoever stops it still joins it.
     """
 
-    def __init__(self, name: str, body: Callable[[], None], *, stop: threading.Event, clock: Clock) -> None:
+    def __init__(self, name: str, body: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:
         self._body = body
         self._stop = stop
         self._clock = clock
