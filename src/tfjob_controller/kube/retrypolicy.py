@@ -13,7 +13,7 @@ pkg/server/filters/{maxinflight,priority-and-fairness,with_retry_after}.go.
 from __future__ import annotations
 
 import random
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from tfjob_controller.kube.errors import ApiError
@@ -63,9 +63,10 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     """
     if not value:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():
         return float(value)
     try:
-        return max(0.0, (parsedate_to_datetime(value) - now).total_seconds())
-    except (TypeError, ValueError):
+        date = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
         return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
