@@ -64,16 +64,21 @@ def _fill_cpuset(folder: Path) -> None:
 def processes(group: str) -> set[int]:
     """Everything that runs in the group and below, as this machine numbers it."""
     found: set[int] = set()
-    for file in (path for root in hierarchies() for path in (root / group).rglob("cgroup.procs")):
+    for file in (path for folder in _folders(group) for path in folder.rglob("cgroup.procs")):
         with contextlib.suppress(OSError):  # the group has just gone, or it is threaded
             found.update(int(line) for line in file.read_text().split())
     return found
 
 
+def _folders(group: str) -> list[Path]:
+    """The group wherever it exists, also in a hybrid machine's `unified`, where runc puts things unasked."""
+    return [folder for root in (MOUNT, *sorted(MOUNT.glob("*"))) if (folder := root / group).is_dir()]
+
+
 def remove(group: str) -> None:
     """Kill what is still in the group, then remove it everywhere; nothing to do if it is gone."""
     deadline = time.monotonic() + _REMOVE_SECONDS
-    while left := [folder for root in hierarchies() if (folder := root / group).is_dir()]:
+    while left := _folders(group):
         for pid in processes(group):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -94,18 +94,20 @@ def choose(routed: Iterable[Network], claimed: Iterable[int]) -> int:
 
 def claim(state_dir: Path) -> Plan:
     """Take a number for the stack in `state_dir`; `remove` gives it back. Never the same for two callers."""
-    CLAIMS.mkdir(exist_ok=True)
     drop_dead_claims()
     lost: set[int] = set()
     while True:
-        number = choose(_routes(), lost | {int(path.name) for path in CLAIMS.iterdir()})
+        number = choose(_routes(), lost | {int(path.name) for path in CLAIMS.glob("*")})
+        CLAIMS.mkdir(exist_ok=True)
         try:
             Plan(number).folder.mkdir(mode=0o700)
         except FileExistsError:
             lost.add(number)
+        except FileNotFoundError:  # another stack was the last one, and has just removed the folder of claims
             continue
-        (Plan(number).folder / "owner").write_text(str(state_dir))
-        return Plan(number)
+        else:
+            (Plan(number).folder / "owner").write_text(str(state_dir))
+            return Plan(number)
 
 
 def drop_dead_claims() -> None:

@@ -12,17 +12,16 @@ is taken before anything is made and given back after all is removed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import time
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from localcluster import binaries, cgroups, debian, images, network, node, nodeconfig, process
+from localcluster import binaries, cgroups, debian, dns, images, network, node, nodeconfig, nodeready
+from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.imagestore import ImageStore
@@ -30,7 +29,7 @@ from localcluster.nodeconfig import Capacity, NodePlan
 from localcluster.process import Identity
 from localcluster.programs import Options, User
 from localcluster.report import Report, to_stderr
-from localcluster.shell import CommandError, run
+from localcluster.shell import run
 
 READY_TIMEOUT_SECONDS = 60.0
 # Every stack's nodes have these; others come with `prepare_images` or `load_image`.
@@ -39,9 +38,7 @@ DEFAULT_IMAGES = (images.PAUSE, images.BASE)
 # defaults (50 s and 300 s) spare large clusters; here somebody waits for it.
 GRACE_SECONDS = 20
 TOLERATION_SECONDS = 10
-_DNS_USER = User("localcluster:coredns")
 _PROXY_USER = User("system:kube-proxy")
-_POLL_SECONDS = 0.25
 
 
 class _Record(msgspec.Struct):
@@ -52,51 +49,13 @@ class _Record(msgspec.Struct):
     images: list[str]
 
 
-class _Taint(msgspec.Struct):
-    key: str
-
-
-class _Spec(msgspec.Struct):
-    taints: list[_Taint] = []
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-    heartbeat: datetime = msgspec.field(name="lastHeartbeatTime")
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-
-
-class _Node(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec
-    status: _Status
-
-    def is_ready(self, since: int) -> bool:
-        """Takes pods: it said that it is Ready, and the controller's taint, which goes a moment later, has gone."""
-        tainted = any(taint.key.startswith("node.kubernetes.io/") for taint in self.spec.taints)
-        said = (one for one in self.status.conditions if one.type == "Ready" and one.status == "True")
-        return not tainted and any(one.heartbeat.timestamp() >= since for one in said)
-
-
-class _NodeList(msgspec.Struct):
-    items: list[_Node]
-
-
 def start(folder: Path, count: int, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
     """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
     check_machine(report)
     folder = folder.absolute()
     if binaries.find(binaries.PROGRAMS["runc"]) is None:
         debian.ensure_packages(debian.RUNC_PACKAGES, report)
-    programs = binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "kubectl", "coredns"], report)
+    programs = binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "coredns"], report)
     prepare_images(DEFAULT_IMAGES, report)
     stop(folder)
     plan = network.claim(folder)
@@ -144,9 +103,9 @@ def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
     plane = ControlPlane.attach(folder, report)
     programs = binaries.ensure_all(node.PROGRAMS, report)
     node.kill(plan, number, folder)  # what a node leaves that died by itself
-    count = _read(folder).count
+    count, started = _read(folder).count, datetime.now(UTC)
     node.start(_node_plan(plane, plan, number, count, programs), count, folder)
-    _wait_ready(plane, [number], time.time())
+    _wait_ready(plane, Api.from_kubeconfig(plane.kubeconfig), [number], started)
 
 
 def status(folder: Path) -> list[dict[str, object]]:
@@ -202,7 +161,7 @@ def _options(plan: network.Plan, count: int) -> Options:
         kubelets=True,
         service_cidr=plan.services,
         service_account_admission=True,
-        users=(_DNS_USER, _PROXY_USER, *(_node_user(number) for number in numbers)),
+        users=(dns.USER, _PROXY_USER, *(_node_user(number) for number in numbers)),
         apiserver_flags=(
             "--enable-admission-plugins=NodeRestriction",
             f"--kubelet-client-certificate={_certificate(plan)}",
@@ -221,18 +180,26 @@ def _options(plan: network.Plan, count: int) -> Options:
 def _start_nodes(
     plane: ControlPlane, plan: network.Plan, count: int, programs: dict[str, Path], report: Report
 ) -> None:
-    started, store = time.time(), ImageStore(report)
-    _start_dns(plane, plan, programs)
+    started, store = datetime.now(UTC), ImageStore(report)
+    api = Api.from_kubeconfig(plane.kubeconfig)
+    dns.start(plane, api, plan.host, programs["coredns"])
     _path(plane.folder).parent.mkdir(mode=0o700)
     _write(plane.folder, _Record(count, store.keys()))
-    numbers = list(range(1, count + 1))
-    for number in numbers:
+    for number in range(1, count + 1):
         one = _node_plan(plane, plan, number, count, programs)
         node.write(one, store, plane.logs / one.name)
         node.start(one, count, plane.folder)
-    _allow_dns(plane, programs)
-    _wait_ready(plane, numbers, started)
-    report(f"{count} nodes ready in {time.time() - started:.1f} s")
+    _wait_ready(plane, api, range(1, count + 1), started)
+    report(f"{count} nodes ready in {(datetime.now(UTC) - started).total_seconds():.1f} s")
+
+
+def _wait_ready(plane: ControlPlane, api: Api, numbers: Iterable[int], since: datetime) -> None:
+    try:
+        nodeready.wait(api, map(nodeconfig.node_name, numbers), since, READY_TIMEOUT_SECONDS)
+    except LocalClusterError as error:
+        raise LocalClusterError(f"{error}; their logs: {plane.logs}/node-*/*.log") from error
+    finally:
+        api.close()
 
 
 def _node_plan(plane: ControlPlane, plan: network.Plan, number: int, count: int, programs: dict[str, Path]) -> NodePlan:
@@ -277,57 +244,6 @@ def _make_client_certificate(plan: network.Plan) -> None:
     ]
     files: list[str | Path] = ["-keyout", certificate.with_suffix(".key"), "-out", certificate]
     run("openssl", "req", *kind, "-subj", "/O=system:masters/CN=kube-apiserver", *files)
-
-
-def _start_dns(plane: ControlPlane, plan: network.Plan, programs: dict[str, Path]) -> None:
-    corefile = plane.folder / "Corefile"
-    corefile.write_text(nodeconfig.corefile(plan.host, plane.kubeconfig_of(_DNS_USER)))
-    argv = [str(programs["coredns"]), "-conf", str(corefile)]
-    process.spawn(argv, log=plane.logs / "coredns.log", mark=plane.folder, cwd=plane.folder)
-
-
-def _allow_dns(plane: ControlPlane, programs: dict[str, Path]) -> None:
-    rules = [
-        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
-    ]
-    api, name = "rbac.authorization.k8s.io", _DNS_USER.name
-    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-    binding = {
-        "apiVersion": f"{api}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": api, "kind": "User", "name": name}],
-    }
-    documents = json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]})
-    run(programs["kubectl"], f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-", stdin=documents)
-
-
-def _wait_ready(plane: ControlPlane, numbers: Sequence[int], started: float) -> None:
-    """Until these nodes have been Ready since `started` (wall time, seconds): an older report may be a dead node's."""
-    kubectl: list[str | Path] = [
-        binaries.ensure("kubectl"),
-        f"--kubeconfig={plane.kubeconfig}",
-        "get",
-        "nodes",
-        "-o",
-        "json",
-    ]
-    names = {nodeconfig.node_name(number) for number in numbers}
-    while missing := names - _ready(kubectl, int(started)):
-        if time.time() - started > READY_TIMEOUT_SECONDS:
-            who = ", ".join(sorted(missing))
-            raise LocalClusterError(f"{who} not ready after {READY_TIMEOUT_SECONDS:.0f} s; logs: {plane.logs}/node-*")
-        time.sleep(_POLL_SECONDS)
-
-
-def _ready(kubectl: Sequence[str | Path], since: int) -> set[str]:
-    try:
-        listed = msgspec.json.decode(run(*kubectl, timeout_seconds=10.0), type=_NodeList)
-    except CommandError:  # passing: nodes have just been started, the API server may be busy
-        return set()
-    return {item.metadata.name for item in listed.items if item.is_ready(since)}
 
 
 def _plan_of(folder: Path, number: int) -> network.Plan:

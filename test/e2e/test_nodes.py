@@ -1,0 +1,295 @@
+"""The real nodes' promises: they are machines of their own, and they leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import machine
+from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path
+from helpers.poll import eventually
+from localcluster import binaries, network, node, process, stack, state
+from localcluster import nodes as nodes_module
+
+pytestmark = pytest.mark.nodes
+
+HACK = Path(stack.__file__).parents[1]
+SERVER = ["python3", "-m", "http.server", "8000"]
+SLEEP = ["sleep", "infinity"]
+
+
+@pytest.fixture
+def space(nodes: Cluster) -> Iterator[str]:
+    """A namespace on the real nodes whose ServiceAccount pods can use at once."""
+    name = new_namespace(nodes.api, "nodes")
+    eventually(lambda: nodes.api.find(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
+    yield name
+    delete_namespace(nodes.api, name)
+
+
+def pod(name: str, command: list[str], node_name: str = "", **container: Any) -> dict[str, Any]:
+    main = {
+        "name": "main",
+        "image": "localhost/base",
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        **container,
+    }
+    spec = {"containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    if node_name:
+        spec["nodeName"] = node_name
+    return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+
+
+def service(name: str, app: str, port: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": app}, "ports": [{"port": port, "targetPort": 8000}], **spec},
+    }
+
+
+def create_pod(cluster: Cluster, space: str, body: dict[str, Any]) -> None:
+    cluster.api.create(f"/api/v1/namespaces/{space}/pods", body)
+
+
+def phase(cluster: Cluster, space: str, name: str) -> str:
+    return str(cluster.api.get(pod_path(space, name))["status"]["phase"])
+
+
+def kubectl(cluster: Cluster, *arguments: str, check: bool = True) -> str:
+    argv = [str(binaries.ensure("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=check).stdout
+
+
+def condition(cluster: Cluster, name: str) -> str:
+    """The node's Ready condition: True, False or Unknown."""
+    reported = cluster.api.get(f"/api/v1/nodes/{name}")["status"]["conditions"]
+    return next(str(one["status"]) for one in reported if one["type"] == "Ready")
+
+
+def is_available(cluster: Cluster, space: str, name: str) -> bool:
+    conditions = cluster.api.get(pod_path(space, name))["status"].get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    argv = [sys.executable, "-m", "localcluster", *arguments]
+    return subprocess.run(
+        argv, env={**env, "PYTHONPATH": str(HACK)}, capture_output=True, text=True, timeout=200, check=False, **options
+    )
+
+
+def test_nodes_share_out_the_machine_and_do_not_count_it_twice(nodes: Cluster) -> None:
+    reported = [one["status"] for one in nodes.api.list("/api/v1/nodes")]
+    assert len(reported) == 2
+    assert (
+        sum(int(status["allocatable"]["cpu"].removesuffix("m")) for status in reported) <= (os.cpu_count() or 1) * 1000
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+    assert sum(int(status["allocatable"]["memory"].removesuffix("Ki")) for status in reported) <= memory
+
+
+def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes: Cluster, space: str) -> None:
+    probe = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1}
+    create_pod(nodes, space, pod("web", SERVER, "node-1", readinessProbe=probe))
+    nodes.api.create(f"/api/v1/namespaces/{space}/services", service("headless", "web", 8000, clusterIP="None"))
+    nodes.api.create(f"/api/v1/namespaces/{space}/services", service("virtual", "web", 80))
+    eventually(lambda: is_available(nodes, space, "web"), 30)
+    script = (
+        "import sys, time, urllib.request as u\n"
+        "for host in sys.argv[1:]:\n"
+        "    for attempt in range(50):\n"
+        "        try: print(host, u.urlopen(f'http://{host}', timeout=2).status); break\n"
+        "        except OSError: time.sleep(0.2)\n"
+    )
+    hosts = ["headless:8000", f"headless.{space}.svc.cluster.local:8000", "virtual"]
+    create_pod(nodes, space, pod("client", ["python3", "-c", script, *hosts], "node-2"))
+    eventually(lambda: phase(nodes, space, "client") == "Succeeded", 30)
+    assert kubectl(nodes, "logs", "-n", space, "client").split("\n")[:-1] == [f"{host} 200" for host in hosts]
+
+
+def test_logs_exec_and_port_forward_work(nodes: Cluster, space: str) -> None:
+    create_pod(nodes, space, pod("web", ["sh", "-c", f"echo hello; exec {' '.join(SERVER)}"], "node-2"))
+    eventually(lambda: phase(nodes, space, "web") == "Running", 30)
+    eventually(lambda: kubectl(nodes, "logs", "-n", space, "web").startswith("hello"))
+    assert kubectl(nodes, "exec", "-n", space, "web", "--", "hostname") == "web\n"
+    argv = [
+        str(binaries.ensure("kubectl")),
+        f"--kubeconfig={nodes.kubeconfig}",
+        "port-forward",
+        "-n",
+        space,
+        "web",
+        ":8000",
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as forward:
+        assert forward.stdout is not None
+        port = int(forward.stdout.readline().partition(" -> ")[0].rpartition(":")[2])
+        answer = eventually(lambda: answer_of(port))
+        forward.terminate()
+    assert answer == 200
+
+
+def answer_of(port: int) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5) as answer:
+            return int(answer.status)
+    except OSError:
+        return None
+
+
+def test_a_pod_that_takes_too_much_memory_is_killed_and_says_so(nodes: Cluster, space: str) -> None:
+    limit = {"limits": {"memory": "40Mi"}}
+    create_pod(nodes, space, pod("greedy", ["python3", "-c", "x = b'1' * 10**9"], resources=limit))
+    eventually(lambda: phase(nodes, space, "greedy") == "Failed", 30)
+    (status,) = nodes.api.get(pod_path(space, "greedy"))["status"]["containerStatuses"]
+    assert (status["state"]["terminated"]["reason"], status["state"]["terminated"]["exitCode"]) == ("OOMKilled", 137)
+
+
+def test_a_processor_limit_holds(nodes: Cluster, space: str) -> None:
+    script = (
+        "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
+        "print('used', time.process_time() < 1.0)"
+    )
+    create_pod(nodes, space, pod("slow", ["python3", "-c", script], resources={"limits": {"cpu": "200m"}}))
+    eventually(lambda: phase(nodes, space, "slow") == "Succeeded", 60)
+    assert kubectl(nodes, "logs", "-n", space, "slow") == "used True\n"
+
+
+def test_an_image_that_is_not_there_is_reported_as_on_any_cluster(nodes: Cluster, space: str) -> None:
+    create_pod(nodes, space, pod("unknown", SLEEP, image="localhost/does-not-exist"))
+
+    def reason() -> str:
+        statuses = nodes.api.get(pod_path(space, "unknown"))["status"].get("containerStatuses", ())
+        return next((one["state"].get("waiting", {}).get("reason", "") for one in statuses), "")
+
+    eventually(lambda: reason() in ("ErrImagePull", "ImagePullBackOff"), 30)
+
+
+def test_a_pod_talks_to_the_api_server_with_the_token_that_it_got(nodes: Cluster, space: str) -> None:
+    script = (
+        "import json, ssl, urllib.request as u\n"
+        "folder = '/var/run/secrets/kubernetes.io/serviceaccount/'\n"
+        "review = {'apiVersion': 'authentication.k8s.io/v1', 'kind': 'SelfSubjectReview'}\n"
+        "url = 'https://kubernetes.default.svc/apis/authentication.k8s.io/v1/selfsubjectreviews'\n"
+        "headers = {'Authorization': 'Bearer ' + open(folder + 'token').read(), 'Content-Type': 'application/json'}\n"
+        "request = u.Request(url, json.dumps(review).encode(), headers)\n"
+        "context = ssl.create_default_context(cafile=folder + 'ca.crt')\n"
+        "print(json.load(u.urlopen(request, context=context))['status']['userInfo']['username'])"
+    )
+    create_pod(nodes, space, pod("inside", ["python3", "-c", script]))
+    eventually(lambda: phase(nodes, space, "inside") in ("Succeeded", "Failed"), 30)
+    assert kubectl(nodes, "logs", "-n", space, "inside") == f"system:serviceaccount:{space}:default\n"
+
+
+def test_nothing_leaves_the_machine(nodes: Cluster, space: str) -> None:
+    """198.51.100.1 is an address for documentation; a packet to it would take the machine's default route."""
+    assert nodes.own, "an existing cluster may well have a way out"
+    script = (
+        "import socket\n"
+        "for host in ('198.51.100.1', 'example.org'):\n"
+        "    try: socket.create_connection((host, 80), 3); print('connected')\n"
+        "    except OSError as error: print(type(error).__name__)"
+    )
+    create_pod(nodes, space, pod("runaway", ["python3", "-c", script]))
+    eventually(lambda: phase(nodes, space, "runaway") == "Succeeded", 30)
+    assert kubectl(nodes, "logs", "-n", space, "runaway") in ("TimeoutError\ngaierror\n", "OSError\ngaierror\n")
+
+
+def test_a_kubelet_that_ends_is_started_again(nodes: Cluster) -> None:
+    plan = network.claim_of(nodes.folder)
+    assert plan is not None
+
+    def kubelet() -> int | None:
+        mine = node.processes(plan, 1, nodes.folder)
+        return next((one.pid for one in mine if comm(one.pid) == "kubelet"), None)
+
+    first = kubelet()
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: (again := kubelet()) != first and again, 10)
+
+
+def comm(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_a_node_dies_in_silence_and_comes_back_with_its_name(nodes: Cluster, space: str) -> None:
+    """NotReady in time, its pods given up, and after its start it takes pods again."""
+    create_pod(nodes, space, pod("victim", SLEEP, "node-2"))
+    eventually(lambda: phase(nodes, space, "victim") == "Running", 30)
+    stack.node_kill(nodes.folder, 2)
+    try:
+        assert [one["condition"] for one in stack.node_status(nodes.folder)] == ["running", "dead"]
+        # Twice the grace, as the machine may be busy.
+        eventually(lambda: condition(nodes, "node-2") == "Unknown", 2 * nodes_module.GRACE_SECONDS, 0.5)
+        gone = 2 * nodes_module.TOLERATION_SECONDS + 10
+        eventually(lambda: nodes.api.find(pod_path(space, "victim")) is None, gone, 0.5)
+    finally:
+        stack.node_start(nodes.folder, 2)
+    assert condition(nodes, "node-2") == "True"
+    create_pod(nodes, space, pod("next", ["true"], "node-2"))
+    eventually(lambda: phase(nodes, space, "next") == "Succeeded", 30)
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A stack of the test's own, taken down afterwards whatever happened."""
+    name = f"{stack.TEST_PREFIX}{os.getpid()}-own"
+    yield name
+    stack.down(state.stack_dir(name))
+
+
+def test_a_stack_that_is_taken_down_leaves_nothing_behind(name: str) -> None:
+    before = machine.listing()
+    up = command("up", "--nodes", "2", "--name", name)
+    assert up.returncode == 0, up.stderr
+    folder = state.stack_dir(name)
+    plan = network.claim_of(folder)
+    assert plan is not None
+    running = machine.processes(plan, folder)
+    assert {"etcd", "kubelet", "containerd", "coredns"} <= {Path(words.split()[0]).name for words in running.values()}
+    assert machine.listing()["sysctls"] == before["sysctls"]
+    assert command("down", "--name", name).returncode == 0
+    assert machine.processes(plan, folder) == {}
+    assert machine.listing(own=plan.number) == before
+    assert {entry.name for entry in folder.iterdir()} <= {"logs", "lock", "command.lock"}
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0, 5.0])
+def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remove(name: str, seconds: float) -> None:
+    before = machine.listing()
+    argv = [sys.executable, "-m", "localcluster", "up", "--nodes", "2", "--name", name]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(HACK)}, stderr=subprocess.DEVNULL) as up:
+        with pytest.raises(subprocess.TimeoutExpired):
+            up.wait(seconds)
+        up.kill()
+    folder = state.stack_dir(name)
+    plan = network.claim_of(folder)
+    stack.down(folder)
+    assert network.claim_of(folder) is None
+    assert process.marked(folder) == []
+    assert machine.listing(own=plan.number if plan else None) == before
+
+
+def test_an_interrupted_start_takes_itself_down(name: str) -> None:
+    argv = [sys.executable, "-m", "localcluster", "up", "--nodes", "2", "--name", name]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(HACK)}, stderr=subprocess.PIPE, text=True) as up:
+        eventually(lambda: network.claim_of(state.stack_dir(name)), 30)
+        up.send_signal(signal.SIGINT)
+        words = up.communicate(timeout=60)[1]
+    assert (up.returncode, "Traceback" in words) == (128 + signal.SIGINT, False)
+    assert network.claim_of(state.stack_dir(name)) is None
+    assert process.marked(state.stack_dir(name)) == []

@@ -1,0 +1,74 @@
+"""What a stack may have changed on this machine, as listings that can be compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from localcluster import network, process
+
+# What the kubelet and kube-proxy would set for the whole machine.
+_SYSCTLS = (
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/rp_filter",
+    "net/ipv4/conf/all/route_localnet",
+)
+
+
+def listing(own: int | None = None) -> dict[str, list[str]]:
+    """Links, routes, mounts, control groups, packet filter rules and sysctls of the machine.
+
+    Other stacks may come and go meanwhile, so what carries the number of one is left out, but for `own`'s.
+    """
+    commands = {"links": "ip -brief link", "routes": "ip route", "rules": "nft list ruleset"}
+    found = {name: _lines(command.split()) for name, command in commands.items()}
+    found["mounts"] = Path("/proc/self/mountinfo").read_text().splitlines()
+    found["control groups"] = [str(path) for path in Path("/sys/fs/cgroup").glob("*/tfj*")]
+    found["claims"] = [str(path) for path in network.CLAIMS.glob("*")]
+    found["sysctls"] = [_sysctl(name) for name in _SYSCTLS]
+    return {name: sorted(line for line in lines if _counts(line, own)) for name, lines in found.items()}
+
+
+def processes(plan: network.Plan, folder: Path) -> dict[int, str]:
+    """Everything that runs for the stack, containers too: pid → command line."""
+    mine = {
+        os.stat(path).st_ino for path in plan.folder.glob("*") if path.name == "hub" or path.name.startswith("node-")
+    }
+    pids = {identity.pid for identity in process.marked(folder)}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            groups, net = (path / "cgroup").read_text(), os.stat(path / "ns/net").st_ino
+        except OSError:  # it has just ended
+            continue
+        if f"/{plan.link}/" in groups or net in mine:
+            pids.add(int(path.name))
+    return {pid: command for pid in pids if (command := _command(pid))}
+
+
+def _counts(line: str, own: int | None) -> bool:
+    number = re.search(r"tfj(?:ob-localcluster/)?(\d+)|10\.(2\d\d)\.", line)
+    return number is None or (own is not None and str(own) in number.groups())
+
+
+def _lines(argv: list[str]) -> list[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def _sysctl(name: str) -> str:
+    path = Path("/proc/sys") / name
+    return f"{name} = {path.read_text().strip() if path.exists() else 'none'}"
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
