@@ -25,6 +25,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -222,8 +223,11 @@ def _build(batch: list[Program], report: Report) -> None:
     names = ", ".join(program.name for program in batch)
     report(f"building {names} {first.version} from source (once; kept in {cache_path(first).parent})")
     started = time.monotonic()
-    # Beside its destination, so that the rename stays in one file system.
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=cache_path(first).parent) as folder:
+    # Beside its destination, so that the rename stays in one file system. A build that was killed left its own there.
+    prefix = f".build-{first.folder}-"
+    for left in cache_path(first).parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=cache_path(first).parent) as folder:
         _run_go(_build_command(go, batch, Path(folder)), first, names, report)
         for program in batch:
             (Path(folder) / _output_name(program)).replace(cache_path(program))
@@ -284,13 +288,20 @@ def _run_go(command: list[str], program: Program, names: str, report: Report) ->
         "GOOS": "linux" if sys.platform == "linux" else platform.system().lower(),
     }
     with subprocess.Popen(
-        command, cwd=program.module_dir, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=program.module_dir,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as build:
         progress = _Progress(names, report)
         try:
             lines = progress.follow(build)
         except BaseException:
-            build.kill()  # Ctrl-C: leave no compiler behind
+            os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C: no compiler may go on
             raise
     if build.returncode:
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")

@@ -24,7 +24,8 @@ _DESCRIPTION = "A real Kubernetes control plane on this machine, with real nodes
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: stop what was being started
     try:
         check_platform()
         run: Callable[[argparse.Namespace], None] = chosen.run
@@ -117,7 +118,7 @@ def _status(chosen: argparse.Namespace) -> None:
 
 def _node_kill(chosen: argparse.Namespace) -> None:
     stack.node_kill(_folder(chosen), chosen.number)
-    to_stderr(f"node {chosen.number} is dead; Kubernetes notices in about 50 s")
+    to_stderr(f"node {chosen.number} is dead; Kubernetes notices in about 20 s")
     to_stderr(f"next:   {_make(f'node-start N={chosen.number}', chosen)}")
 
 

