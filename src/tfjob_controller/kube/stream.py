@@ -56,7 +56,10 @@ class Stream:
             yield b"".join((*pending, first)) if pending else first
             last = lines.pop()
             pending = [last] if last else []
-            yield from lines
+            for line in lines:
+                if self._closed.is_set():
+                    return
+                yield line
         if pending and not self._closed.is_set():
             yield b"".join(pending)
 
