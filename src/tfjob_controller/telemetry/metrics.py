@@ -158,13 +158,27 @@ class RequestMetrics:
 
 
 class LeaderMetrics:
+    """`kube.lease.LeaderMetrics`."""
+
     def __init__(self, registry: CollectorRegistry) -> None:
         self._status = Gauge(
             "leader_election_master_status", "1 while this process leads, else 0.", ["name"], registry=registry
         )
+        self._slowpath = Counter(
+            "leader_election_slowpath_total",
+            "Renewals for which the lease had to be read first.",
+            ["name"],
+            registry=registry,
+        )
 
-    def leading(self, name: str, is_leader: bool) -> None:
-        self._status.labels(name).set(is_leader)
+    def on(self, name: str) -> None:
+        self._status.labels(name).set(1)
+
+    def off(self, name: str) -> None:
+        self._status.labels(name).set(0)
+
+    def slowpath_exercised(self, name: str) -> None:
+        self._slowpath.labels(name).inc()
 
 
 class SyncMetrics:

@@ -106,9 +106,9 @@ def test_what_becomes_of_jobs_is_counted(metrics: Metrics) -> None:
 
 
 def test_the_lease_s_holder_shows_1(metrics: Metrics) -> None:
-    metrics.leadership.leading("tfjob-controller", True)
+    metrics.leadership.on("tfjob-controller")
     assert value(metrics, "leader_election_master_status", name="tfjob-controller") == 1
-    metrics.leadership.leading("tfjob-controller", False)
+    metrics.leadership.off("tfjob-controller")
     assert value(metrics, "leader_election_master_status", name="tfjob-controller") == 0
 
 

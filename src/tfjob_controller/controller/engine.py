@@ -1,0 +1,286 @@
+"""The sync: what the cluster holds of a job is compared with what it should hold, and the difference is written.
+
+Theory of operation. `Engine.sync(key)` is level-triggered: it looks at the caches as they are, whatever happened.
+
+    snapshot from caches → plan (pure) → difference (pure) → writes, at the same time → one status write → events
+
+What a job *is* is said by its `Kind`; this file knows only that a kind has plans, actions and statuses. Own writes are
+put into the caches as soon as they are answered, so that the next sync knows them: there is nothing to expect and
+nothing to wait for. A job with nothing to do costs no request, a finished one none ever again but for its time to live.
+
+A status that differs only in figures (how many are ready) may wait for `MINOR_DELAY_SECONDS`, and goes along with the
+next change of substance if that comes first.
+
+Threads: `sync` may be called by many workers, but never for one key at a time by two (the queue sees to that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from tfjob_controller.controller.faults import Fault, outcome_of
+from tfjob_controller.controller.outcome import DONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.snapshot import Snapshots
+from tfjob_controller.controller.writer import Report, Writer
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events import ObjectReference
+from tfjob_controller.kube.meta import Object, ObjectT, Resource
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer.difference import Actions
+from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.status import NORMAL, WARNING, StatusResult
+
+log = structlog.get_logger(__name__)
+
+# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.
+MINOR_DELAY_SECONDS = 1.0
+
+
+JobT = TypeVar("JobT", bound=Object, contravariant=True)
+
+
+class Kind(Protocol[JobT]):
+    """What a kind of job means. All but `told` are pure; none does I/O."""
+
+    @property
+    def resource(self) -> Resource: ...
+
+    def is_finished(self, job: JobT) -> bool: ...
+
+    def problem(self, job: JobT, before: JobT | None) -> str | None:
+        """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any."""
+
+    def identity_patch(self, job: JobT) -> Mapping[str, Any] | None:
+        """The change of the spec that gives the job its names, before its first child; None once it has them."""
+
+    def plan(self, job: JobT) -> Plan: ...
+
+    def actions(self, job: JobT, plan: Plan, observed: Observed, now: datetime) -> Actions: ...
+
+    def next_status(
+        self, job: JobT, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle]
+    ) -> StatusResult: ...
+
+    def refused(self, job: JobT, why: str, now: datetime) -> StatusResult: ...
+
+    def finished(self, job: JobT, now: datetime) -> StatusResult: ...
+
+    def status_change(self, job: JobT, result: StatusResult) -> Mapping[str, Any] | None:
+        """The merge patch for /status, None if nothing differs."""
+
+    def is_minor(self, job: JobT, result: StatusResult) -> bool:
+        """Whether only figures differ, so that the write may wait."""
+
+    def told(self, job: JobT, result: StatusResult, now: datetime) -> None:
+        """The status was written: count what it means."""
+
+
+class Recorder(Protocol):
+    """Takes events and never blocks; `kube.events.EventRecorder`."""
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
+
+
+@dataclass(slots=True)
+class _Memo(Generic[ObjectT]):
+    """What is known of one generation of a job, so that it need not be found out again at each sync."""
+
+    job: ObjectT
+    problem: str | None
+    plan: Plan | None = None
+    # When a change of mere figures was first seen and not written; on the monotonic clock.
+    minor_since: float | None = None
+
+
+class Engine(Generic[ObjectT]):
+    """Syncs jobs of one kind."""
+
+    def __init__(
+        self,
+        kind: Kind[ObjectT],
+        client: ResourceClient[ObjectT],
+        store: Store[ObjectT],
+        snapshots: Snapshots,
+        writer: Writer,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
+        self._kind = kind
+        self._client = client
+        self._store = store
+        self._snapshots = snapshots
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._memos: dict[str, _Memo[ObjectT]] = {}
+
+    def sync(self, key: str) -> Outcome:
+        """Bring one job closer to what it should be. Raises nothing that a retry could mend."""
+        job = self._store.get(key)
+        if job is None or job.metadata.deletion_timestamp is not None:
+            self._memos.pop(key, None)  # deleting its children is the garbage collector's
+            return DONE
+        if self._kind.is_finished(job):
+            self._memos.pop(key, None)
+            return self._retire(job)
+        try:
+            return self._sync_live(key, job)
+        except ApiError as error:
+            return outcome_of(error, f"write {self._kind.resource.kind} {job.metadata.name}")
+
+    @property
+    def remembered(self) -> int:
+        """How many jobs are held in memory beyond the cache: those that are not finished."""
+        return len(self._memos)
+
+    def _sync_live(self, key: str, job: ObjectT) -> Outcome:
+        memo = self._memo(key, job)
+        if memo.problem is not None:
+            self._write_status(job, memo, self._kind.refused(job, memo.problem, self._clock.now()))
+            return GiveUp(memo.problem)
+        identity = self._kind.identity_patch(job)
+        if identity is not None:
+            job = self._identify(job, identity)
+            memo = self._memo(key, job)
+        plan = memo.plan = memo.plan or self._kind.plan(job)
+        return self._sync_planned(job, memo, plan)
+
+    def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
+        now = self._clock.now()
+        observed = self._snapshots.take(job, plan)
+        actions = self._kind.actions(job, plan, observed, now)
+        report = Report()
+        if actions:
+            report = self._writer.carry_out(job, actions)
+            observed = self._snapshots.take(job, plan)
+        try:
+            obstacles = _obstacles(report.faults)
+            result = self._kind.next_status(job, plan, observed, now, obstacles)
+            rest_seconds = self._write_status(job, memo, result)
+        finally:
+            self._tell_writes(job, report)
+        return _outcome(report.faults, _sooner(result.wake_after_seconds, rest_seconds))
+
+    def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
+        """Judge each generation of a job once."""
+        memo = self._memos.get(key)
+        same = memo is not None and memo.job.metadata.uid == job.metadata.uid
+        if memo is not None and same and memo.job.metadata.generation == job.metadata.generation:
+            return memo
+        before = memo.job if memo is not None and same and memo.problem is None else None
+        memo = self._memos[key] = _Memo(job, self._kind.problem(job, before))
+        return memo
+
+    def _identify(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
+        """Written before the first child exists, and only if nobody else has written meanwhile."""
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, **identity}
+        identified = self._client.patch(meta.namespace, meta.name, body)
+        self._store.assume(identified)
+        log.info("identified", **identity)
+        return identified
+
+    def _write_status(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float | None:
+        """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""
+        change = self._kind.status_change(job, result)
+        if change is None:
+            memo.minor_since = None
+            return None
+        rest_seconds = self._minor_rest_seconds(job, memo, result)
+        if rest_seconds > 0:
+            return rest_seconds
+        memo.minor_since = None
+        meta = job.metadata
+        self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
+        self._kind.told(job, result, self._clock.now())
+        self._emit(job, result)
+        return None
+
+    def _minor_rest_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
+        if result.events or not self._kind.is_minor(job, result):
+            return 0.0
+        now = self._clock.monotonic()
+        if memo.minor_since is None:
+            memo.minor_since = now
+        return memo.minor_since + MINOR_DELAY_SECONDS - now
+
+    def _retire(self, job: ObjectT) -> Outcome:
+        """A finished job: nothing, until its time to live is over."""
+        result = self._kind.finished(job, self._clock.now())
+        if result.delete_job:
+            meta = job.metadata
+            try:
+                self._client.delete(meta.namespace, meta.name, uid=meta.uid)
+            except ApiError as error:
+                # A conflict says that another job has the name by now.
+                return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
+            log.info("deleted, its time to live is over")
+            return DONE
+        return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+
+    def _emit(self, job: ObjectT, result: StatusResult) -> None:
+        reference = self._reference(job)
+        for event in result.events:
+            self._recorder.event(reference, event.type, event.reason, event.note)
+            log.info("event", type=event.type, reason=event.reason, note=event.note)
+
+    def _tell_writes(self, job: ObjectT, report: Report) -> None:
+        if not (report.created or report.deleted or report.refused):
+            return
+        reference = self._reference(job)
+        log.info("wrote", created=len(report.created), deleted=len(report.deleted), refused=len(report.refused))
+        for create in report.created:
+            note = f"Created {_in_words(create.resource)}: {create.name}"
+            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_CREATE, note, "Create")
+        for delete in report.deleted:
+            note = f"Deleted {_in_words(delete.resource)}: {delete.name}"
+            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_DELETE, note, "Delete")
+        for fault in report.refused:
+            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, fault.words, "Create")
+
+    def _reference(self, job: ObjectT) -> ObjectReference:
+        meta, resource = job.metadata, self._kind.resource
+        return ObjectReference(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+
+
+def _obstacles(faults: Sequence[Fault]) -> list[Obstacle]:
+    """Each sentence once, permanent ones first: they decide."""
+    words = {fault.words: fault.permanent for fault in sorted(faults, key=lambda fault: not fault.permanent)}
+    return [Obstacle(sentence, permanent) for sentence, permanent in words.items()]
+
+
+def _outcome(faults: Sequence[Fault], wake_after_seconds: float | None) -> Outcome:
+    passing = [fault for fault in faults if not fault.permanent]
+    permanent = [fault for fault in faults if fault.permanent]
+    if permanent:
+        return GiveUp(permanent[0].words)
+    if passing:
+        after_seconds = max(fault.after_seconds for fault in passing)
+        is_error = any(fault.is_error for fault in passing)
+        return Retry(passing[0].words, after_seconds, wake_after_seconds, is_error)
+    return DONE if wake_after_seconds is None else RequeueAfter(wake_after_seconds)
+
+
+def _sooner(first: float | None, second: float | None) -> float | None:
+    return min((seconds for seconds in (first, second) if seconds is not None), default=None)
+
+
+def _in_words(resource: Resource) -> str:
+    """`job`, `service`, `config map`: as upstream's events say it."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in resource.kind).strip()

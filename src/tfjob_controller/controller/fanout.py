@@ -1,0 +1,64 @@
+"""Many small writes at the same time, over a pool that all syncs share.
+
+Theory of operation. A sync that has to write fifty children would wait for fifty answers one after another. Instead its
+tasks lie on a pile, and everybody who has time takes the next one: the calling thread itself, and as many threads of
+the pool as are free. So one task costs no change of thread; a sync always moves on, however busy the pool is; and the
+bound on requests under way holds over all syncs: pool plus workers.
+
+Threads: any may call `run`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+Task = Callable[[], None]
+
+
+class Fanout:
+    """Runs tasks concurrently; `helpers` is the size of the pool, 0 for none."""
+
+    def __init__(self, helpers: int) -> None:
+        self._helpers = helpers
+        # One sync gets at most half of them: another one's fifty children should not wait for these fifty.
+        self._share = max(1, helpers // 2)
+        self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="writer") if helpers > 0 else None
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run all tasks and return when every one of them has ended; raises what the first failed one raised."""
+        pile = deque(tasks)
+        helpers = self._call_helpers(pile, len(tasks) - 1)
+        try:
+            _work_off(pile)
+        finally:
+            for helper in helpers:
+                helper.cancel()  # one that has not begun finds nothing to do
+            done, _ = wait(helpers)
+        for helper in done:
+            if not helper.cancelled():
+                helper.result()
+
+    def stop(self) -> None:
+        """End the pool's threads as soon as they are free. Later calls of `run` do all by themselves."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _call_helpers(self, pile: deque[Task], wanted: int) -> list[Future[None]]:
+        pool = self._pool
+        if pool is None:
+            return []
+        # Each helper has a copy of the caller's context, so that its log lines carry the same reconcile_id.
+        return [pool.submit(contextvars.copy_context().run, _work_off, pile) for _ in range(min(wanted, self._share))]
+
+
+def _work_off(pile: deque[Task]) -> None:
+    while True:
+        try:
+            task = pile.popleft()
+        except IndexError:
+            return
+        task()

@@ -1,0 +1,124 @@
+"""From what happens in the cluster to keys on the queue.
+
+A change of a job itself is queued at once. Changes of its children come in swarms (the pods of one job start within
+milliseconds of each other), so the first one of a swarm waits `BATCH_SECONDS` and all others join it: one sync, one
+status write. What the initial list brings goes behind everything that is live.
+
+Only changes that a sync could act on are queued: a heartbeat in a child's metadata is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic
+
+from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
+from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue import RateLimitingQueue
+from tfjob_controller.trainer.labels import RUNTIME_ID
+
+LIVE = 0
+# controller-runtime's number for the same.
+INITIAL = -100
+
+# Longer than it takes the pods of a swarm to follow one another, shorter than a person's "at once".
+BATCH_SECONDS = 0.1
+
+# The index over jobs and pods by `runtime_key`.
+BY_RUNTIME = "runtime"
+
+
+def runtime_key(namespace: str, runtime_id: str) -> str:
+    return f"{namespace}/{runtime_id}"
+
+
+def by_runtime_label(obj: Object) -> tuple[str, ...]:
+    """Index function for children: whose they are by their label."""
+    runtime_id = obj.metadata.labels.get(RUNTIME_ID, "")
+    return (runtime_key(obj.metadata.namespace, runtime_id),) if runtime_id else ()
+
+
+class JobHandler(Generic[ObjectT]):
+    """Queues jobs, whatever changed in them: also our own writes, after which there may be more to do."""
+
+    def __init__(self, queue: RateLimitingQueue[str]) -> None:
+        self._queue = queue
+
+    def on_add(self, obj: ObjectT, is_initial: bool) -> None:
+        self._queue.add(key_of(obj), INITIAL if is_initial else LIVE)
+
+    def on_update(self, old: ObjectT, new: ObjectT) -> None:
+        if old is not new:
+            self._queue.add(key_of(new))
+
+    def on_delete(self, obj: ObjectT, final: bool) -> None:
+        self._queue.add(key_of(obj))
+
+
+class ChildHandler(Generic[ObjectT]):
+    """Queues the job of a child, in batches. `owner_key` finds it; `matters` says whether a change is one."""
+
+    def __init__(
+        self,
+        queue: RateLimitingQueue[str],
+        owner_key: Callable[[ObjectT], str | None],
+        matters: Callable[[ObjectT, ObjectT], bool],
+    ) -> None:
+        self._queue = queue
+        self._owner_key = owner_key
+        self._matters = matters
+
+    def on_add(self, obj: ObjectT, is_initial: bool) -> None:
+        self._queue_owner(obj, INITIAL if is_initial else LIVE)
+
+    def on_update(self, old: ObjectT, new: ObjectT) -> None:
+        if old is not new and self._matters(old, new):
+            self._queue_owner(new, LIVE)
+
+    def on_delete(self, obj: ObjectT, final: bool) -> None:
+        self._queue_owner(obj, LIVE)
+
+    def _queue_owner(self, obj: ObjectT, priority: int) -> None:
+        key = self._owner_key(obj)
+        if key is not None:
+            self._queue.add_after(key, BATCH_SECONDS, priority)
+
+
+def key_by_owner(kind: Resource) -> Callable[[Object], str | None]:
+    """Finds the job that controls a child Job, Service or ConfigMap."""
+    group = kind.group + "/"
+
+    def owner_key(obj: Object) -> str | None:
+        owner = controller_of(obj)
+        if owner is None or owner.kind != kind.kind or not owner.api_version.startswith(group):
+            return None
+        return f"{obj.metadata.namespace}/{owner.name}"
+
+    return owner_key
+
+
+def key_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], str | None]:
+    """Finds the job of a pod, which is controlled by a child Job and not by the job itself."""
+
+    def owner_key(obj: Object) -> str | None:
+        for value in by_runtime_label(obj):
+            for job in jobs.by_index(BY_RUNTIME, value):
+                return key_of(job)
+        return None
+
+    return owner_key
+
+
+def identity_matters(old: Object, new: Object) -> bool:
+    """Of a Service or ConfigMap: only whose it is, and whether it goes."""
+    before, after = old.metadata, new.metadata
+    return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
+
+
+def job_matters(old: Job, new: Job) -> bool:
+    return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
+
+
+def pod_matters(old: Pod, new: Pod) -> bool:
+    return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)

@@ -1,0 +1,51 @@
+"""What the caches hold of one job."""
+
+from __future__ import annotations
+
+from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.kube.meta import Object, controller_of
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.labels import POD_JOB_NAME
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+
+# The index over child Jobs and Services by the UID of the job that controls them.
+BY_OWNER = "owner"
+
+
+class Snapshots:
+    """Takes snapshots. Thread-safe; each store is read at one moment, and no two at the same one."""
+
+    def __init__(
+        self, jobs: Store[Job], services: Store[Service], pods: Store[Pod], config_maps: Store[ConfigMap]
+    ) -> None:
+        self._jobs = jobs
+        self._services = services
+        self._pods = pods
+        self._config_maps = config_maps
+
+    def take(self, owner: Object, plan: Plan) -> Observed:
+        """The children of `owner` as of now."""
+        uid, namespace = owner.metadata.uid, owner.metadata.namespace
+        return Observed(
+            jobs={job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)},
+            services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
+            pods=self._pods_of(owner, runtime_key(namespace, plan.runtime_id)),
+            has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
+        )
+
+    def _pods_of(self, owner: Object, key: str) -> dict[str, list[Pod]]:
+        """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""
+        born = owner.metadata.creation_timestamp or ""
+        by_job: dict[str, list[Pod]] = {}
+        for pod in self._pods.by_index(BY_RUNTIME, key):
+            meta = pod.metadata
+            if (meta.creation_timestamp or "") >= born and POD_JOB_NAME in meta.labels:
+                by_job.setdefault(meta.labels[POD_JOB_NAME], []).append(pod)
+        return by_job
+
+    def _has_config_map(self, key: str, uid: str) -> bool:
+        found = self._config_maps.get(key)
+        owner = controller_of(found) if found is not None else None
+        return owner is not None and owner.uid == uid

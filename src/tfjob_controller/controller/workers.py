@@ -1,0 +1,137 @@
+"""Threads that take keys off the queue and have them synced.
+
+Theory of operation. A worker takes a key, calls `sync(key)`, and does what its outcome says: forget the key's failures,
+look again later, or retry at the rate limiter's pace. What a sync raises counts as a failure of that key and nothing
+else. A worker that dies all the same is started again (kube.threads), and gives its key back first.
+
+To stop, workers finish the sync they are in and take no other: what is still queued is found again by the initial list
+of the next process.
+
+Every log line of a sync carries `key` and `reconcile_id`.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from tfjob_controller.controller.outcome import Done, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.kube.workqueue import RateLimitingQueue, ShutDown
+
+log = structlog.get_logger(__name__)
+
+
+class SyncObserver(Protocol):
+    """Hears of every sync, in the worker's thread. `result` is success, requeue_after, requeue, error or terminal."""
+
+    def workers_started(self, controller: str, count: int) -> None: ...
+
+    def sync_started(self, controller: str) -> None: ...
+
+    def sync_finished(self, controller: str, result: str, seconds: float) -> None: ...
+
+
+class Workers:
+    """`count` threads over one queue. `name` is the controller's, in metrics and thread names."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: RateLimitingQueue[str],
+        sync: Callable[[str], Outcome],
+        *,
+        count: int,
+        clock: Clock,
+        observer: SyncObserver,
+    ) -> None:
+        self._name = name
+        self._queue = queue
+        self._sync = sync
+        self._clock = clock
+        self._observer = observer
+        self._stopped = threading.Event()
+        self._threads = [
+            SupervisedThread(f"{name}-worker-{number}", self._work, stop=self._stopped, clock=clock)
+            for number in range(count)
+        ]
+
+    def start(self) -> None:
+        self._observer.workers_started(self._name, len(self._threads))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Take no more keys and wait for the syncs under way; False if one goes on after the time."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        self._stopped.set()
+        self._queue.shut_down()
+        ended = [thread.join(deadline - self._clock.monotonic()) for thread in self._threads]
+        return all(ended)
+
+    def restarts(self) -> dict[str, int]:
+        """How often each thread died."""
+        return {f"{self._name}-worker-{number}": thread.restarts for number, thread in enumerate(self._threads)}
+
+    def _work(self) -> None:
+        while True:
+            try:
+                key = self._queue.get()
+            except ShutDown:
+                return
+            try:
+                if not self._stopped.is_set():
+                    self._process(key)
+            finally:
+                self._queue.done(key)
+
+    def _process(self, key: str) -> None:
+        begin = self._clock.monotonic()
+        self._observer.sync_started(self._name)
+        result = "error"
+        try:
+            with structlog.contextvars.bound_contextvars(key=key, reconcile_id=uuid.uuid4().hex):
+                result = self._sync_and_settle(key)
+        finally:
+            self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)
+
+    def _sync_and_settle(self, key: str) -> str:
+        try:
+            outcome = self._sync(key)
+        except Exception:
+            # A bug in what a sync does with this one object: the others go on, and the log has the traceback.
+            log.exception("sync failed")
+            self._queue.add_rate_limited(key)
+            return "error"
+        return self._settle(key, outcome)
+
+    def _settle(self, key: str, outcome: Outcome) -> str:
+        if isinstance(outcome, Retry):
+            return self._retry(key, outcome)
+        self._queue.forget(key)
+        if isinstance(outcome, RequeueAfter):
+            self._queue.add_after(key, outcome.seconds)
+            return "requeue_after"
+        if isinstance(outcome, GiveUp):
+            log.warning("gave up", why=outcome.why)
+            return "terminal"
+        assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are four
+        return "success"
+
+    def _retry(self, key: str, outcome: Retry) -> str:
+        failures = self._queue.num_requeues(key)
+        # The first failure is worth a line; the fortieth of the same is not.
+        level = log.warning if failures == 0 else log.debug
+        level("sync will be tried again", why=outcome.why, failures=failures + 1)
+        if outcome.after_seconds > 0:
+            self._queue.add_after(key, outcome.after_seconds)
+        else:
+            self._queue.add_rate_limited(key)
+        if outcome.wake_after_seconds is not None:
+            self._queue.add_after(key, outcome.wake_after_seconds)
+        return "error" if outcome.is_error else "requeue"
