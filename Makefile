@@ -50,25 +50,28 @@ test: $(READY) ## All tests: unit, property, integration, end to end (real nodes
 	@hack/run-tests
 
 ##@ Cluster
+# NAME=… is another stack beside the default one.
+STACK = $(if $(NAME),--name $(NAME))
+
 .PHONY: cluster-up
 cluster-up: $(READY) ## Start a local control plane; NODES=2 adds real nodes. The last line is the kubeconfig's path
-	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES))
+	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(STACK)
 
 .PHONY: cluster-down
 cluster-down: $(READY) ## Stop it and leave nothing behind
-	@$(PY) -m localcluster down
+	@$(PY) -m localcluster down $(STACK)
 
 .PHONY: cluster-status
 cluster-status: $(READY) ## What runs, and where its logs are
-	@$(PY) -m localcluster status
+	@$(PY) -m localcluster status $(STACK)
 
 .PHONY: node-kill
 node-kill: $(READY) ## Kill node N=2 as a power cut would
-	@$(PY) -m localcluster node-kill $(N)
+	@$(PY) -m localcluster node-kill $(N) $(STACK)
 
 .PHONY: node-start
 node-start: $(READY) ## Start node N=2 again
-	@$(PY) -m localcluster node-start $(N)
+	@$(PY) -m localcluster node-start $(N) $(STACK)
 
 ##@ See it work
 .PHONY: demo

@@ -1,7 +1,7 @@
-"""`python -m localcluster`: up, down, status, node-kill, node-start.
+"""`python -m localcluster`: up, down, status, node-kill, node-start, image.
 
-Standard output is for programs (`up`: the kubeconfig's path; `status`: the status); everything for people goes to
-standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
+Standard output is for programs (`up`: the kubeconfig's path; `status`: the status; `image`: the tar's path);
+everything for people goes to standard error. Errors are one line and exit code 1, wrong usage 2, Ctrl-C 130.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ def _parser() -> argparse.ArgumentParser:
         ("node-start", _node_start, "start a killed node again"),
     ):
         _command(commands, name, run, text).add_argument("number", type=int, metavar="N", help="1, 2, ...")
+    image = _command(commands, "image", _image, "build an image, give it to the nodes that run, print its tar's path")
+    image.add_argument(
+        "image", metavar="IMAGE", help="localhost/tensorflow, localhost/tfjob-controller, localhost/base"
+    )
     return parser
 
 
@@ -128,13 +132,18 @@ def _node_start(chosen: argparse.Namespace) -> None:
     to_stderr("next:   kubectl get nodes")
 
 
+def _image(chosen: argparse.Namespace) -> None:
+    from localcluster import images, nodes  # here, since most stacks have none
+
+    if nodes.exists(_folder(chosen)):
+        nodes.load_image(_folder(chosen), chosen.image)
+    print(images.ensure(chosen.image))
+
+
 def _folder(chosen: argparse.Namespace) -> Path:
     return state.stack_dir(chosen.name)
 
 
 def _make(target: str, chosen: argparse.Namespace) -> str:
-    """The command that does it: make's for the default stack, else this program's own."""
-    if chosen.name == state.DEFAULT_NAME:
-        return f"make {target}"
-    words = target.removeprefix("cluster-").replace("N=", "")
-    return f"PYTHONPATH=hack .venv/bin/python -m localcluster {words} --name {chosen.name}"
+    """The command that does it for the stack in question."""
+    return f"make {target}" + ("" if chosen.name == state.DEFAULT_NAME else f" NAME={chosen.name}")
