@@ -1,246 +1,227 @@
-"""A cluster in memory that holds one TFJob: what the trainer decides is carried out on it, what nodes do is told to it.
+"""A model of the API server and of everybody who writes to it, driven by a script: for property tests of the cache.
 
-It keeps objects as the caches do, and does of the Job controller's work only what a test asks for. No threads, no time
-but `now`, which a test moves.
+Nothing here runs in a thread. The reflector asks for lines; before the next line is there, the script's actions happen:
+others create, update and delete, our own answers arrive late, the server compacts its history, refuses or cuts
+the connection. So every interleaving is a list of actions, which hypothesis can generate and shrink.
+
+The server keeps its whole history, so that for any version it can be said what a cache must hold (`expected`).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-import msgspec
-from msgspec.structs import replace
+from helpers.things import Thing, bookmark, error_line, line, page, thing
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.store import version_of
 
-from helpers.manifests import tfjob
-from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.core import (
-    JOBS,
-    PODS,
-    SERVICES,
-    Condition,
-    ContainerState,
-    ContainerStatus,
-    Job,
-    JobSpec,
-    Pod,
-    PodStatus,
-    Running,
-    Service,
-    Terminated,
-    Waiting,
+NAMES = "abc"
+GONE = ApiError(410, "Expired", "too old resource version")
+
+
+class Act(enum.Enum):
+    """What happens next."""
+
+    CREATE_OR_UPDATE = "write"
+    DELETE = "delete"
+    WRITE_AND_ASSUME = "write, and assume the answer at once"
+    ASSUME_LATE = "an older answer arrives only now"
+    DELIVER = "one event is delivered"
+    BOOKMARK = "a bookmark is delivered"
+    CUT = "the connection breaks"
+    END = "the server ends the watch in order"
+    EXPIRE_EVENT = "410 as an event"
+    COMPACT = "history up to now is compacted"
+    REFUSE_NEXT = "the next request is refused"
+    FORGET_STREAMING = "from now on the server knows no streaming lists"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    act: Act
+    name: str = "a"
+    # Which of several: an answer, an error, a list's age.
+    choice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    type: str
+    obj: Thing
+
+
+REFUSALS = (
+    ApiError(429, "TooManyRequests", "busy", retry_after_seconds=1.0),
+    ApiError(500, "InternalError", "oops"),
+    ApiError(0, "NotConnected", "connection refused"),
+    ApiError(403, "Forbidden", "no"),
+    GONE,
+    ApiError(504, "Timeout", "Too large resource version: 9, current: 5"),
 )
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.trainer.difference import Actions, plan_actions
-from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.trainer.observed import Observed, Obstacle
-from tfjob_controller.trainer.plan import Plan, build_plan
-from tfjob_controller.trainer.status import Emit, StatusResult, next_status
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-_uids = itertools.count(1)
 
 
-def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
-    """The job of a manifest as the API server would hand it out, RuntimeId included."""
-    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": to_text(START), **metadata}
-    spec = {"RuntimeId": "a6no", **manifest["spec"]}
-    return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": spec}, TFJob)
-
-
-def plan_of(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> Plan:
-    job = decoded(tfjob(*replica_specs, name=name, **spec))
-    return build_plan(job, ControllerConfig(), restart_rules=restart_rules)
-
-
-@dataclass
 class World:
-    """`requests` counts all writes but the child's creations; `events` holds all that was emitted."""
+    """Server, writers and connection. A `Requester` as far as a reflector needs it."""
 
-    job: TFJob
-    restart_rules: bool = True
-    now: datetime = START
-    jobs: dict[str, Job] = field(default_factory=dict)
-    services: dict[str, Service] = field(default_factory=dict)
-    pods: dict[str, list[Pod]] = field(default_factory=dict)
-    has_config_map: bool = False
-    status_writes: int = 0
-    events: list[Emit] = field(default_factory=list)
-    created: list[str] = field(default_factory=list)
+    def __init__(self, actions: Sequence[Action], assume: Callable[[Thing], bool], at_end: Callable[[], None]) -> None:
+        self._actions = iter(actions)
+        self._assume = assume
+        self._at_end = at_end
+        self._history: list[Change] = []
+        self._version = 10
+        self._compacted = 0
+        self._refusals: list[ApiError] = []
+        self._streaming = True
+        self._over = False
+        self._answers: list[Thing] = []
+
+    # What is true
+
+    def state_at(self, version: int) -> dict[str, Thing]:
+        """What the server held at a version."""
+        state: dict[str, Thing] = {}
+        for change in self._history:
+            if version_of(change.obj) > version:
+                break
+            if change.type == "DELETED":
+                del state[key_of(change.obj)]
+            else:
+                state[key_of(change.obj)] = change.obj
+        return state
 
     @property
-    def plan(self) -> Plan:
-        return build_plan(self.job, ControllerConfig(), restart_rules=self.restart_rules)
+    def now(self) -> dict[str, Thing]:
+        return self.state_at(self._version)
 
-    @property
-    def observed(self) -> Observed:
-        return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map)
+    # Requests
 
-    def name(self, replica_id: str) -> str:
-        return next(replica.name for replica in self.plan.replicas if replica.id == replica_id)
+    def request(self, method: str, path: str, *, query: Mapping[str, str], **options: object) -> bytes:
+        self._act_until_request()
+        self._check_version(query)
+        state = [*self.now.values()]
+        if "limit" not in query or query.get("resourceVersion") == "0":
+            return page(self._version, *state)
+        # Pages of one object; the token names the snapshot, as the real one does.
+        snapshot, _, after = query.get("continue", f"{self._version}/").partition("/")
+        if int(snapshot) < self._compacted:
+            raise GONE
+        rest = [obj for obj in self.state_at(int(snapshot)).values() if key_of(obj).removeprefix("ns/") > after]
+        rest.sort(key=key_of)
+        more = f"{snapshot}/{rest[0].metadata.name}" if len(rest) > 1 else ""
+        return page(int(snapshot), *rest[:1], continue_=more)
 
-    # What the controller does
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> _Lines:
+        self._act_until_request()
+        if "sendInitialEvents" in query:
+            if not self._streaming:
+                raise ApiError(422, "Invalid", "sendInitialEvents is forbidden")
+            return _Lines(self._streaming_list())
+        self._check_version(query)
+        return _Lines(self._watch(int(query["resourceVersion"])))
 
-    def actions(self) -> Actions:
-        return plan_actions(self.job, self.plan, self.observed, self.now)
+    # Lines
 
-    def sync(self, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
-        """One sync: the writes carried out, then the status."""
-        self.carry_out(self.actions())
-        result = next_status(self.job, self.plan, self.observed, self.now, obstacles)
-        if result.status is not self.job.status:
-            self.status_writes += 1
-            self.job = replace(self.job, status=result.status)
-        self.events.extend(result.events)
-        return result
+    def _streaming_list(self) -> Iterator[bytes]:
+        start = self._version
+        for obj in sorted(self.now.values(), key=key_of):
+            yield line("ADDED", obj)
+        # Things may happen before the end of the list is announced; they are part of it.
+        self._act()
+        for change in self._history:
+            if version_of(change.obj) > start:
+                yield line(change.type, change.obj)
+        listed = self._version
+        yield bookmark(listed, ends_list=True)
+        yield from self._watch(listed)
 
-    def settle(self) -> StatusResult:
-        """Sync until nothing changes any more."""
-        for _ in range(10):
-            before = self.job.status
-            actions = self.actions()
-            result = self.sync()
-            if result.status is before and not actions:
-                return result
-        raise AssertionError(f"never settles: {self.actions()} {self.job.status}")
+    def _watch(self, sent: int) -> Iterator[bytes]:
+        while not self._over:
+            action = self._act()
+            pending = [change for change in self._history if version_of(change.obj) > sent]
+            if action is None:
+                yield from (line(change.type, change.obj) for change in pending)
+                yield bookmark(self._version)
+                self._finish()
+            elif action.act is Act.DELIVER and pending:
+                sent = version_of(pending[0].obj)
+                yield line(pending[0].type, pending[0].obj)
+            elif action.act is Act.BOOKMARK and not pending:
+                sent = self._version
+                yield bookmark(sent)
+            elif action.act is Act.CUT:
+                raise ApiError(0, "ConnectionBroken", "the stream broke off")
+            elif action.act is Act.EXPIRE_EVENT:
+                yield error_line(410, "Expired")
+            elif action.act is Act.END:
+                return
 
-    def carry_out(self, actions: Actions) -> None:
-        for create in actions.creates:
-            self._create(create.resource.kind, create.name, create.body)
-        for delete in actions.deletes:
-            self._delete(delete.resource.plural, delete.name)
-        for toggled in actions.suspends:
-            self.suspend_job(toggled.name, toggled.suspend)
+    # Actions
 
-    def _create(self, kind: str, name: str, body: dict[str, Any]) -> None:
-        self.created.append(f"{kind}/{name}")
-        meta = {"uid": f"uid-{next(_uids)}", "creationTimestamp": to_text(self.now)}
-        given = {**body, "metadata": body["metadata"] | meta}
-        if kind == "Job":
-            assert name not in self.jobs, f"{name} exists"
-            self.jobs[name] = msgspec.convert(given, Job)
-        elif kind == "Service":
-            self.services[name] = msgspec.convert(given, Service)
-        else:
-            self.has_config_map = True
+    def _act(self) -> Action | None:
+        action = next(self._actions, None)
+        if action is not None:
+            self._do(action)
+        return action
 
-    def _delete(self, plural: str, name: str) -> None:
-        if plural == JOBS.plural:
-            self.delete_job(name)
-        elif plural == SERVICES.plural:
-            del self.services[name]
-        elif plural == PODS.plural:
-            for child in self.pods:
-                self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]
+    def _act_until_request(self) -> None:
+        """A request takes its time; then it may be refused."""
+        self._act()
+        if self._refusals:
+            raise self._refusals.pop(0)
 
-    def suspend_job(self, name: str, suspend: bool) -> None:
-        """As the Job controller does, at once: the pods that have not finished are gone."""
-        job = self.jobs[name]
-        self.jobs[name] = replace(job, spec=JobSpec(suspend=suspend))
-        if suspend:
-            self.pods[name] = [pod for pod in self.pods.get(name, []) if pod.status.phase in ("Succeeded", "Failed")]
+    def _do(self, action: Action) -> None:
+        if action.act in (Act.CREATE_OR_UPDATE, Act.WRITE_AND_ASSUME):
+            self._answers.append(self._write(action.name))
+        if action.act is Act.WRITE_AND_ASSUME:
+            self._assume(self._answers[-1])
+        if action.act is Act.ASSUME_LATE and self._answers:
+            self._assume(self._answers[action.choice % len(self._answers)])
+        if action.act is Act.DELETE:
+            self._delete(action.name)
+        if action.act is Act.COMPACT:
+            self._compacted = self._version
+        if action.act is Act.REFUSE_NEXT:
+            self._refusals.append(REFUSALS[action.choice % len(REFUSALS)])
+        if action.act is Act.FORGET_STREAMING:
+            self._streaming = False
 
-    # What users do
+    def _write(self, name: str) -> Thing:
+        old = self.now.get(f"ns/{name}")
+        self._version += 1
+        uid = old.metadata.uid if old else f"uid-{self._version}"
+        obj = thing(name, self._version, uid=uid)
+        self._history.append(Change("MODIFIED" if old else "ADDED", obj))
+        return obj
 
-    def change(self, **spec: Any) -> None:
-        meta = replace(self.job.metadata, generation=self.job.metadata.generation + 1)
-        self.job = replace(self.job, metadata=meta, spec=replace(self.job.spec, **spec))
+    def _delete(self, name: str) -> None:
+        old = self.now.get(f"ns/{name}")
+        if old is not None:
+            self._version += 1
+            self._history.append(Change("DELETED", thing(name, self._version, uid=old.metadata.uid)))
 
-    def delete_job(self, name: str) -> None:
-        """A child Job goes, and with it its pods."""
-        del self.jobs[name]
-        self.pods.pop(name, None)
+    def _check_version(self, query: Mapping[str, str]) -> None:
+        version = int(query.get("resourceVersion") or 0)
+        if "watch" in query and version < self._compacted:
+            raise GONE
 
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    # What the Job controller and the kubelets do
-
-    def job_status(self, replica_id: str, **status: Any) -> None:
-        name = self.name(replica_id)
-        job = self.jobs[name]
-        self.jobs[name] = replace(job, status=replace(job.status, **status))
-
-    def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
-        self.job_status(replica_id, conditions=(Condition(outcome, "True", message=message),), active=0)
-
-    def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
-        """Give a replica's pod this status; it is made if there is none, or if it is to be the newest."""
-        name = self.name(replica_id)
-        pods = self.pods.setdefault(name, [])
-        if newest or not pods:
-            pods.append(self._new_pod(name))
-        given = {"start_time": to_text(self.now), **status} if not pods[-1].status.start_time else status
-        pods[-1] = replace(pods[-1], status=replace(pods[-1].status, **given))
-        return pods[-1]
-
-    def _new_pod(self, name: str) -> Pod:
-        owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
-        uid = f"uid-{next(_uids)}"
-        meta = ObjectMeta(
-            name=f"{name}-{uid}", uid=uid, creation_timestamp=to_text(self.now), owner_references=(owner,)
-        )
-        return Pod(meta, status=PodStatus(phase="Pending"))
-
-    def pod_deleted(self, replica_id: str) -> None:
-        """Somebody deletes the pod; it is on its way out from now on."""
-        pods = self.pods[self.name(replica_id)]
-        pods[-1] = replace(pods[-1], metadata=replace(pods[-1].metadata, deletion_timestamp=to_text(self.now)))
-
-    def runs(self, replica_id: str, *, newest: bool = False, restart_count: int = 0) -> None:
-        last = self._last(replica_id) if restart_count else ContainerState()
-        self.pod(
-            replica_id,
-            newest=newest,
-            phase="Running",
-            container_statuses=(running(restart_count=restart_count, last=last),),
-        )
-
-    def _last(self, replica_id: str) -> ContainerState:
-        (status,) = self.pods[self.name(replica_id)][-1].status.container_statuses
-        return status.state if status.state.terminated else status.last_state
-
-    def exits(self, replica_id: str, exit_code: int, reason: str = "", message: str = "", phase: str = "") -> None:
-        """The training container ends; the pod ends with it unless `phase` says otherwise."""
-        phase = phase or ("Failed" if exit_code else "Succeeded")
-        ended = Terminated(exit_code, reason, message, finished_at=to_text(self.now))
-        self.pod(replica_id, phase=phase, container_statuses=(terminated(ended),))
-
-    def all_run(self) -> None:
-        for replica in self.plan.replicas:
-            if replica.id not in self.job.status.succeeded_indexes:
-                self.runs(replica.id)
+    def _finish(self) -> None:
+        self._over = True
+        self._at_end()
 
 
-def running(*, restart_count: int = 0, last: ContainerState | None = None, ready: bool = True) -> ContainerStatus:
-    state = ContainerState(running=Running())
-    return ContainerStatus("tensorflow", ready, restart_count, state, last or ContainerState())
+class _Lines:
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
 
+    def __enter__(self) -> _Lines:
+        return self
 
-def terminated(ended: Terminated, restart_count: int = 0) -> ContainerStatus:
-    return ContainerStatus("tensorflow", False, restart_count, ContainerState(terminated=ended))
+    def __exit__(self, *exc: object) -> None: ...
 
+    def __iter__(self) -> Iterator[bytes]:
+        return self._lines
 
-def waiting(
-    reason: str, message: str = "", *, name: str = "tensorflow", last: Terminated | None = None, restart_count: int = 0
-) -> ContainerStatus:
-    state, before = ContainerState(waiting=Waiting(reason, message)), ContainerState(terminated=last)
-    return ContainerStatus(name, False, restart_count, state, before)
-
-
-def world(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> World:
-    """A world with one new job: without replica specs, that of the tutorial."""
-    return World(decoded(tfjob(*replica_specs, name=name, **spec)), restart_rules=restart_rules)
-
-
-def running_world(*replica_specs: Any, restart_rules: bool = True, **spec: Any) -> World:
-    """A world in which all replicas run."""
-    made = world(*replica_specs, restart_rules=restart_rules, **spec)
-    made.settle()
-    made.all_run()
-    made.settle()
-    return made
+    def close(self) -> None: ...
