@@ -40,6 +40,12 @@ RUNC_PACKAGES = {
 _APT = Path("/etc/apt")
 
 
+def require_root(what: str) -> None:
+    """Raises LocalClusterError, with the remedy, for everybody else."""
+    if os.geteuid() != 0:
+        raise LocalClusterError(f"{what} need root: run this as root, {EXISTING_CLUSTER}")
+
+
 def ensure_packages(wanted: Mapping[str, str], report: Report) -> None:
     """Install what is missing of `wanted` (proof → package); one line says so. Raises LocalClusterError."""
     install(sorted({package for proof, package in wanted.items() if not _is_there(proof)}), report)

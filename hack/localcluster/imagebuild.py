@@ -62,7 +62,7 @@ def pause_inputs() -> bytes:
 
 def pause(root: Path, parent: Path | None, report: Report) -> None:
     """The program that holds a pod's namespaces and does nothing else."""
-    debian.ensure_packages(debian.IMAGE_PACKAGES, report)
+    _check_machine(report)
     run("cc", "-static", "-Os", "-s", "-x", "c", "-o", root / "pause", "-", stdin=_PAUSE_SOURCE)
 
 
@@ -72,12 +72,17 @@ def base_inputs() -> bytes:
 
 
 def base(root: Path, parent: Path | None, report: Report) -> None:
-    debian.ensure_packages(debian.IMAGE_PACKAGES, report)
+    _check_machine(report)
     debian.bootstrap(root, _BASE_PACKAGES, report)
     _remove(root, _BASE_WASTE)
     # Kubernetes mounts its own; one that is there would name this machine's servers.
     (root / "etc/resolv.conf").write_text("")
     (root / "etc/hostname").unlink(missing_ok=True)
+
+
+def _check_machine(report: Report) -> None:
+    debian.require_root("local images")
+    debian.ensure_packages(debian.IMAGE_PACKAGES, report)
 
 
 def tensorflow_inputs() -> bytes:

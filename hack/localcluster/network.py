@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
+from localcluster.report import Report
 from localcluster.shell import attempt, run
 
 CLAIMS = Path("/run/tfjob-localcluster")
@@ -123,6 +124,15 @@ def claim_of(state_dir: Path) -> Plan | None:
         if path.read_text() == str(state_dir):
             return Plan(int(path.parent.name))
     return None
+
+
+def load_kernel_module(report: Report) -> None:
+    """A pod that asks for a Service served by its own node gets its answer over that node's bridge, past the
+    translation of addresses, unless bridges show packets to the packet filter; for that the kernel needs a module.
+    """
+    if not Path("/proc/sys/net/bridge").exists():
+        report("loading the kernel module br_netfilter, which nodes need; it stays loaded")
+        run("modprobe", "br_netfilter")
 
 
 def make_bridge(plan: Plan) -> None:

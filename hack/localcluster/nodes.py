@@ -148,10 +148,10 @@ def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
 
 def check_machine(report: Report) -> None:
     """Install the Debian packages that are missing. Raises LocalClusterError with the remedy where no node can run."""
-    if os.geteuid() != 0:
-        raise LocalClusterError(f"real nodes need root: run this as root, {debian.EXISTING_CLUSTER}")
+    debian.require_root("real nodes")
     debian.ensure_packages(debian.NODE_PACKAGES, report)
     cgroups.hierarchies()
+    network.load_kernel_module(report)
 
 
 def _options(plan: network.Plan, count: int) -> Options:

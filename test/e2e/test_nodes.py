@@ -16,7 +16,7 @@ import pytest
 from helpers import machine
 from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path
 from helpers.poll import eventually
-from localcluster import binaries, network, node, process, stack, state
+from localcluster import binaries, images, network, node, process, stack, state
 from localcluster import nodes as nodes_module
 
 pytestmark = pytest.mark.nodes
@@ -98,7 +98,10 @@ def test_nodes_share_out_the_machine_and_do_not_count_it_twice(nodes: Cluster) -
     assert sum(int(status["allocatable"]["memory"].removesuffix("Ki")) for status in reported) <= memory
 
 
-def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes: Cluster, space: str) -> None:
+@pytest.mark.parametrize("client", ["node-1", "node-2"])
+def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(
+    nodes: Cluster, space: str, client: str
+) -> None:
     probe = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1}
     create_pod(nodes, space, pod("web", SERVER, "node-1", readinessProbe=probe))
     nodes.api.create(f"/api/v1/namespaces/{space}/services", service("headless", "web", 8000, clusterIP="None"))
@@ -112,7 +115,7 @@ def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes:
         "        except OSError: time.sleep(0.2)\n"
     )
     hosts = ["headless:8000", f"headless.{space}.svc.cluster.local:8000", "virtual"]
-    create_pod(nodes, space, pod("client", ["python3", "-c", script, *hosts], "node-2"))
+    create_pod(nodes, space, pod("client", ["python3", "-c", script, *hosts], client))
     eventually(lambda: phase(nodes, space, "client") == "Succeeded", 30)
     assert kubectl(nodes, "logs", "-n", space, "client").split("\n")[:-1] == [f"{host} 200" for host in hosts]
 
@@ -189,6 +192,23 @@ def test_a_pod_talks_to_the_api_server_with_the_token_that_it_got(nodes: Cluster
     create_pod(nodes, space, pod("inside", ["python3", "-c", script]))
     eventually(lambda: phase(nodes, space, "inside") in ("Succeeded", "Failed"), 30)
     assert kubectl(nodes, "logs", "-n", space, "inside") == f"system:serviceaccount:{space}:default\n"
+
+
+def test_this_projects_own_image_runs_without_rights_on_a_read_only_root(nodes: Cluster, space: str) -> None:
+    nodes_module.load_image(nodes.folder, images.CONTROLLER)
+    security = {
+        "runAsNonRoot": True,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    body = pod("own", [], image=images.CONTROLLER, args=["--version"], securityContext=security)
+    del body["spec"]["containers"][0]["command"]
+    create_pod(nodes, space, body)
+    eventually(lambda: phase(nodes, space, "own") in ("Succeeded", "Failed"), 60)
+    assert kubectl(nodes, "logs", "-n", space, "own").startswith("tfjob-controller ")
+    assert phase(nodes, space, "own") == "Succeeded"
 
 
 def test_nothing_leaves_the_machine(nodes: Cluster, space: str) -> None:
