@@ -98,6 +98,7 @@ class HttpServer:
             return
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
+        handler.wfile.flush()
         for chunk in _and_end(answer.chunks):
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             handler.wfile.flush()

@@ -239,11 +239,13 @@ def _finish(settings: Configuration, namespace: str, origin: str, source: Source
 def _check_files(settings: Configuration, credentials: Credentials, origin: str) -> None:
     """Find bad certificates now, with their names, and not in the middle of some TLS handshake."""
     certificate, key = credentials.certificate or (settings.cert_file, settings.key_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    what = "the certificate authority"
     try:
-        what = "the certificate authority"
-        context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+        if settings.ssl_ca_cert:
+            context.load_verify_locations(settings.ssl_ca_cert)
+        what = "the client certificate or its key"
         if certificate:
-            what = "the client certificate or its key"
             # Without a password TLS would ask for one on the terminal.
             context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:

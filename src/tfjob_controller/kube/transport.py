@@ -24,7 +24,7 @@ import platform
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
@@ -156,7 +156,7 @@ class _Call:
     method: str
     target: str
     body: bytes | None
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)  # holds the token
     priority: Priority
     repeatable: bool
 
