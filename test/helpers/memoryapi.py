@@ -1,0 +1,184 @@
+"""An API server in memory, for faults that a real one cannot be made to show.
+
+It knows objects in namespaces, resource versions, optimistic locking and merge patches: no more than what the contract
+tests (leasecontract.py, eventcontract.py) ask of it, which are run against a real API server as well.
+
+Faults stand in a script: each request takes the next one. A fault's `before` runs before the request is carried out,
+its `after` when that is done but nobody has been told; either may raise `ApiError`, move a fake clock, or call back.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.transport import JSON, MERGE_PATCH, Lines, Priority
+
+Object = dict[str, Any]
+Hook = Callable[["Request"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    body: Object
+    content_type: str
+    timeout_seconds: float
+    priority: Priority
+    retry: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    before: Hook | None = None
+    after: Hook | None = None
+
+
+@dataclass
+class MemoryApi:
+    """A `Requester`. Thread-safe; hooks run without its lock."""
+
+    script: deque[Fault] = field(default_factory=deque)
+    always: Fault | None = None  # for every request that finds the script empty
+    requests: list[Request] = field(default_factory=list)
+    objects: dict[str, Object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version = 0
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = 30.0,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        request = Request(
+            method, path, json.loads(body) if body else {}, content_type, timeout_seconds, priority, retry
+        )
+        with self._lock:
+            self.requests.append(request)
+            fault = self.script.popleft() if self.script else self.always
+        if fault and fault.before:
+            fault.before(request)
+        answer = self.apply(request)
+        if fault and fault.after:
+            fault.after(request)
+        return answer
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        raise NotImplementedError("nobody streams from this one")
+
+    def apply(self, request: Request) -> bytes:
+        """Carry out a request, now."""
+        with self._lock:
+            answer = _METHODS[request.method](self, request)
+        return json.dumps(answer).encode()
+
+    def list(self, plural: str) -> list[Object]:
+        """All objects of a kind, in order of their paths."""
+        with self._lock:
+            return [obj for path, obj in sorted(self.objects.items()) if path.split("/")[-2] == plural]
+
+    def written(self, *methods: str) -> list[Request]:
+        """The requests with one of these methods, also those that failed."""
+        with self._lock:
+            return [request for request in self.requests if request.method in methods]
+
+    def _get(self, request: Request) -> Object:
+        if request.path not in self.objects:
+            raise ApiError(404, "NotFound", f"{request.path} not found")
+        return self.objects[request.path]
+
+    def _create(self, request: Request) -> Object:
+        path = f"{request.path}/{request.body['metadata']['name']}"
+        if path in self.objects:
+            raise ApiError(409, "AlreadyExists", f"{path} already exists")
+        return self._store(path, request.body)
+
+    def _update(self, request: Request) -> Object:
+        old = self._get(request)
+        if request.body["metadata"].get("resourceVersion") not in ("", None, old["metadata"]["resourceVersion"]):
+            raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+        return self._store(request.path, request.body)
+
+    def _patch(self, request: Request) -> Object:
+        if request.content_type != MERGE_PATCH:
+            raise ApiError(415, "UnsupportedMediaType", request.content_type)
+        return self._store(request.path, _merged(self._get(request), request.body))
+
+    def _delete(self, request: Request) -> Object:
+        self._get(request)
+        return self.objects.pop(request.path)
+
+    def _store(self, path: str, obj: Object) -> Object:
+        self._version += 1
+        metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
+        self.objects[path] = {**obj, "metadata": metadata}
+        return self.objects[path]
+
+
+_METHODS = {
+    "GET": MemoryApi._get,
+    "POST": MemoryApi._create,
+    "PUT": MemoryApi._update,
+    "PATCH": MemoryApi._patch,
+    "DELETE": MemoryApi._delete,
+}
+
+
+def _merged(old: Object, patch: Object) -> Object:
+    """RFC 7386."""
+    result = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            inner = result.get(key)
+            result[key] = _merged(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def refusal(status: int, reason: str = "", message: str = "scripted", **details: Any) -> Fault:
+    """The server says no."""
+
+    def refuse(request: Request) -> None:
+        raise ApiError(status, reason, message, **details)
+
+    return Fault(before=refuse)
+
+
+def no_answer(*, applied: bool) -> Fault:
+    """The connection breaks: before the request was carried out, or (`applied`) after it."""
+
+    def lose(request: Request) -> None:
+        raise ApiError(NO_RESPONSE, "ConnectionBroken", "scripted", outcome_unknown=request.method != "GET")
+
+    return Fault(after=lose) if applied else Fault(before=lose)
+
+
+def slow(clock: FakeClock, seconds: float, *, applied: bool = True) -> Fault:
+    """The answer takes this long; beyond the caller's time-out there is none. `applied`: carried out before that."""
+
+    def delay(request: Request) -> None:
+        clock.advance(min(seconds, request.timeout_seconds))
+        if seconds >= request.timeout_seconds:
+            raise ApiError(NO_RESPONSE, "Timeout", "no answer in time", outcome_unknown=request.method != "GET")
+
+    return Fault(after=delay) if applied else Fault(before=delay)
