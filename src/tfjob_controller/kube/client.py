@@ -84,15 +84,20 @@ class ResourceClient(Generic[ObjectT]):
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        retry = True if uid and self._retry is None else self._retry
-        self._send("DELETE", self._resource.path(namespace, name), encode(options), retry=retry)
+        self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
 
     def delete_collection(self, namespace: str, label_selector: str, *, propagation: str = "Background") -> None:
         """Ask for the deletion of all that match. Never of everything: an empty selector is a `ValueError`."""
         if not label_selector:
             raise ValueError("delete_collection needs a label selector")
         query = {"labelSelector": label_selector}
-        self._send("DELETE", self._resource.path(namespace), encode({"propagationPolicy": propagation}), query=query)
+        self._send(
+            "DELETE",
+            self._resource.path(namespace),
+            encode({"propagationPolicy": propagation}),
+            query=query,
+            retry=self._retry,
+        )
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
         """All that match, in pages, as one version (raises `is_gone` if that is compacted away between two pages)."""
@@ -126,7 +131,7 @@ class ResourceClient(Generic[ObjectT]):
 
     def _object(self, method: str, path: str, body: Body | None = None, content_type: str = JSON) -> ObjectT:
         data = None if body is None else encode(body)
-        answer = self._send(method, path, data, content_type, retry=self._retry)
+        answer = self._send(method, path, data, content_type)
         return self._decoded(answer, writes=method != "GET")
 
     def _send(
@@ -137,7 +142,7 @@ class ResourceClient(Generic[ObjectT]):
         content_type: str = JSON,
         *,
         query: Mapping[str, str] | None = None,
-        retry: bool | None = None,
+        repeatable: bool = False,
     ) -> bytes:
         return self._requester.request(
             method,
@@ -147,7 +152,7 @@ class ResourceClient(Generic[ObjectT]):
             content_type=content_type,
             timeout_seconds=self._timeout_seconds,
             priority=self._priority,
-            retry=retry,
+            retry=self._retry if self._retry is not None else repeatable or None,
         )
 
     def _decoded(self, data: bytes | msgspec.Raw, *, writes: bool) -> ObjectT:

@@ -1,0 +1,215 @@
+"""The rules of kube/client.py, with a requester that is told its answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.transport import JSON, JSON_PATCH, MERGE_PATCH, Priority
+
+
+class Thing(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+THINGS = Resource("g.test", "v1", "things", "Thing")
+ONE = "/apis/g.test/v1/namespaces/d/things/a"
+ALL = "/apis/g.test/v1/namespaces/d/things"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    method: str
+    path: str
+    query: Mapping[str, str] | None
+    body: Any
+    content_type: str
+    timeout_seconds: float
+    priority: Priority
+    retry: bool | None
+
+
+class Script:
+    """A Requester that gives one answer after the other."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.sent: list[Sent] = []
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = 30.0,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        decoded = None if body is None else json.loads(body)
+        self.sent.append(Sent(method, path, query, decoded, content_type, timeout_seconds, priority, retry))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> NoReturn:
+        raise AssertionError("a client opens no streams")
+
+
+def thing(name: str = "a") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "d", "resourceVersion": "7"}}
+
+
+def page(*names: str, way_on: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "9", "continue": way_on}, "items": [thing(name) for name in names]}
+
+
+def client(script: Script, **options: Any) -> ResourceClient[Thing]:
+    return ResourceClient(script, THINGS, decoder_for(Thing), **options)
+
+
+Call = Callable[[ResourceClient[Thing]], object]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param(lambda c: c.get("d", "a"), ("GET", ONE, None, JSON), id="get"),
+        pytest.param(lambda c: c.create("d", {"x": 1}), ("POST", ALL, {"x": 1}, JSON), id="create"),
+        pytest.param(lambda c: c.create("d", b'{"x":2}'), ("POST", ALL, {"x": 2}, JSON), id="create bytes"),
+        pytest.param(
+            lambda c: c.create("d", Thing(ObjectMeta(name="a"))),
+            ("POST", ALL, {"metadata": {"name": "a"}}, JSON),
+            id="create a Struct",
+        ),
+        pytest.param(lambda c: c.update("d", "a", {"x": 1}), ("PUT", ONE, {"x": 1}, JSON), id="update"),
+        pytest.param(
+            lambda c: c.update("d", "a", {}, "status"), ("PUT", ONE + "/status", {}, JSON), id="update a subresource"
+        ),
+        pytest.param(lambda c: c.patch("d", "a", {"x": 1}), ("PATCH", ONE, {"x": 1}, MERGE_PATCH), id="patch"),
+        pytest.param(
+            lambda c: c.patch("d", "a", b"[]", content_type=JSON_PATCH, subresource="status"),
+            ("PATCH", ONE + "/status", [], JSON_PATCH),
+            id="another patch",
+        ),
+    ],
+)
+def test_each_call_is_one_request_and_gives_the_decoded_answer(call: Call, expected: tuple[object, ...]) -> None:
+    script = Script(thing())
+    assert call(client(script)) == Thing(ObjectMeta(name="a", namespace="d", resource_version="7"))
+    (sent,) = script.sent
+    assert (sent.method, sent.path, sent.body, sent.content_type) == expected
+    assert sent.retry is None
+
+
+def test_priority_and_time_are_those_of_the_client() -> None:
+    script = Script(thing(), {}, page())
+    leases = client(script, priority=Priority.LEASE, timeout_seconds=5.0, retry=False)
+    leases.update("d", "a", {})
+    leases.delete("d", "a", uid="u")
+    leases.list("d")
+    assert [(sent.priority, sent.timeout_seconds, sent.retry) for sent in script.sent] == (
+        [(Priority.LEASE, 5.0, False)] * 3
+    )
+
+
+class TestDelete:
+    @pytest.mark.parametrize(
+        ("options", "body", "retry"),
+        [
+            pytest.param({}, {"propagationPolicy": "Background"}, None, id="by name"),
+            pytest.param(
+                {"uid": "u"},
+                {"propagationPolicy": "Background", "preconditions": {"uid": "u"}},
+                True,
+                id="by uid, which can be repeated",
+            ),
+            pytest.param(
+                {"propagation": "Foreground", "grace_seconds": 0},
+                {"propagationPolicy": "Foreground", "gracePeriodSeconds": 0},
+                None,
+                id="at once",
+            ),
+        ],
+    )
+    def test_what_is_asked_for(self, options: dict[str, Any], body: dict[str, Any], retry: bool | None) -> None:
+        script = Script({"kind": "Status", "status": "Success"})
+        client(script).delete("d", "a", **options)
+        (sent,) = script.sent
+        assert (sent.method, sent.path, sent.body, sent.retry) == ("DELETE", ONE, body, retry)
+
+    def test_a_collection_by_its_labels(self) -> None:
+        script = Script(page())
+        client(script).delete_collection("d", "job=a")
+        (sent,) = script.sent
+        assert (sent.method, sent.path, sent.query) == ("DELETE", ALL, {"labelSelector": "job=a"})
+
+    def test_never_everything(self) -> None:
+        with pytest.raises(ValueError, match="needs a label selector"):
+            client(Script()).delete_collection("d", "")
+
+
+class TestLists:
+    def test_all_pages_are_one_list(self) -> None:
+        script = Script(page("a", "b", way_on="next"), page("c"))
+        assert [one.metadata.name for one in client(script).list("d", "l=1")] == ["a", "b", "c"]
+        assert [sent.query for sent in script.sent] == [
+            {"labelSelector": "l=1", "limit": "500"},
+            {"labelSelector": "l=1", "limit": "500", "continue": "next"},
+        ]
+
+    def test_of_all_namespaces(self) -> None:
+        script = Script(page())
+        assert client(script).list() == []
+        assert script.sent[0].path == "/apis/g.test/v1/things"
+
+    def test_a_version_is_said_on_the_first_page_only(self) -> None:
+        script = Script(page("a", way_on="next"), page("b"))
+        assert [p.resource_version for p in client(script).pages("d", resource_version="0", page_size=1)] == ["9", "9"]
+        assert [sent.query for sent in script.sent] == [
+            {"limit": "1", "resourceVersion": "0"},
+            {"limit": "1", "continue": "next"},
+        ]
+
+    def test_a_version_that_is_gone_is_the_callers_to_handle(self) -> None:
+        script = Script(page("a", way_on="next"), ApiError(410, "Expired", "too old"))
+        with pytest.raises(ApiError, match="too old"):
+            client(script).list("d")
+
+
+class TestStrangeAnswers:
+    LOGIN = b"<html>log in</html>"
+
+    @pytest.mark.parametrize(
+        ("call", "unknown"),
+        [
+            pytest.param(lambda c: c.get("d", "a"), False, id="get"),
+            pytest.param(lambda c: c.list("d"), False, id="list"),
+            pytest.param(lambda c: c.create("d", {}), True, id="create"),
+        ],
+    )
+    def test_what_is_no_object_is_no_answer(self, call: Call, unknown: bool) -> None:
+        with pytest.raises(ApiError) as caught:
+            call(client(Script(self.LOGIN)))
+        assert (caught.value.status, caught.value.reason) == (NO_RESPONSE, "InvalidAnswer")
+        assert caught.value.outcome_unknown is unknown
+        assert caught.value.is_retryable
+
+    def test_refusals_pass_unchanged(self) -> None:
+        refusal = ApiError(409, "AlreadyExists", "it exists")
+        with pytest.raises(ApiError) as caught:
+            client(Script(refusal)).create("d", {})
+        assert caught.value is refusal
