@@ -44,6 +44,7 @@ def control_plane() -> Cluster:
 @pytest.fixture
 def own_control_plane() -> Iterator[Cluster]:
     """A control plane for one test, which may kill and restart its programs. It costs about 4 s."""
+    _refuse_existing("breaks its control plane, so it needs one of its own")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{worker}-{next(_stack_numbers)}")
     cluster = _start(folder)
@@ -94,6 +95,7 @@ def requester(control_plane: Cluster) -> Iterator[Transport]:
 @pytest.fixture
 def kubelet(control_plane: Cluster, namespace: str) -> Iterator[FakeKubelet]:
     """Makes the pods of this test's namespace run and end as their annotations say (localcluster.fakekubelet)."""
+    _refuse_existing("plays the kubelet, and an existing cluster has real ones")
     with FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace) as kubelet:
         yield kubelet
 
@@ -103,6 +105,11 @@ def _existing() -> Cluster | None:
     if named is None:
         return None
     return Cluster(Path(named.split(os.pathsep)[0]), Api.from_kubeconfig(named.split(os.pathsep)[0]))
+
+
+def _refuse_existing(reason: str) -> None:
+    if stack.existing_kubeconfig() is not None:
+        _cannot(f"{reason}: unset KUBECONFIG")
 
 
 def _start(folder: Path, node_count: int = 0) -> Cluster:

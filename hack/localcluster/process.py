@@ -41,14 +41,18 @@ def boot_id() -> str:
 
 
 def identify(pid: int) -> Identity | None:
-    """Who runs under `pid` now; None for nobody and for zombies."""
+    """Who runs under `pid` now; None for nobody and for zombies.
+
+    A process whose first thread has ended is shown as a zombie too, but has its files and ports until the last one has.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The program's name may hold spaces and parentheses: what follows the last one is plain.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else Identity(pid, int(fields[19]))
+    state, threads, start_time = fields[0], int(fields[17]), int(fields[19])
+    return None if state in "ZX" and threads <= 1 else Identity(pid, start_time)
 
 
 def myself() -> Identity:

@@ -20,6 +20,7 @@ from helpers.poll import eventually
 from localcluster import process, stack, state
 from localcluster.api import Api, RefusedError
 from localcluster.controlplane import GUARD, ControlPlane
+from localcluster.errors import LocalClusterError
 from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
 from localcluster.programs import Options, User
 from localcluster.report import silent
@@ -28,6 +29,12 @@ pytestmark = pytest.mark.cluster
 
 HACK = Path(stack.__file__).parents[1]
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_else_is_named() -> None:
+    if stack.existing_kubeconfig() is not None:
+        pytest.skip("tests the local cluster itself: unset KUBECONFIG")
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -50,14 +57,14 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         stack.down(state.stack_dir(name))
 
 
-def pod(name: str, **annotations: str) -> dict[str, Any]:
+def pod(name: str) -> dict[str, Any]:
     container = {"name": "main", "image": "localhost/none"}
-    metadata = {"name": name, "annotations": annotations}
-    return {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]}}
 
 
-def job(name: str, policy: str = "Never", backoff_limit: int = 0, **annotations: str) -> dict[str, Any]:
-    template = pod(name, **annotations)
+def job(name: str, annotations: dict[str, str], policy: str = "Never", backoff_limit: int = 0) -> dict[str, Any]:
+    template = pod(name)
+    template["metadata"]["annotations"] = annotations
     template["spec"]["restartPolicy"] = policy
     del template["metadata"]["name"]
     return {"metadata": {"name": name}, "spec": {"backoffLimit": backoff_limit, "template": template}}
@@ -223,7 +230,7 @@ def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
 
 def test_a_program_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path / "s", Options(etcd_flags=("--no-such-flag",)), report=silent)
-    with pytest.raises(stack.LocalClusterError, match=r"^etcd ended while starting: .*no-such-flag.*etcd\.log"):
+    with pytest.raises(LocalClusterError, match=r"^etcd ended while starting: .*no-such-flag.*etcd\.log"):
         plane.start()
     assert not process.marked(plane.folder)
     assert plane.condition is state.Condition.ABSENT
@@ -237,8 +244,8 @@ def test_a_warm_start_takes_at_most_ten_seconds(tmp_path: Path) -> None:
 
 def test_pods_run_and_end_as_their_annotations_say(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
     path = JOBS.format(namespace)
-    api.create(path, job("good", **{RUN_SECONDS: "0.05"}))
-    api.create(path, job("bad", **{RUN_SECONDS: "0.05", EXIT_CODE: "3", MESSAGE: "no data"}))
+    api.create(path, job("good", {RUN_SECONDS: "0.05"}))
+    api.create(path, job("bad", {RUN_SECONDS: "0.05", EXIT_CODE: "3", MESSAGE: "no data"}))
     eventually(lambda: api.get(f"{path}/good")["status"].get("succeeded") == 1, timeout=30, period=0.1)
     eventually(lambda: api.get(f"{path}/bad")["status"].get("failed") == 1, timeout=30, period=0.1)
     (failed,) = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=bad")
@@ -247,7 +254,7 @@ def test_pods_run_and_end_as_their_annotations_say(api: Api, namespace: str, kub
 
 
 def test_containers_that_a_kubelet_restarts_are_counted(api: Api, namespace: str, kubelet: FakeKubelet) -> None:
-    api.create(JOBS.format(namespace), job("again", "OnFailure", 100, **{RUN_SECONDS: "0.05", EXIT_CODE: "1"}))
+    api.create(JOBS.format(namespace), job("again", {RUN_SECONDS: "0.05", EXIT_CODE: "1"}, "OnFailure", 100))
 
     def restarts() -> int:
         pods = api.list(f"/api/v1/namespaces/{namespace}/pods", "job-name=again")

@@ -19,6 +19,14 @@ from localcluster.process import Identity
 IGNORES_SIGTERM = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 
 
+# Ends its first thread alone (the system call `exit`), as a dying program with many threads does for a moment.
+FIRST_THREAD_ENDS = """
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+"""
+
+
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[Path]:
     """A stack's folder; whatever carries its mark is ended after the test."""
@@ -58,6 +66,14 @@ def test_a_zombie_has_ended(mark: Path) -> None:
     child = subprocess.Popen(["true"])
     eventually(lambda: process.identify(child.pid) is None)
     assert child.wait() == 0
+
+
+def test_a_process_lives_as_long_as_its_last_thread(mark: Path) -> None:
+    identity = process.spawn([sys.executable, "-c", FIRST_THREAD_ENDS], log=mark / "log", mark=mark)
+    eventually(lambda: ") Z " in Path(f"/proc/{identity.pid}/stat").read_text())
+    assert process.is_alive(identity)
+    assert process.end([identity]) == []
+    assert not process.is_alive(identity)
 
 
 def test_an_end_leaves_no_zombie(mark: Path) -> None:
