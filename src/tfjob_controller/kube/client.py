@@ -96,7 +96,6 @@ class ResourceClient(Generic[ObjectT]):
             self._resource.path(namespace),
             encode({"propagationPolicy": propagation}),
             query=query,
-            retry=self._retry,
         )
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
