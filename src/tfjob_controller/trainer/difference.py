@@ -3,7 +3,8 @@
 Contract with the engine:
 
 - The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
-  crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all.
+  crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all. Likewise a
+  child Job is deleted, to be made anew, only after its failure has been counted.
 - All actions of one answer are independent of one another and may be carried out in any order, at the same time.
 - Each is idempotent: the same input gives the same answer until the caches show the effect.
 - A child that must be made anew is deleted here, and created by a later sync once the cache shows it gone.
@@ -11,7 +12,7 @@ Contract with the engine:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,6 +25,7 @@ from tfjob_controller.trainer.cleanup import jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.replicas import View, classify, job_outcome
+from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.status import CLEAN_UP, is_finished
 from tfjob_controller.trainer.training import judge
 
@@ -79,7 +81,7 @@ def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> A
         return _cleaning(plan, observed, views) or NOTHING
     if judge(plan, views, (), status.restarts, status.start_time, now) is not None:
         return NOTHING
-    return _running(plan, observed, views) or NOTHING
+    return _running(plan, observed, views, status.restart_counts) or NOTHING
 
 
 def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
@@ -89,11 +91,11 @@ def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
     )
 
 
-def _running(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
+def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_counts: Mapping[str, int]) -> Actions:
     suspend = plan.policy.suspend
     return Actions(
         creates=() if suspend else tuple(_creates(plan, observed, views)),
-        deletes=(*_surplus(plan, observed), *_redone(views)),
+        deletes=(*_surplus(plan, observed), *_redone(views, restart_counts)),
         suspends=tuple(_toggled(views, suspend)),
     )
 
@@ -120,10 +122,11 @@ def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
             yield _delete(SERVICES, service)
 
 
-def _redone(views: Sequence[View]) -> Iterator[Delete]:
+def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterator[Delete]:
     for view in views:
-        if view.must_redo and view.job is not None and view.job.metadata.deletion_timestamp is None:
-            yield _delete(JOBS, view.job)
+        job = view.job if view.must_redo and is_recorded(view, restart_counts) else None
+        if job is not None and job.metadata.deletion_timestamp is None:
+            yield _delete(JOBS, job)
 
 
 def _toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:

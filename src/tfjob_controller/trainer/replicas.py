@@ -50,7 +50,7 @@ NO_POD_AFTER_SECONDS = 30
 class View(msgspec.Struct, frozen=True):
     """One replica as it is now.
 
-    `exited`: the last exit that counts (None after a disruption); `is_up`: its container runs now;
+    `exited`: how its container ended last, whether that counts or not; `is_up`: its container runs now;
     `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be made anew.
     """
 

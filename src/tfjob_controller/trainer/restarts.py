@@ -28,6 +28,11 @@ def next_restart_counts(views: Sequence[View], counts: Mapping[str, int]) -> dic
     return _folded(views, raised) if len(raised) > MAX_GONE else raised
 
 
+def is_recorded(view: View, counts: Mapping[str, int]) -> bool:
+    """Do the counts on record know all failures of this replica's child Job?"""
+    return view.job is None or counts.get(view.job.metadata.uid, 0) >= _failures(view, view.job)
+
+
 def restarted_ids(views: Sequence[View], counts: Mapping[str, int]) -> list[str]:
     """The replicas that were restarted since `counts` were recorded, in the plan's order."""
     return [view.replica.id for view in views if any(count > counts.get(uid, 0) for uid, count in _seen(view))]

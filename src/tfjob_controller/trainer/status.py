@@ -2,7 +2,8 @@
 
 Contract with the engine: call `next_status` after the writes of a sync, with what the caches then hold. If the answer's
 status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look again after
-`wake_after_seconds`, even if nothing happens.
+`wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this status to be on
+record.
 """
 
 from __future__ import annotations
@@ -153,8 +154,8 @@ def _active(
     events = tuple(_events(old, status, views))
     if is_finished(status):
         return _result(job, status, list(events), now)
-    if status.phase == CLEAN_UP:
-        return StatusResult(status, events)
+    if status.phase == CLEAN_UP or any(view.must_redo for view in views):
+        return StatusResult(status, events, wake_after_seconds=0.0)
     return StatusResult(status, events, _wake_after(plan, views, status, now))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.world import decoded, plan_of
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.trainer.children import build_config_map, build_job, build_service
 from tfjob_controller.trainer.plan import Plan, build_plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from helpers.clusterinmemory import plan_of
 from helpers.manifests import master, parameter_servers, workers
-from helpers.world import plan_of
 from tfjob_controller.trainer.plan import Plan
 
 

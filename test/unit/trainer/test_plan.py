@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import master, parameter_servers, pod_template, tfjob, workers
-from helpers.world import decoded, plan_of
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
 from tfjob_controller.trainer.plan import build_plan
 

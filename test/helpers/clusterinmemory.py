@@ -1,0 +1,262 @@
+"""A cluster in memory that holds one TFJob: what the trainer decides is carried out on it, what nodes do is told to it.
+
+It keeps objects as the caches do, and does of the Job controller's work only what a test asks for. No threads, no time
+but `now`, which a test moves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from helpers.manifests import tfjob
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.core import (
+    JOBS,
+    PODS,
+    SERVICES,
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Job,
+    JobSpec,
+    Pod,
+    PodStatus,
+    Running,
+    Service,
+    Terminated,
+    Waiting,
+)
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.trainer.difference import Actions, plan_actions
+from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.plan import Plan, build_plan
+from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.status import Emit, StatusResult, next_status
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_uids = itertools.count(1)
+
+
+def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
+    """The job of a manifest as the API server would hand it out, RuntimeId included."""
+    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": to_text(START), **metadata}
+    spec = {"RuntimeId": "a6no", **manifest["spec"]}
+    return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": spec}, TFJob)
+
+
+def plan_of(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> Plan:
+    job = decoded(tfjob(*replica_specs, name=name, **spec))
+    return build_plan(job, ControllerConfig(), restart_rules=restart_rules)
+
+
+@dataclass
+class World:
+    """`requests` counts all writes but the child's creations; `events` holds all that was emitted."""
+
+    job: TFJob
+    restart_rules: bool = True
+    now: datetime = START
+    jobs: dict[str, Job] = field(default_factory=dict)
+    services: dict[str, Service] = field(default_factory=dict)
+    pods: dict[str, list[Pod]] = field(default_factory=dict)
+    has_config_map: bool = False
+    status_writes: int = 0
+    events: list[Emit] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+
+    @property
+    def plan(self) -> Plan:
+        return build_plan(self.job, ControllerConfig(), restart_rules=self.restart_rules)
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map)
+
+    def name(self, replica_id: str) -> str:
+        return next(replica.name for replica in self.plan.replicas if replica.id == replica_id)
+
+    # What the controller does
+
+    def actions(self) -> Actions:
+        return plan_actions(self.job, self.plan, self.observed, self.now)
+
+    def sync(self, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
+        """One sync: the writes carried out, then the status."""
+        self.carry_out(self.actions())
+        result = next_status(self.job, self.plan, self.observed, self.now, obstacles)
+        if result.status is not self.job.status:
+            self.status_writes += 1
+            self.job = replace(self.job, status=result.status)
+        self.events.extend(result.events)
+        return result
+
+    def settle(self) -> StatusResult:
+        """Sync until nothing changes any more."""
+        for _ in range(10):
+            before = self.job.status
+            actions = self.actions()
+            result = self.sync()
+            if result.status is before and not actions:
+                return result
+        raise AssertionError(f"never settles: {self.actions()} {self.job.status}")
+
+    def carry_out(self, actions: Actions) -> None:
+        for create in actions.creates:
+            self._create(create.resource.kind, create.name, create.body)
+        for delete in actions.deletes:
+            self._delete(delete.resource.plural, delete.name)
+        for toggled in actions.suspends:
+            self.suspend_job(toggled.name, toggled.suspend)
+
+    def _create(self, kind: str, name: str, body: dict[str, Any]) -> None:
+        self.created.append(f"{kind}/{name}")
+        meta = {"uid": f"uid-{next(_uids)}", "creationTimestamp": to_text(self.now)}
+        given = {**body, "metadata": body["metadata"] | meta}
+        if kind == "Job":
+            assert name not in self.jobs, f"{name} exists"
+            self.jobs[name] = msgspec.convert(given, Job)
+        elif kind == "Service":
+            self.services[name] = msgspec.convert(given, Service)
+        else:
+            self.has_config_map = True
+
+    def _delete(self, plural: str, name: str) -> None:
+        if plural == JOBS.plural:
+            self.delete_job(name)
+        elif plural == SERVICES.plural:
+            del self.services[name]
+        elif plural == PODS.plural:
+            for child in self.pods:
+                self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]
+
+    def suspend_job(self, name: str, suspend: bool) -> None:
+        """As the Job controller does, at once: the pods that have not finished are gone."""
+        job = self.jobs[name]
+        self.jobs[name] = replace(job, spec=JobSpec(suspend=suspend))
+        if suspend:
+            self.pods[name] = [pod for pod in self.pods.get(name, []) if pod.status.phase in ("Succeeded", "Failed")]
+
+    # What users do
+
+    def change(self, **spec: Any) -> None:
+        meta = replace(self.job.metadata, generation=self.job.metadata.generation + 1)
+        self.job = replace(self.job, metadata=meta, spec=replace(self.job.spec, **spec))
+
+    def delete_job(self, name: str) -> None:
+        """A child Job goes, and with it its pods."""
+        del self.jobs[name]
+        self.pods.pop(name, None)
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    # What the Job controller and the kubelets do
+
+    def job_status(self, replica_id: str, **status: Any) -> None:
+        name = self.name(replica_id)
+        job = self.jobs[name]
+        self.jobs[name] = replace(job, status=replace(job.status, **status))
+
+    def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
+        self.job_status(replica_id, conditions=(Condition(outcome, "True", message=message),), active=0)
+
+    def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
+        """Give a replica's pod this status; it is made if there is none, or if it is to be the newest."""
+        name = self.name(replica_id)
+        pods = self.pods.setdefault(name, [])
+        if newest or not pods:
+            pods.append(self._new_pod(name))
+        given = {"start_time": to_text(self.now), **status} if not pods[-1].status.start_time else status
+        pods[-1] = replace(pods[-1], status=replace(pods[-1].status, **given))
+        return pods[-1]
+
+    def _new_pod(self, name: str) -> Pod:
+        owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
+        uid = f"uid-{next(_uids)}"
+        meta = ObjectMeta(
+            name=f"{name}-{uid}", uid=uid, creation_timestamp=to_text(self.now), owner_references=(owner,)
+        )
+        return Pod(meta, status=PodStatus(phase="Pending"))
+
+    def pod_deleted(self, replica_id: str) -> None:
+        """Somebody deletes the pod; it is on its way out from now on."""
+        pods = self.pods[self.name(replica_id)]
+        pods[-1] = replace(pods[-1], metadata=replace(pods[-1].metadata, deletion_timestamp=to_text(self.now)))
+
+    def runs(self, replica_id: str, *, newest: bool = False, restart_count: int = 0) -> None:
+        last = self._last(replica_id) if restart_count else ContainerState()
+        self.pod(
+            replica_id,
+            newest=newest,
+            phase="Running",
+            container_statuses=(running(restart_count=restart_count, last=last),),
+        )
+
+    def _last(self, replica_id: str) -> ContainerState:
+        pods = self.pods.get(self.name(replica_id)) or [Pod(ObjectMeta())]
+        statuses = pods[-1].status.container_statuses or (ContainerStatus(),)
+        return statuses[0].state if statuses[0].state.terminated else statuses[0].last_state
+
+    def exits(self, replica_id: str, exit_code: int, reason: str = "", message: str = "", phase: str = "") -> None:
+        """The training container ends; the pod ends with it unless `phase` says otherwise."""
+        phase = phase or ("Failed" if exit_code else "Succeeded")
+        ended = Terminated(exit_code, reason, message, finished_at=to_text(self.now))
+        self.pod(replica_id, phase=phase, container_statuses=(terminated(ended),))
+
+    def pods_catch_up(self) -> None:
+        """The kubelets report pods as a whole whose one container ended well, and stop those of Jobs that are over."""
+        for name, pods in self.pods.items():
+            is_over = name in self.jobs and job_outcome(self.jobs[name]) != ""
+            self.pods[name] = [
+                replace(pod, status=replace(pod.status, phase="Succeeded")) if is_over or _has_ended_well(pod) else pod
+                for pod in pods
+            ]
+
+    def all_run(self) -> None:
+        for replica in self.plan.replicas:
+            if replica.id not in self.job.status.succeeded_indexes:
+                self.runs(replica.id)
+
+
+def _has_ended_well(pod: Pod) -> bool:
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
+
+
+def running(*, restart_count: int = 0, last: ContainerState | None = None, ready: bool = True) -> ContainerStatus:
+    state = ContainerState(running=Running())
+    return ContainerStatus("tensorflow", ready, restart_count, state, last or ContainerState())
+
+
+def terminated(ended: Terminated, restart_count: int = 0) -> ContainerStatus:
+    return ContainerStatus("tensorflow", False, restart_count, ContainerState(terminated=ended))
+
+
+def waiting(
+    reason: str, message: str = "", *, name: str = "tensorflow", last: Terminated | None = None, restart_count: int = 0
+) -> ContainerStatus:
+    state, before = ContainerState(waiting=Waiting(reason, message)), ContainerState(terminated=last)
+    return ContainerStatus(name, False, restart_count, state, before)
+
+
+def world(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> World:
+    """A world with one new job: without replica specs, that of the tutorial."""
+    return World(decoded(tfjob(*replica_specs, name=name, **spec)), restart_rules=restart_rules)
+
+
+def running_world(*replica_specs: Any, restart_rules: bool = True, **spec: Any) -> World:
+    """A world in which all replicas run."""
+    made = world(*replica_specs, restart_rules=restart_rules, **spec)
+    made.settle()
+    made.all_run()
+    made.settle()
+    return made

@@ -1,0 +1,103 @@
+"""Counting restarts over pods and Jobs that come and go."""
+
+from __future__ import annotations
+
+from helpers.clusterinmemory import World, running_world
+from helpers.manifests import master, parameter_servers, pod_template, workers
+from tfjob_controller.api.core import Condition
+from tfjob_controller.trainer.restarts import GONE, MAX_GONE
+
+NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
+
+
+def restarts(cluster: World) -> int:
+    cluster.settle()
+    return cluster.job.status.restarts
+
+
+def test_restarts_in_place_and_by_the_job_controller_are_added_up() -> None:
+    cluster = running_world()
+    assert (restarts(cluster), cluster.job.status.restart_counts) == (0, {})
+    cluster.runs("worker-0", restart_count=2)
+    cluster.job_status("ps-0", failed=3)
+    assert restarts(cluster) == 5
+
+
+def test_restarts_of_pods_that_are_gone_still_count() -> None:
+    cluster = running_world()
+    cluster.runs("worker-0", restart_count=2)
+    assert restarts(cluster) == 2
+    cluster.pods.clear()
+    assert restarts(cluster) == 2
+    cluster.runs("worker-0", restart_count=1)
+    assert restarts(cluster) == 3
+
+
+def test_a_count_never_falls() -> None:
+    cluster = running_world()
+    cluster.job_status("ps-0", failed=3)
+    assert restarts(cluster) == 3
+    cluster.job_status("ps-0", failed=1)
+    assert restarts(cluster) == 3
+
+
+def test_a_parameter_server_that_is_made_anew_counts() -> None:
+    cluster = running_world()
+    for _ in range(3):
+        cluster.exits("ps-0", 0)
+        cluster.job_ends("ps-0", "Complete")
+        cluster.sync()
+        cluster.settle()
+        cluster.runs("ps-0")
+    assert restarts(cluster) == 3
+
+
+def test_the_failure_that_a_job_ends_with_is_no_restart() -> None:
+    cluster = running_world(master(template=NEVER))
+    cluster.exits("master-0", 1)
+    cluster.job_status("master-0", failed=1)
+    cluster.job_ends("master-0", "FailureTarget")
+    assert restarts(cluster) == 0
+
+
+def test_a_disruption_counts_where_the_jobs_own_count_leaves_it_out() -> None:
+    cluster = running_world(master(), workers(1))
+    for replica_id in ("master-0", "worker-0"):
+        cluster.exits(replica_id, 137)
+        cluster.pod(replica_id, conditions=(Condition("DisruptionTarget", "True", last_transition_time="2026"),))
+    cluster.job_status("worker-0", failed=1)
+    assert restarts(cluster) == 2
+
+
+def test_more_restarts_than_the_limit_fail_the_job() -> None:
+    cluster = running_world(backoffLimit=2)
+    cluster.runs("worker-0", restart_count=2)
+    assert restarts(cluster) == 2
+    assert cluster.job.status.phase == "Running"
+    cluster.job_status("ps-1", failed=1)
+    assert restarts(cluster) == 3
+    assert cluster.job.status.phase == "Failed"
+    assert cluster.job.status.reason == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
+
+
+def test_an_event_names_who_was_restarted() -> None:
+    cluster = running_world(master(), workers(7), parameter_servers(1))
+    cluster.events.clear()
+    for index in range(7):
+        cluster.runs(f"worker-{index}", restart_count=1)
+    cluster.settle()
+    (event,) = cluster.events
+    assert (event.type, event.reason) == ("Warning", "Restarted")
+    assert event.note == ("Restarted worker-0, worker-1, worker-2, worker-3, worker-4 and 2 more: 7 restarts so far")
+
+
+def test_counts_of_many_pods_that_are_gone_are_summed_up() -> None:
+    cluster = running_world()
+    for _ in range(3 * MAX_GONE):
+        cluster.pods.clear()
+        cluster.runs("worker-0", newest=True)
+        cluster.runs("worker-0", restart_count=1)
+        cluster.sync()
+    assert restarts(cluster) == 3 * MAX_GONE
+    assert GONE in cluster.job.status.restart_counts
+    assert len(cluster.job.status.restart_counts) <= MAX_GONE + 2
