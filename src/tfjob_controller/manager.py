@@ -1,8 +1,77 @@
-"""The composition root: makes every part, starts them in order and stops them in order."""
+"""The composition root: makes every part, starts them in order and stops them in order.
+
+Start: servers (so that probes are answered from the first moment), the API server's version, caches, events, the lease;
+workers last, once every cache is filled and the lease is held. A missing CRD or right is no reason to exit: it is said
+in the log and by `/readyz`, and tried again until it is there.
+
+Stop, within `STOP_SECONDS`: intake and workers (the sync under way is finished), caches, events, servers, lease. The
+lease comes last, so that the next leader starts after our last write. If a request hangs for longer than that, the
+process ends without giving the lease back: it must not be given away while a write of ours may still be under way.
+
+A lease that was lost ends the process at once, since another one leads by now.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import structlog
+
+from tfjob_controller.api.controllerconfig import ConfigError as FileError
+from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.engine import Engine
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.controller.workers import Workers
+from tfjob_controller.kube.backoff import DecorrelatedBackoff
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.config import Config, ConfigError, load_config
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events import EventRecorder
+from tfjob_controller.kube.leaderelection import LeaderElector
+from tfjob_controller.kube.ratelimit import ItemExponential, RateLimiter, SlowestOf, TokenBucket
+from tfjob_controller.kube.transport import Requester, Transport
+from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.options import RunOptions
+from tfjob_controller.telemetry import debug, health, logging
+from tfjob_controller.telemetry.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+NAME = "tfjob-controller"
+CONTROLLER = "tfjob"
+
+# Kubernetes gives 30 s by default, but those who watch a rollout should not have to wait.
+STOP_SECONDS = 9.0
+# What the sync under way gets of that; the rest is for what follows.
+_WORKERS_SECONDS = 5.0
+_PART_SECONDS = 1.0
+# How often it is looked whether caches and lease are there, until they are.
+_START_POLL_SECONDS = 0.02
+# Retries of one job, then of all. A quota that is free again should not be noticed only after a quarter of an hour, as
+# with client-go's 1,000 s; and hundreds of jobs may be refused by one quota at once, so the overall rate is higher too.
+_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
+_RETRY_RATE, _RETRY_BURST = 50.0, 200
+# Connections beyond those of workers and writers: five lists, events, the version, one to spare.
+_MORE_CONNECTIONS = 8
+# The first server that restarts containers by rules on exit codes (beta and on by default).
+RESTART_RULES_SINCE = (1, 35)
 
 
 class StartError(Exception):
@@ -10,5 +79,272 @@ class StartError(Exception):
 
 
 def run(options: RunOptions) -> int:
-    """Run until told to stop; returns the exit code."""
-    raise StartError("not there yet")
+    """Run until a signal; returns the exit code. Raises StartError. To be called in the main thread."""
+    logging.configure(options.log_format, options.log_level)
+    stop = threading.Event()
+    manager = _build(options, stop)
+    _on_signals(stop)
+    return manager.run()
+
+
+def _build(options: RunOptions, stop: threading.Event) -> Manager:
+    try:
+        controller_config = _read_controller_config(options.controller_config_file)
+        config = load_config(options.kubeconfig or None, options.context or None)
+        return Manager(options, config, controller_config, stop=stop)
+    except (ConfigError, FileError, health.BindError) as error:
+        raise StartError(str(error)) from None
+
+
+def _read_controller_config(path: str) -> ControllerConfig:
+    if not path:
+        return ControllerConfig()
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise FileError(f"cannot read {path}: {reason}") from None
+    return parse_controller_config(text, path)
+
+
+def _on_signals(stop: threading.Event) -> None:
+    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+
+class Manager:
+    """The whole controller. `run` blocks until `stop` is set; an object runs once.
+
+    `exit_process` is called with an exit code when the process must end at once; it never returns in earnest.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        config: Config,
+        controller_config: ControllerConfig,
+        *,
+        stop: threading.Event,
+        clock: Clock | None = None,
+        exit_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._options = options
+        self._controller_config = controller_config
+        self._stop = stop
+        self._clock = clock or RealClock()
+        self._exit_process = exit_process
+        self._identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+        self._leading = threading.Event()
+        self._starting = "starting"
+        self.metrics = Metrics(metadata.version(NAME))
+        self.transport = Transport(
+            config,
+            qps=options.qps,
+            burst=options.burst,
+            pool_size=options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
+            clock=self._clock,
+            observer=self.metrics.requests,
+        )
+        self._queue: RateLimitingQueue[str] = new_rate_limiting_queue(
+            self._clock, name=CONTROLLER, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
+        )
+        self.caches = Caches(self.transport, options.namespace, self._clock)
+        self._fanout = Fanout(options.concurrent_writes)
+        self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
+        self._elector = self._new_elector(config.namespace) if options.leader_elect else None
+        self._workers: Workers | None = None
+        self._engine: Engine[TFJob] | None = None
+        self.metrics.collect_jobs(self.caches.tfjobs.store.list)
+        self.metrics.collect_informers(self.caches.statistics)
+        self.metrics.collect_thread_restarts(self._restarts)
+        self.servers = health.servers_for(self._routes())
+        log.info("made", version=metadata.version(NAME), server=config.host, credentials=config.origin)
+
+    def run(self) -> int:
+        """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
+        try:
+            self._start()
+            self._stop.wait()
+        finally:
+            ended = self._shut_down()
+        return 0 if ended else 1
+
+    def problems(self) -> list[str]:
+        """Why the controller is not ready, each in one line; none if it is."""
+        return [self._starting] if self._starting else self.caches.problems()
+
+    # Start
+
+    def _start(self) -> None:
+        for server in self.servers:
+            server.start()
+            log.info("serving", port=server.port)
+        if self._elector is not None:
+            self._elector.start()
+        else:
+            self._leading.set()
+        version = self._wait_for_version()
+        if version is None:
+            return
+        self._workers = self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)
+        self._starting = ""
+        self._recorder.start()
+        self.caches.feed(self._queue)
+        self.caches.start()
+        if self._wait_until_ready():
+            self._workers.start()
+            log.info("working", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
+
+    def _wait_for_version(self) -> tuple[int, int] | None:
+        """The server's version once it answers; None if the stop came first."""
+        backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
+        while not self._stop.is_set():
+            try:
+                version = server_version(self.transport)
+            except ApiError as error:
+                problem = f"the API server's version is not known: {error}"
+                if problem != self._starting:
+                    log.warning("cannot start yet", problem=problem)
+                self._starting = problem
+                self._clock.sleep(backoff.next_seconds(error.retry_after_seconds or 0.0), self._stop)
+            else:
+                log.info("API server found", version=f"{version[0]}.{version[1]}")
+                return version
+        return None
+
+    def _wait_until_ready(self) -> bool:
+        """Wait for full caches and for the lease; False if the stop came first."""
+        while not (self.caches.is_synced and self._leading.is_set()):
+            if self._clock.sleep(_START_POLL_SECONDS, self._stop):
+                return False
+        return True
+
+    def _new_workers(self, *, restart_rules: bool) -> Workers:
+        store = self.caches.tfjobs.store
+        rng = random.Random()  # noqa: S311 -- RuntimeIds are names, not secrets
+        kind = TFJobKind(store, self._controller_config, self.metrics.jobs, rng, restart_rules=restart_rules)
+        self._engine = Engine(
+            kind,
+            ResourceClient(self.transport, TFJOBS, decode_tfjob),
+            store,
+            self.caches.snapshots(),
+            self.caches.writer(self._fanout),
+            self._recorder,
+            self._clock,
+        )
+        return Workers(
+            CONTROLLER,
+            self._queue,
+            self._engine.sync,
+            count=self._options.workers,
+            clock=self._clock,
+            observer=self.metrics.syncs,
+        )
+
+    def _new_elector(self, own_namespace: str) -> LeaderElector:
+        options = self._options
+        return LeaderElector(
+            self.transport,
+            self._clock,
+            options.leader_elect_lease_namespace or own_namespace,
+            options.leader_elect_lease_name,
+            self._identity,
+            on_started=self._leading.set,
+            on_stopped=self._lost_lease,
+            lease_seconds=options.leader_elect_lease_duration,
+            renew_deadline_seconds=options.leader_elect_renew_deadline,
+            retry_seconds=options.leader_elect_retry_period,
+            metrics=self.metrics.leadership,
+        )
+
+    def _lost_lease(self) -> None:
+        log.error("the lease is lost, another one may lead by now: exiting at once")
+        sys.stderr.flush()
+        self._exit_process(1)
+
+    # Stop
+
+    def _shut_down(self) -> bool:
+        log.info("stopping")
+        watchdog = threading.Timer(STOP_SECONDS, self._give_up)
+        watchdog.daemon = True
+        watchdog.start()
+        ended = self._stop_parts()
+        if ended:
+            watchdog.cancel()
+            log.info("stopped")
+        return ended
+
+    def _stop_parts(self) -> bool:
+        self._queue.shut_down()
+        ended = self._workers.stop(_WORKERS_SECONDS) if self._workers is not None else True
+        self._fanout.stop()
+        self.caches.stop(_PART_SECONDS)
+        self._recorder.stop(_PART_SECONDS)
+        for server in self.servers:
+            server.stop(_PART_SECONDS)
+        if ended and self._elector is not None:
+            self._elector.stop(_PART_SECONDS)
+        self.transport.close()
+        return ended
+
+    def _give_up(self) -> None:
+        log.error("did not stop in time: exiting", seconds=STOP_SECONDS)
+        sys.stderr.flush()
+        self._exit_process(1)
+
+    # What others see
+
+    def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
+        options = self._options
+        pages: dict[str, Callable[[], Any]] = {
+            "queue": self._queue.statistics,
+            "caches": self.caches.statistics,
+            "requests": self.transport.statistics,
+            "syncs": lambda: {"jobs_remembered": self._engine.remembered if self._engine else 0},
+        }
+        return [
+            (
+                options.health_probe_bind_address,
+                {"/healthz": health.healthz, "/readyz": health.readyz(self.problems)},
+            ),
+            (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
+            (options.debug_bind_address, debug.routes(pages)),
+        ]
+
+    def _restarts(self) -> dict[str, int]:
+        of_workers = self._workers.restarts() if self._workers is not None else {}
+        return self.caches.restarts() | of_workers
+
+
+class _Version(msgspec.Struct):
+    major: str
+    minor: str
+
+
+def server_version(requester: Requester) -> tuple[int, int]:
+    """Major and minor of the API server; (0, 0) where it does not tell us. Raises ApiError if it cannot be asked."""
+    try:
+        said = msgspec.json.decode(requester.request("GET", "/version"), type=_Version)
+        # Vendors write "36+".
+        return int(said.major), int("".join(filter(str.isdigit, said.minor)))
+    except (msgspec.DecodeError, ValueError):
+        return (0, 0)
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            log.warning("the API server does not tell its version, assuming an old one", error=str(error))
+            return (0, 0)
+        raise
+
+
+def _retry_limiter(clock: Clock) -> RateLimiter:
+    return SlowestOf(
+        ItemExponential(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS), TokenBucket(_RETRY_RATE, _RETRY_BURST, clock)
+    )

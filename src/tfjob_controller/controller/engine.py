@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 import structlog
 
@@ -31,7 +31,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import ObjectReference
-from tfjob_controller.kube.meta import Object, ObjectT, Resource
+from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.difference import Actions
@@ -45,42 +45,42 @@ log = structlog.get_logger(__name__)
 MINOR_DELAY_SECONDS = 1.0
 
 
-JobT = TypeVar("JobT", bound=Object, contravariant=True)
-
-
-class Kind(Protocol[JobT]):
+class Kind(Protocol[ObjectT]):
     """What a kind of job means. All but `told` are pure; none does I/O."""
 
     @property
     def resource(self) -> Resource: ...
 
-    def is_finished(self, job: JobT) -> bool: ...
+    def is_finished(self, job: ObjectT) -> bool: ...
 
-    def problem(self, job: JobT, before: JobT | None) -> str | None:
+    def problem(self, job: ObjectT, before: ObjectT | None) -> str | None:
         """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any."""
 
-    def identity_patch(self, job: JobT) -> Mapping[str, Any] | None:
+    def identity_patch(self, job: ObjectT) -> Mapping[str, Any] | None:
         """The change of the spec that gives the job its names, before its first child; None once it has them."""
 
-    def plan(self, job: JobT) -> Plan: ...
+    def plan(self, job: ObjectT) -> Plan: ...
 
-    def actions(self, job: JobT, plan: Plan, observed: Observed, now: datetime) -> Actions: ...
+    def actions(self, job: ObjectT, plan: Plan, observed: Observed, now: datetime) -> Actions: ...
 
     def next_status(
-        self, job: JobT, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle]
+        self, job: ObjectT, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle]
     ) -> StatusResult: ...
 
-    def refused(self, job: JobT, why: str, now: datetime) -> StatusResult: ...
+    def refused(self, job: ObjectT, why: str, now: datetime) -> StatusResult: ...
 
-    def finished(self, job: JobT, now: datetime) -> StatusResult: ...
+    def finished(self, job: ObjectT, now: datetime) -> StatusResult: ...
 
-    def status_change(self, job: JobT, result: StatusResult) -> Mapping[str, Any] | None:
+    def with_status(self, job: ObjectT, status: Any) -> ObjectT:
+        """The job as it would be with another status."""
+
+    def status_change(self, job: ObjectT, result: StatusResult) -> Mapping[str, Any] | None:
         """The merge patch for /status, None if nothing differs."""
 
-    def is_minor(self, job: JobT, result: StatusResult) -> bool:
+    def is_minor(self, job: ObjectT, result: StatusResult) -> bool:
         """Whether only figures differ, so that the write may wait."""
 
-    def told(self, job: JobT, result: StatusResult, now: datetime) -> None:
+    def told(self, job: ObjectT, result: StatusResult, now: datetime) -> None:
         """The status was written: count what it means."""
 
 
@@ -97,8 +97,10 @@ class _Memo(Generic[ObjectT]):
     job: ObjectT
     problem: str | None
     plan: Plan | None = None
-    # When a change of mere figures was first seen and not written; on the monotonic clock.
-    minor_since: float | None = None
+    # A status that waits to be written, and since when (monotonic): mere figures. Decisions are made on it as if it
+    # were written, so that nothing which it remembers is lost when the child that it was read from goes.
+    deferred: Any = None
+    deferred_since: float = 0.0
 
 
 class Engine(Generic[ObjectT]):
@@ -156,15 +158,16 @@ class Engine(Generic[ObjectT]):
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
+        current = job if memo.deferred is None else self._kind.with_status(job, memo.deferred)
         observed = self._snapshots.take(job, plan)
-        actions = self._kind.actions(job, plan, observed, now)
+        actions = self._kind.actions(current, plan, observed, now)
         report = Report()
         if actions:
             report = self._writer.carry_out(job, actions)
             observed = self._snapshots.take(job, plan)
         try:
             obstacles = _obstacles(report.faults)
-            result = self._kind.next_status(job, plan, observed, now, obstacles)
+            result = self._kind.next_status(current, plan, observed, now, obstacles)
             rest_seconds = self._write_status(job, memo, result)
         finally:
             self._tell_writes(job, report)
@@ -193,25 +196,27 @@ class Engine(Generic[ObjectT]):
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""
         change = self._kind.status_change(job, result)
         if change is None:
-            memo.minor_since = None
+            memo.deferred = None
             return None
-        rest_seconds = self._minor_rest_seconds(job, memo, result)
+        rest_seconds = self._defer_seconds(job, memo, result)
         if rest_seconds > 0:
             return rest_seconds
-        memo.minor_since = None
+        memo.deferred = None
         meta = job.metadata
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         self._kind.told(job, result, self._clock.now())
         self._emit(job, result)
         return None
 
-    def _minor_rest_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
+    def _defer_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
+        """For how long a write can wait; 0 for one of substance, or one that has waited."""
         if result.events or not self._kind.is_minor(job, result):
             return 0.0
         now = self._clock.monotonic()
-        if memo.minor_since is None:
-            memo.minor_since = now
-        return memo.minor_since + MINOR_DELAY_SECONDS - now
+        if memo.deferred is None:
+            memo.deferred_since = now
+        memo.deferred = result.status
+        return max(0.0, memo.deferred_since + MINOR_DELAY_SECONDS - now)
 
     def _retire(self, job: ObjectT) -> Outcome:
         """A finished job: nothing, until its time to live is over."""

@@ -84,10 +84,13 @@ class TFJobKind:
         if result.status is job.status:
             return None
         change = status_patch(job.status, result.status, job.metadata.resource_version)
-        if not job.status.phase:
+        if not job.status.phase and change["status"]:
             # Its default is left out on the wire, but upstream's readers look for it.
             change["status"]["controlPaused"] = result.status.control_paused
         return change if change["status"] else None
+
+    def with_status(self, job: TFJob, status: TFJobStatus) -> TFJob:
+        return replace(job, status=status)
 
     def is_minor(self, job: TFJob, result: StatusResult) -> bool:
         return _of_substance(job.status) == _of_substance(result.status)
@@ -98,7 +101,7 @@ class TFJobKind:
 
 def _of_substance(status: TFJobStatus) -> TFJobStatus:
     """All but the figures and words that change as replicas come up one after another."""
-    return replace(status, reason="", replica_statuses=(), ready={}, worker_replicas=0)
+    return replace(status, reason="", replica_statuses=(), ready={}, worker_replicas=0, succeeded_indexes=())
 
 
 class _TakenIds:

@@ -1,0 +1,119 @@
+"""The controller's view of the cluster: one informer each for TFJobs and the four kinds of their children.
+
+Children are watched by label (`kubeflow.org`), so that a cluster's other ten thousand pods cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, ConfigMap, Job, Pod, Service
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.handlers import (
+    BY_RUNTIME,
+    ChildHandler,
+    JobHandler,
+    by_runtime_label,
+    identity_matters,
+    job_matters,
+    key_by_owner,
+    key_by_runtime,
+    pod_matters,
+)
+from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.controller.writer import Children, Writer
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.informer import Informer, InformerStatistics
+from tfjob_controller.kube.store import by_controller_uid
+from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.workqueue import RateLimitingQueue
+from tfjob_controller.trainer.labels import CHILD_SELECTOR
+
+
+class Caches:
+    """Informers with their indexes. `namespace` "" means all."""
+
+    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
+        self._requester = requester
+        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
+        of_children = {**common, "label_selector": CHILD_SELECTOR}
+        owner, runtime = {BY_OWNER: by_controller_uid}, {BY_RUNTIME: by_runtime_label}
+        self.tfjobs: Informer[TFJob] = Informer(
+            requester, TFJOBS, decode_tfjob, indexers={BY_RUNTIME: by_runtime_id}, **common
+        )
+        self.jobs: Informer[Job] = Informer(requester, JOBS, decoder_for(Job), indexers=owner, **of_children)
+        self.services: Informer[Service] = Informer(
+            requester, SERVICES, decoder_for(Service), indexers=owner, **of_children
+        )
+        self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
+        self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
+        self._informers: tuple[Informer[Any], ...] = (
+            self.tfjobs,
+            self.jobs,
+            self.services,
+            self.pods,
+            self.config_maps,
+        )
+
+    def feed(self, queue: RateLimitingQueue[str]) -> None:
+        """Queue the key of the TFJob that a change concerns."""
+        by_owner = key_by_owner(TFJOBS)
+        self.tfjobs.add_handler(JobHandler(queue))
+        self.jobs.add_handler(ChildHandler(queue, by_owner, job_matters))
+        self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
+        self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
+        self.pods.add_handler(ChildHandler(queue, key_by_runtime(self.tfjobs.store), pod_matters))
+
+    def snapshots(self) -> Snapshots:
+        return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
+
+    def writer(self, fanout: Fanout) -> Writer:
+        """Writes children, and puts the answers into these caches."""
+        send = self._requester
+        return Writer(
+            {
+                JOBS: Children(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
+                SERVICES: Children(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
+                CONFIG_MAPS: Children(
+                    ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
+                ),
+                PODS: Children(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
+            },
+            fanout,
+        )
+
+    def start(self) -> None:
+        for informer in self._informers:
+            informer.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        return all([informer.stop(timeout_seconds) for informer in self._informers])  # noqa: C419 -- stop every one
+
+    @property
+    def is_synced(self) -> bool:
+        return all(informer.is_synced for informer in self._informers)
+
+    def problems(self) -> list[str]:
+        """Which caches are not filled, and why, in words that name the missing CRD or right."""
+        return [
+            f"{informer.name} not synced: {informer.last_error or 'the first list has not come yet'}"
+            for informer in self._informers
+            if not informer.is_synced
+        ]
+
+    def statistics(self) -> Mapping[str, InformerStatistics]:
+        return {informer.name: informer.statistics() for informer in self._informers}
+
+    def restarts(self) -> dict[str, int]:
+        """How often each thread of the informers died."""
+        counts: dict[str, int] = {}
+        for name, figures in self.statistics().items():
+            counts[f"informer-{name}"] = figures.thread_restarts
+            counts.update({f"handler-{handler.name}": handler.thread_restarts for handler in figures.handlers})
+        return counts

@@ -1,0 +1,195 @@
+"""The controller without threads: an API server in memory, caches fed by it, and `sync` called by hand."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from helpers.fakeapi import FakeApi, Object
+from helpers.manifests import tfjob
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.engine import Engine
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.outcome import Outcome, RequeueAfter
+from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.store import version_of
+
+NAMESPACE = "team"
+TFJOB_PATH = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
+JOB_PATH = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services"
+POD_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CONFIG_MAP_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+KEY = f"{NAMESPACE}/example-job"
+
+
+class Counted:
+    """A JobObserver that remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def job_created(self) -> None:
+        self.said.append(("created",))
+
+    def job_running(self, seconds_since_creation: float) -> None:
+        self.said.append(("running", seconds_since_creation))
+
+    def job_restarted(self, restarts: int) -> None:
+        self.said.append(("restarted", restarts))
+
+    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
+        self.said.append(("finished", state, seconds_since_start))
+
+
+class Recorded:
+    """A Recorder that remembers, and how many requests had been sent by then."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self.events: list[tuple[str, str, str]] = []
+        self.requests_before: list[int] = []
+
+    def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
+        assert regarding.kind == "TFJob"
+        assert regarding.uid
+        self.events.append((type_, reason, note))
+        self.requests_before.append(len(self._api.sent))
+
+
+class ControllerBench:
+    """See the module. `helpers` is the number of writer threads; 0 writes one after another."""
+
+    def __init__(self, helpers: int = 0) -> None:
+        self.api = FakeApi()
+        self.clock = FakeClock()
+        self.caches = Caches(self.api, "", self.clock)
+        self.recorder = Recorded(self.api)
+        self.counted = Counted()
+        self.fanout = Fanout(helpers)
+        self.engine = self.new_engine()
+        for name in ("tfjobs", "jobs", "services", "pods", "configmaps"):
+            self.api.watch(name, self._watcher(name))
+
+    def new_engine(self) -> Engine[TFJob]:
+        """Another process: nothing of the first one's memory."""
+        store = self.caches.tfjobs.store
+        kind = TFJobKind(store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True)
+        return Engine(
+            kind,
+            ResourceClient(self.api, TFJOBS, decode_tfjob),
+            store,
+            self.caches.snapshots(),
+            self.caches.writer(self.fanout),
+            self.recorder,
+            self.clock,
+        )
+
+    def create(self, *replica_specs: Any, **spec: Any) -> Object:
+        return self.api.put(TFJOB_PATH, tfjob(*replica_specs, **spec))
+
+    def sync(self) -> Outcome:
+        return self.engine.sync(KEY)
+
+    def settle(self, limit: int = 20) -> Outcome:
+        """Sync until a sync sends nothing."""
+        for _ in range(limit):
+            before = len(self.api.sent)
+            outcome = self.sync()
+            if len(self.api.sent) == before:
+                return outcome
+        raise AssertionError(f"still writing after {limit} syncs: {self.api.sent[-3:]}")
+
+    def settle_minor(self) -> None:
+        """As `settle`, and let the time of minor writes pass."""
+        if isinstance(self.settle(), RequeueAfter):
+            self.clock.advance(2.0)
+            self.settle()
+
+    @property
+    def job(self) -> Object:
+        return self.api.objects[f"{TFJOB_PATH}/example-job"]
+
+    @property
+    def status(self) -> Object:
+        status: Object = self.job.get("status", {})
+        return status
+
+    @property
+    def runtime_id(self) -> str:
+        return str(self.job["spec"]["RuntimeId"])
+
+    def child(self, replica: str) -> str:
+        """`worker-0` → the name of its Job and Service."""
+        role, _, index = replica.partition("-")
+        return f"example-job-{role}-{self.runtime_id}-{index}"
+
+    def runs(self, replica: str) -> None:
+        """The replica's pod exists and runs."""
+        self._pod(replica, "Running", {"running": {"startedAt": "2026-01-01T00:00:01Z"}}, ready=True)
+
+    def exits(self, replica: str, exit_code: int) -> None:
+        """The replica's pod ends, and with 0 its Job completes."""
+        ended = {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else "Error"}
+        ended["finishedAt"] = "2026-01-01T00:00:02Z"
+        self._pod(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended}, ready=False)
+        condition = {"type": "Complete" if exit_code == 0 else "Failed", "status": "True"}
+        if exit_code:
+            condition |= {"reason": "PodFailurePolicy", "message": "the chief failed"}
+        status = {"conditions": [condition], "succeeded": int(exit_code == 0), "failed": int(exit_code != 0)}
+        self.api.change(f"{JOB_PATH}/{self.child(replica)}", {"status": status})
+
+    def _pod(self, replica: str, phase: str, state: Object, *, ready: bool) -> None:
+        name = self.child(replica)
+        job = self.api.objects[f"{JOB_PATH}/{name}"]
+        labels = {**job["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name}
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": name,
+            "uid": job["metadata"]["uid"],
+            "controller": True,
+        }
+        container = {"name": "tensorflow", "ready": ready, "restartCount": 0, "state": state}
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        self.api.put(
+            POD_PATH,
+            {
+                "metadata": {"name": f"{name}-x", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]},
+                "spec": {"nodeName": "node-1"},
+                "status": {
+                    "phase": phase,
+                    "startTime": "2026-01-01T00:00:01Z",
+                    "containerStatuses": [container],
+                    "conditions": conditions,
+                },
+            },
+        )
+
+    def _watcher(self, name: str) -> Any:
+        informers: dict[str, Informer[Any]] = {
+            "tfjobs": self.caches.tfjobs,
+            "jobs": self.caches.jobs,
+            "services": self.caches.services,
+            "pods": self.caches.pods,
+            "configmaps": self.caches.config_maps,
+        }
+        informer = informers[name]
+        decode = informer._reflector._reader._decode  # the decoder that the real watch would use
+
+        def tell(kind: str, obj: Object) -> None:
+            decoded = decode(json.dumps(obj).encode())
+            if kind == "DELETED":
+                informer.store.delete(key_of(decoded), version_of(decoded), decoded)
+            else:
+                informer.store.upsert(decoded)
+
+        return tell

@@ -1,0 +1,227 @@
+"""The rules of a sync: what it writes, how often, in which order, and what it never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.controllerbench import (
+    CONFIG_MAP_PATH,
+    JOB_PATH,
+    KEY,
+    SERVICE_PATH,
+    TFJOB_PATH,
+    ControllerBench,
+)
+from helpers.manifests import master, tfjob, workers
+from tfjob_controller.controller.outcome import DONE, Done, GiveUp, RequeueAfter, Retry
+
+
+@pytest.fixture
+def bench() -> ControllerBench:
+    return ControllerBench()
+
+
+def test_the_tutorials_job_gets_a_job_and_a_service_for_each_replica(bench: ControllerBench) -> None:
+    bench.create()
+    bench.settle()
+    wanted = [bench.child(replica) for replica in ("master-0", "ps-0", "ps-1", "worker-0")]
+    assert bench.api.paths("/jobs/") == [f"{JOB_PATH}/{name}" for name in wanted]
+    assert bench.api.paths("/services/") == [f"{SERVICE_PATH}/{name}" for name in wanted]
+    assert bench.api.paths("/configmaps/") == [f"{CONFIG_MAP_PATH}/cm-ps-{bench.runtime_id}"]
+    assert bench.status["phase"] == "Creating"
+    assert bench.status["controlPaused"] is False
+
+
+def test_the_runtime_id_is_written_before_the_first_child(bench: ControllerBench) -> None:
+    bench.create()
+    bench.sync()
+    first, *others = bench.api.sent
+    assert (first.method, list(first.body["spec"])) == ("PATCH", ["RuntimeId"])
+    assert {sent.method for sent in others[:9]} == {"POST"}
+
+
+def test_a_runtime_id_that_somebody_wrote_over_is_tried_again(bench: ControllerBench) -> None:
+    bench.create()
+    bench.api.hold()
+    bench.api.change(f"{TFJOB_PATH}/example-job", {"metadata": {"labels": {"a": "b"}}})
+    assert isinstance(bench.sync(), Retry)
+    assert bench.api.paths("/jobs/") == []
+    bench.api.release()
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 4
+
+
+def test_the_next_sync_knows_what_the_last_one_wrote_though_the_watch_lags(bench: ControllerBench) -> None:
+    bench.create()
+    bench.api.hold()
+    bench.sync()
+    sent = len(bench.api.sent)
+    bench.sync()
+    assert len(bench.api.sent) == sent
+
+
+def test_a_job_with_nothing_to_do_costs_no_request(bench: ControllerBench) -> None:
+    bench.create()
+    bench.settle_minor()
+    sent = len(bench.api.sent)
+    assert isinstance(bench.sync(), Done | RequeueAfter)
+    assert len(bench.api.sent) == sent
+
+
+def test_a_job_of_n_replicas_takes_two_requests_for_each_and_six_more(bench: ControllerBench) -> None:
+    bench.create()
+    bench.settle()
+    for replica in ("ps-0", "master-0", "worker-0", "ps-1"):
+        bench.runs(replica)
+        bench.settle()
+    bench.exits("worker-0", 0)
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.settle()
+    for path in bench.api.paths("/pods/"):
+        if "-ps-" in path:
+            bench.api.remove(path)
+    bench.settle()
+    assert (bench.status["phase"], bench.status["state"]) == ("Done", "Succeeded")
+    cleaning = [sent for sent in bench.api.sent if sent.body.get("spec", {}).get("suspend")]
+    assert len(cleaning) == 2  # each PS that still runs has to be stopped
+    assert len(bench.api.sent) - len(cleaning) <= 2 * 4 + 6
+
+
+def test_a_finished_job_costs_nothing_ever_again_also_in_another_process(bench: ControllerBench) -> None:
+    bench.create(master())
+    bench.settle()
+    bench.runs("master-0")
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.settle()
+    assert bench.status["phase"] == "Done"
+    sent = len(bench.api.sent)
+    bench.engine = bench.new_engine()
+    bench.api.remove(f"{JOB_PATH}/{bench.child('master-0')}")
+    assert bench.sync() == DONE
+    assert len(bench.api.sent) == sent
+    assert bench.engine.remembered == 0
+
+
+def test_a_finished_job_is_deleted_when_its_time_to_live_is_over(bench: ControllerBench) -> None:
+    bench.create(master(), ttlSecondsAfterFinished=60)
+    bench.settle()
+    bench.exits("master-0", 0)
+    outcome = bench.settle()
+    assert isinstance(outcome, RequeueAfter)
+    assert 0 < outcome.seconds <= 60
+    bench.clock.advance(61)
+    assert bench.sync() == DONE
+    assert bench.api.paths("/tfjobs/") == []
+
+
+def test_events_come_after_the_status_that_they_speak_of(bench: ControllerBench) -> None:
+    bench.create()
+    bench.sync()
+    status_write = next(i for i, sent in enumerate(bench.api.sent, 1) if sent.path.endswith("/status"))
+    assert min(bench.recorder.requests_before) >= status_write
+    created = [note for _, reason, note in bench.recorder.events if reason == "SuccessfulCreate"]
+    assert f"Created job: {bench.child('master-0')}" in created
+    assert f"Created service: {bench.child('ps-1')}" in created
+    assert f"Created config map: cm-ps-{bench.runtime_id}" in created
+    assert len(created) == 9
+
+
+def test_an_event_of_a_status_that_was_not_written_is_not_told(bench: ControllerBench) -> None:
+    bench.create()
+    bench.settle()
+    bench.runs("master-0")
+    bench.recorder.events.clear()
+    bench.api.fail(500, "InternalError", method="PATCH", part="/status")
+    assert isinstance(bench.sync(), Retry)
+    assert bench.recorder.events == []
+    bench.sync()
+    assert [reason for _, reason, _ in bench.recorder.events] == ["Running"]
+
+
+def test_an_invalid_job_fails_with_the_reason_and_has_no_children(bench: ControllerBench) -> None:
+    bench.create(workers(1), terminationPolicy={"chief": {"replicaName": "MASTER"}})
+    assert isinstance(bench.sync(), GiveUp)
+    assert bench.status["phase"] == bench.status["state"] == "Failed"
+    assert bench.status["reason"] == "invalid job spec: Missing ReplicaSpec for chief: MASTER"
+    assert [sent.method for sent in bench.api.sent] == ["PATCH"]
+    assert [type_ for type_, _, _ in bench.recorder.events] == ["Warning"]
+    assert bench.sync() == DONE
+    assert len(bench.api.sent) == 1
+
+
+def test_a_change_of_what_is_fixed_fails_the_job_where_the_crd_let_it_through(bench: ControllerBench) -> None:
+    bench.create()
+    bench.settle()
+    changed = tfjob(master(tfPort=3333), workers(), *bench.job["spec"]["replicaSpecs"][2:])
+    bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": changed["spec"]["replicaSpecs"]}})
+    assert isinstance(bench.sync(), GiveUp)
+    assert "the ports of a started job cannot change" in bench.status["reason"]
+
+
+def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(bench: ControllerBench) -> None:
+    bench.create(master(), workers(3))
+    bench.settle()
+    bench.runs("master-0")
+    bench.settle()
+    sent = len(bench.api.sent)
+    for replica in ("worker-0", "worker-1", "worker-2"):
+        bench.runs(replica)
+        outcome = bench.sync()
+        assert isinstance(outcome, RequeueAfter)
+        assert 0 < outcome.seconds <= 1.0
+    assert len(bench.api.sent) == sent
+    bench.clock.advance(1.0)
+    bench.sync()
+    assert len(bench.api.sent) == sent + 1
+    assert bench.status["ready"] == {"master": "1/1", "worker": "3/3"}
+
+
+def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
+    bench.create(master())
+    bench.settle()
+    bench.runs("master-0")
+    bench.clock.advance(3.0)
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.clock.advance(10.0)
+    bench.settle()
+    assert [said[0] for said in bench.counted.said] == ["created", "running", "finished"]
+    assert bench.counted.said[1] == ("running", 3.0)
+    assert bench.counted.said[2][1] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    "deleted",
+    [
+        pytest.param(lambda bench: bench.api.remove(f"{TFJOB_PATH}/example-job"), id="gone"),
+        pytest.param(
+            lambda bench: bench.api.change(
+                f"{TFJOB_PATH}/example-job", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+            ),
+            id="going",
+        ),
+    ],
+)
+def test_a_deleted_job_is_left_to_the_garbage_collector_and_forgotten(bench: ControllerBench, deleted: object) -> None:
+    bench.create()
+    bench.settle()
+    sent = len(bench.api.sent)
+    deleted(bench)  # type: ignore[operator]  # pytest gives objects
+    assert bench.sync() == DONE
+    assert len(bench.api.sent) == sent
+    assert bench.engine.remembered == 0
+
+
+def test_many_writers_make_what_one_makes() -> None:
+    bench = ControllerBench(helpers=8)
+    bench.create(master(), workers(40))
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == len(bench.api.paths("/services/")) == 41
+    assert len(bench.api.requests("POST")) == 82
+    bench.fanout.stop()
+
+
+def test_a_key_of_no_job_is_nothing(bench: ControllerBench) -> None:
+    assert bench.engine.sync(KEY) == DONE
