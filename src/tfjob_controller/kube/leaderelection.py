@@ -107,7 +107,7 @@ class LeaderElector:
         while not self._stop.is_set():
             if self._candidate.try_acquire_or_renew() and not self._stop.is_set():
                 self._begin()
-            if self._candidate.state is State.ENDED:
+            if self._candidate.end_if_expired() or self._candidate.state is State.ENDED:
                 break
             self._clock.sleep(self._rest_seconds(), self._stop)
         if self._stop.is_set():

@@ -198,8 +198,8 @@ def test_a_leader_that_has_lost_never_campaigns_again(
     api.always = no_answer(applied=False)
     clock.advance(10.0)
     eventually(lambda: log.lines[-1] == "stopped")
-    eventually(lambda: not lease_threads())
     api.always = None
+    eventually(lambda: clock.advance(1.0) or not lease_threads())
     clock.advance(100.0)
     assert log.lines.count("started") == 1
 
