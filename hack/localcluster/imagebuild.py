@@ -44,6 +44,8 @@ _BASE_WASTE = (
 )
 # Headers to compile against, and a C compiler's library that only TensorFlow Lite's converter asks for.
 _TENSORFLOW_WASTE = ("tensorflow/include", "clang/native", "bin")
+# What a wheel is built from, beside src/.
+_PROJECT_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 _CONTROLLER_SCRIPT = """\
 #!/usr/bin/python3
 import sys
@@ -98,19 +100,27 @@ def tensorflow(root: Path, parent: Path | None, report: Report) -> None:
         packages.compile()
 
 
+def runtime_inputs() -> bytes:
+    return _digest([HACK / "requirements/runtime.txt"])
+
+
+def runtime(root: Path, parent: Path | None, report: Report) -> None:
+    """What this project depends on, as a layer of its own: it seldom changes, and is nearly all of the image."""
+    with _Packages(root, parent) as packages:
+        packages.install(["--require-hashes", "--requirement", str(HACK / "requirements/runtime.txt")])
+        _remove(packages.folder, ["bin"])
+        packages.compile()
+
+
 def controller_inputs() -> bytes:
-    sources = [
-        path for path in (REPOSITORY / "src").rglob("*") if path.is_file() and path.suffix in (".py", ".typed", ".yaml")
-    ]
-    return _digest(
-        [*sources, REPOSITORY / "setup.cfg", REPOSITORY / "pyproject.toml", HACK / "requirements/runtime.txt"]
-    )
+    sources = [path for path in (REPOSITORY / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    metadata = [path for path in sources if not any(part.endswith(".egg-info") for part in path.parts)]
+    return _digest([*metadata, *(REPOSITORY / name for name in _PROJECT_FILES)])
 
 
 def controller(root: Path, parent: Path | None, report: Report) -> None:
-    """The wheel of this project with its locked dependencies, as /usr/local/bin/tfjob-controller."""
+    """The wheel of this project, as /usr/local/bin/tfjob-controller."""
     with _Packages(root, parent) as packages:
-        packages.install(["--require-hashes", "--requirement", str(HACK / "requirements/runtime.txt")])
         packages.install(["--no-deps", str(_wheel(packages.scratch))])
         _remove(packages.folder, ["bin"])
         packages.compile()
@@ -164,22 +174,11 @@ class _Packages:
 
     def compile(self) -> None:
         """Compile all modules, never to be compared with their sources again: those cannot change in an image."""
-        inside = self._system / self._inside
-        inside.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(inside, ignore_errors=True)
+        inside = self._system / "layer"
         self.folder.rename(inside)
+        argv = ["-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"]
         # A few packages hold templates or tests for other Pythons that do not compile; nobody imports them.
-        self._python(
-            "-m",
-            "compileall",
-            "-q",
-            "-j",
-            "2",
-            "--invalidation-mode",
-            "unchecked-hash",
-            f"/{self._inside}",
-            check=False,
-        )
+        self._python(*argv, "-s", "/layer", "-p", f"/{self._inside}", "/layer", check=False)
         inside.rename(self.folder)
 
     def _python(self, *arguments: str, check: bool = True) -> str:
@@ -191,7 +190,7 @@ def _wheel(scratch: Path) -> Path:
     """The wheel of this project, built from a copy of the sources so that nothing appears among them."""
     source = scratch / "source"
     source.mkdir()
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in _PROJECT_FILES:
         shutil.copy(REPOSITORY / name, source)
     shutil.copytree(REPOSITORY / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", scratch, source)

@@ -26,6 +26,8 @@ from localcluster.report import Report, to_stderr
 
 # Goes into every image's name: raise it when the way of packing changes.
 _FORMAT = "1"
+_KEY_DIGITS = 12
+_KEPT_VERSIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = {"PATH": _PATH, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 PAUSE, BASE = "localhost/pause", "localhost/base"
 TENSORFLOW, CONTROLLER = "localhost/tensorflow", "localhost/tfjob-controller"
+_RUNTIME = "localhost/tfjob-controller-runtime"
 RECIPES = {
     PAUSE: Recipe(
         imagebuild.pause, imagebuild.pause_inputs, archive.Settings(entrypoint=("/pause",), user="65535:65535")
@@ -53,11 +56,12 @@ RECIPES = {
         archive.Settings(command=("python3",), environment=_PYTHON),
         parent=BASE,
     ),
+    _RUNTIME: Recipe(imagebuild.runtime, imagebuild.runtime_inputs, archive.Settings(environment=_PYTHON), parent=BASE),
     CONTROLLER: Recipe(
         imagebuild.controller,
         imagebuild.controller_inputs,
         archive.Settings(("run",), ("tfjob-controller",), _PYTHON, user="65532:65532"),
-        parent=BASE,
+        parent=_RUNTIME,
     ),
 }
 
@@ -80,7 +84,7 @@ def key(name: str) -> str:
     recipe = RECIPES[plain(name)]
     parent = key(recipe.parent) if recipe.parent else ""
     parts = [_FORMAT, parent, repr(recipe.settings.document())]
-    return hashlib.sha256("\n".join(parts).encode() + recipe.inputs()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(parts).encode() + recipe.inputs()).hexdigest()[:_KEY_DIGITS]
 
 
 def path(name: str) -> Path:
@@ -111,8 +115,16 @@ def _make(name: str, target: Path, report: Report) -> None:
         layer = archive.pack(root, Path(scratch) / "layer.tar")
         below = archive.layers(parent) if parent else []
         archive.write(target, [f"{name}:latest"], [*below, layer], recipe.settings)
+    _forget_old(target)
     size, seconds = target.stat().st_size / 1e6, time.monotonic() - started
     report(f"built image {name}: {size:,.0f} MB in {seconds:.0f} s, kept in {target}")
+
+
+def _forget_old(newest: Path) -> None:
+    """Each changed source file makes a new image of this project; a few of them are enough."""
+    versions = newest.parent.glob(f"{newest.stem[:-_KEY_DIGITS]}{'?' * _KEY_DIGITS}.tar")
+    for path in sorted(versions, key=lambda path: path.stat().st_mtime)[:-_KEPT_VERSIONS]:
+        path.unlink()
 
 
 @contextlib.contextmanager

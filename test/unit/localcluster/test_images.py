@@ -103,6 +103,17 @@ def test_what_a_killed_build_left_is_swept_away_by_the_next(recipes: dict[str, i
     assert not left.exists()
 
 
+def test_a_few_versions_of_an_image_are_kept_and_those_of_others_are_not_counted(
+    recipes: dict[str, images.Recipe],
+) -> None:
+    recipes["localhost/low-also"] = fill("also")
+    kept = [images.ensure("localhost/low-also", silent)]
+    for number in range(5):
+        recipes["localhost/low"] = fill(str(number))
+        kept.append(images.ensure("localhost/low", silent))
+    assert sorted(images.folder().glob("*.tar")) == sorted([kept[0], *kept[-3:]])
+
+
 def test_an_image_without_a_recipe_is_refused_with_the_ones_there_are() -> None:
     with pytest.raises(LocalClusterError, match="no recipe for image 'localhost/nothing'; there are localhost/pause"):
         images.ensure("localhost/nothing", silent)
