@@ -182,11 +182,12 @@ def _reasons(skipped: list[pytest.TestReport]) -> dict[str, int]:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """After all workers have ended: stop what they shared. Its logs stay until the next run if something failed."""
+    """After all workers have ended: stop what they shared. The logs stay until the next run if something failed."""
     if _is_worker(config) or sys.platform != "linux":
         return
-    folder = _shared_folder()
-    if folder.exists():
-        stack.down(folder)
-    if config.stash.get(_PASSED, False):
-        shutil.rmtree(folder, ignore_errors=True)
+    shared = _shared_folder()
+    for folder in (shared, *shared.parent.glob(f"{shared.name}-*")):
+        if folder.exists():
+            stack.down(folder)
+        if config.stash.get(_PASSED, False):
+            shutil.rmtree(folder, ignore_errors=True)
