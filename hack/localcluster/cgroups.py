@@ -18,7 +18,8 @@ from localcluster.errors import LocalClusterError
 
 MOUNT = Path("/sys/fs/cgroup")
 _V1_NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "pids")
-_V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
+# What the kubelet looks for in its root if the machine has it at all.
+_V2_CONTROLLERS = ("cpu", "cpuset", "memory", "hugetlb", "pids")
 _REMOVE_SECONDS = 10.0
 
 
@@ -48,7 +49,9 @@ def make(group: str) -> None:
         folder = root
         for part in Path(group).parts:
             if is_unified():
-                (folder / "cgroup.subtree_control").write_text(_V2_CONTROLLERS)
+                available = (folder / "cgroup.controllers").read_text().split()
+                wanted = [f"+{name}" for name in _V2_CONTROLLERS if name in available]
+                (folder / "cgroup.subtree_control").write_text(" ".join(wanted))
             folder = folder / part
             folder.mkdir(exist_ok=True)
             _fill_cpuset(folder)

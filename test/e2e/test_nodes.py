@@ -313,3 +313,21 @@ def test_an_interrupted_start_takes_itself_down(name: str) -> None:
     assert (up.returncode, "Traceback" in words) == (128 + signal.SIGINT, False)
     assert network.claim_of(state.stack_dir(name)) is None
     assert process.marked(state.stack_dir(name)) == []
+
+
+def test_a_stack_ends_with_the_process_that_owns_it_however_that_ends(name: str) -> None:
+    folder = state.stack_dir(name)
+    script = "import sys, time; from pathlib import Path; from localcluster import process, stack\n"
+    script += "stack.up(Path(sys.argv[1]), 1, owner=process.myself()); print('up', flush=True); time.sleep(1000)"
+    argv = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(
+        argv, env={**os.environ, "PYTHONPATH": str(HACK)}, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "up\n"
+        plan = network.claim_of(folder)
+        assert plan is not None
+        owner.kill()
+    eventually(lambda: network.claim_of(folder) is None, 20)
+    eventually(lambda: process.marked(folder) == [], 20)
+    assert not any(f"{plan.number}" in line for line in machine.listing(own=plan.number)["control groups"])
