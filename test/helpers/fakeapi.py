@@ -164,7 +164,10 @@ class FakeApi:
 
     def _store(self, path: str, obj: Object, old: Object | None) -> Object:
         self.version += 1
-        meta = obj["metadata"] = {**(old or {}).get("metadata", {}), **obj["metadata"]}
+        kept = {
+            k: v for k, v in (old or {}).get("metadata", {}).items() if k in ("uid", "creationTimestamp", "namespace")
+        }
+        meta = obj["metadata"] = {**kept, **obj["metadata"]}
         meta["resourceVersion"] = str(self.version)
         meta.setdefault("uid", f"uid-{self.version}")
         meta.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")

@@ -34,12 +34,11 @@ class Fanout:
         try:
             _work_off(pile)
         finally:
-            for helper in helpers:
-                helper.cancel()  # one that has not begun finds nothing to do
-            done, _ = wait(helpers)
-        for helper in done:
-            if not helper.cancelled():
-                helper.result()
+            # One that has not begun would find nothing to do, and a cancelled one is not waited for.
+            begun = [helper for helper in helpers if not helper.cancel()]
+            wait(begun)
+        for helper in begun:
+            helper.result()
 
     def stop(self) -> None:
         """End the pool's threads as soon as they are free. Later calls of `run` do all by themselves."""

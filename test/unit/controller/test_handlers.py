@@ -1,0 +1,137 @@
+"""The rules of controller/handlers.py: which change queues which job, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.poll import eventually
+from tfjob_controller.api.core import Job, JobStatus, Pod, PodStatus, Service
+from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec
+from tfjob_controller.controller.handlers import (
+    BATCH_SECONDS,
+    BY_RUNTIME,
+    ChildHandler,
+    JobHandler,
+    identity_matters,
+    job_matters,
+    key_by_owner,
+    key_by_runtime,
+    pod_matters,
+)
+from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting_queue
+
+OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
+META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
+TRAIN = TFJob(ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"))
+
+Queue = RateLimitingQueue[str]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def queue(clock: FakeClock) -> Iterator[Queue]:
+    made: Queue = new_rate_limiting_queue(clock)
+    yield made
+    made.shut_down()
+
+
+def service_handler(queue: Queue) -> ChildHandler[Any]:
+    return ChildHandler(queue, key_by_owner(TFJOBS), identity_matters)
+
+
+def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
+    handler: JobHandler[TFJob] = JobHandler(queue)
+    handler.on_add(TRAIN, is_initial=True)
+    handler.on_add(replace(TRAIN, metadata=ObjectMeta(name="new", namespace="team")), is_initial=False)
+    assert [queue.get(), queue.get()] == ["team/new", "team/train"]
+
+
+def test_every_change_of_a_job_queues_it_but_the_same_object_again_does_not(queue: Queue) -> None:
+    handler: JobHandler[TFJob] = JobHandler(queue)
+    handler.on_update(TRAIN, TRAIN)
+    assert len(queue) == 0
+    handler.on_update(TRAIN, replace(TRAIN, spec=TFJobSpec()))
+    assert queue.get() == "team/train"
+    queue.done("team/train")
+    handler.on_delete(TRAIN, final=True)
+    assert queue.get() == "team/train"
+
+
+def test_children_that_start_together_queue_their_job_once_and_together(queue: Queue, clock: FakeClock) -> None:
+    handler = service_handler(queue)
+    for number in range(20):
+        handler.on_add(Service(replace(META, name=f"train-worker-ab12-{number}")), is_initial=False)
+    assert len(queue) == 0
+    clock.await_waiters(1)
+    clock.advance(BATCH_SECONDS)
+    eventually(lambda: len(queue) == 1)
+    assert queue.get() == "team/train"
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param((), id="nobody's"),
+        pytest.param((replace(OWNER, controller=None),), id="an owner that does not control it"),
+        pytest.param((replace(OWNER, kind="CronJob", api_version="batch/v1"),), id="another kind's"),
+        pytest.param((replace(OWNER, api_version="other.org/v1"),), id="another group's TFJob"),
+    ],
+)
+def test_what_no_job_controls_queues_nothing(queue: Queue, owners: tuple[OwnerReference, ...]) -> None:
+    service_handler(queue).on_add(Service(replace(META, owner_references=owners)), is_initial=False)
+    assert queue.statistics().delayed == len(queue) == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({"runtime_id": "ab12"}, "team/train", id="its job's label"),
+        pytest.param({"runtime_id": "zz99"}, None, id="a job that is not there"),
+        pytest.param({}, None, id="no label"),
+    ],
+)
+def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: str | None) -> None:
+    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
+    pod = Pod(ObjectMeta(name="p", namespace="team", labels=labels))
+    assert key_by_runtime(jobs)(pod) == expected
+
+
+def test_a_pod_of_another_namespace_is_another_job_s() -> None:
+    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
+    assert key_by_runtime(jobs)(Pod(ObjectMeta(name="p", namespace="x", labels={"runtime_id": "ab12"}))) is None
+
+
+HEARTBEAT = replace(META, resource_version="9", labels={"a": "b"})
+GOING = replace(META, deletion_timestamp="2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("matters", "old", "new", "expected"),
+    [
+        pytest.param(identity_matters, Service(META), Service(HEARTBEAT), False, id="a service's labels"),
+        pytest.param(identity_matters, Service(META), Service(GOING), True, id="a service that goes"),
+        pytest.param(
+            identity_matters, Service(META), Service(replace(META, owner_references=())), True, id="a released service"
+        ),
+        pytest.param(job_matters, Job(META), Job(HEARTBEAT), False, id="a job's labels"),
+        pytest.param(job_matters, Job(META), Job(META, status=JobStatus(active=1)), True, id="a job's status"),
+        pytest.param(pod_matters, Pod(META), Pod(HEARTBEAT), False, id="a pod's labels"),
+        pytest.param(pod_matters, Pod(META), Pod(META, status=PodStatus("Running")), True, id="a pod's phase"),
+    ],
+)
+def test_which_changes_of_children_matter(matters: Any, old: Any, new: Any, expected: bool) -> None:
+    assert matters(old, new) is expected

@@ -1,0 +1,203 @@
+"""The rules of controller/workers.py."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import structlog
+
+from helpers.poll import eventually
+from tfjob_controller.controller.outcome import DONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.workers import Workers
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.ratelimit import ItemExponential
+from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting_queue
+
+
+class Results:
+    """A SyncObserver that remembers."""
+
+    def __init__(self) -> None:
+        self.results: list[str] = []
+        self.active = 0
+        self.count = 0
+
+    def workers_started(self, controller: str, count: int) -> None:
+        self.count = count
+
+    def sync_started(self, controller: str) -> None:
+        self.active += 1
+
+    def sync_finished(self, controller: str, result: str, seconds: float) -> None:
+        self.active -= 1
+        self.results.append(result)
+
+
+Queue = RateLimitingQueue[str]
+Start = Callable[[Callable[[str], Outcome]], Workers]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def queue(clock: FakeClock) -> Queue:
+    return new_rate_limiting_queue(clock, limiter=ItemExponential(1.0, 60.0))
+
+
+@pytest.fixture
+def results() -> Results:
+    return Results()
+
+
+@pytest.fixture
+def start(clock: FakeClock, queue: Queue, results: Results) -> Iterator[Start]:
+    started: list[Workers] = []
+
+    def make(sync: Callable[[str], Outcome]) -> Workers:
+        workers = Workers("test", queue, sync, count=2, clock=clock, observer=results)
+        workers.start()
+        started.append(workers)
+        return workers
+
+    yield make
+    for workers in started:
+        assert workers.stop(10.0)
+    names = [thread.name for thread in threading.enumerate()]
+    assert [name for name in names if name.startswith("test-worker")] == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "failures", "delayed"),
+    [
+        pytest.param(DONE, "success", 0, 0, id="done"),
+        pytest.param(RequeueAfter(5.0), "requeue_after", 0, 1, id="requeue after"),
+        pytest.param(Retry("quota"), "requeue", 2, 1, id="retry"),
+        pytest.param(Retry("down", is_error=True), "error", 2, 1, id="retry after a fault"),
+        pytest.param(Retry("busy", after_seconds=9.0), "requeue", 1, 1, id="retry when the server says so"),
+        pytest.param(GiveUp("invalid"), "terminal", 0, 0, id="give up"),
+    ],
+)
+def test_what_follows_an_outcome(
+    queue: Queue, results: Results, start: Start, outcome: Outcome, result: str, failures: int, delayed: int
+) -> None:
+    queue.add_rate_limited("a")  # one failure before
+    queue.add("a")
+    start(lambda key: outcome)
+    eventually(lambda: results.results)
+    eventually(lambda: queue.statistics().processing == 0)
+    assert results.results[0] == result
+    assert queue.num_requeues("a") == failures
+    # The wait of the first failure is still there in each case, and is one with a later one.
+    assert queue.statistics().delayed == 1
+    assert results.active == 0
+    assert results.count == 2
+
+
+def test_a_key_is_looked_at_again_when_its_time_has_come(queue: Queue, clock: FakeClock, start: Start) -> None:
+    seen: list[str] = []
+
+    def sync(key: str) -> Outcome:
+        seen.append(key)
+        return RequeueAfter(30.0)
+
+    start(sync)
+    queue.add("a")
+    eventually(lambda: seen == ["a"] and queue.statistics().delayed == 1)
+    clock.advance(29.0)
+    assert seen == ["a"]
+    clock.advance(1.0)
+    eventually(lambda: seen == ["a", "a"])
+
+
+def test_a_deadline_wakes_a_key_that_rests(queue: Queue, clock: FakeClock, start: Start) -> None:
+    seen: list[str] = []
+
+    def sync(key: str) -> Outcome:
+        seen.append(key)
+        return Retry("quota", after_seconds=60.0, wake_after_seconds=5.0)
+
+    start(sync)
+    queue.add("a")
+    eventually(lambda: queue.statistics().delayed == 1)
+    clock.advance(5.0)
+    eventually(lambda: len(seen) == 2)
+
+
+def test_a_sync_that_raises_costs_only_its_own_key(queue: Queue, results: Results, start: Start) -> None:
+    def sync(key: str) -> Outcome:
+        if key == "bad":
+            raise KeyError("a bug")
+        return DONE
+
+    workers = start(sync)
+    queue.add("bad")
+    queue.add("good")
+    eventually(lambda: sorted(results.results) == ["error", "success"])
+    assert queue.num_requeues("bad") == 1
+    assert set(workers.restarts().values()) == {0}
+
+
+def test_a_worker_that_dies_gives_its_key_back_and_is_started_again(
+    queue: Queue, clock: FakeClock, results: Results
+) -> None:
+    class Broken(Results):
+        def sync_started(self, controller: str) -> None:
+            if not self.results:
+                self.results.append("broken")
+                raise RuntimeError("a bug outside of the sync")
+
+    broken = Broken()
+    workers = Workers("test", queue, lambda key: DONE, count=1, clock=clock, observer=broken)
+    workers.start()
+    queue.add("a")
+    eventually(lambda: workers.restarts() == {"test-worker-0": 1})
+    assert queue.statistics().processing == 0
+    clock.await_waiters(1)
+    clock.advance(5.0)
+    queue.add("a")
+    eventually(lambda: broken.results == ["broken", "success"])
+    assert workers.stop(10.0)
+
+
+def test_stop_finishes_the_sync_under_way_and_begins_no_other(queue: Queue, results: Results, start: Start) -> None:
+    begun, may_end = threading.Semaphore(0), threading.Event()
+    seen: list[str] = []
+
+    def sync(key: str) -> Outcome:
+        seen.append(key)
+        begun.release()
+        may_end.wait(10)
+        return DONE
+
+    workers = start(sync)
+    for number in range(10):
+        queue.add(f"key-{number}")
+    assert begun.acquire(timeout=10)
+    assert begun.acquire(timeout=10)
+    stopper = threading.Thread(target=workers.stop, args=(10.0,))
+    stopper.start()
+    eventually(lambda: queue.is_shutting_down)
+    may_end.set()
+    stopper.join(10)
+    assert len(seen) == 2
+    assert results.results == ["success", "success"]
+
+
+def test_lines_of_a_sync_carry_its_key_and_an_id_of_their_own(queue: Queue, start: Start) -> None:
+    bound: list[dict[str, object]] = []
+
+    def sync(key: str) -> Outcome:
+        bound.append(structlog.contextvars.get_contextvars())
+        return DONE
+
+    start(sync)
+    queue.add("a")
+    queue.add("b")
+    eventually(lambda: len(bound) == 2)
+    assert {each["key"] for each in bound} == {"a", "b"}
+    assert len({each["reconcile_id"] for each in bound}) == 2
