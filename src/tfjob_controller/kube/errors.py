@@ -7,6 +7,10 @@ from collections.abc import Sequence
 # No HTTP answer at all: refused, reset, timed out, TLS.
 NO_RESPONSE = 0
 
+# A refusal by quota has no reason of its own (apiserver pkg/admission/plugin/resourcequota/controller.go). That a
+# template lacks what a quota demands (`failed quota`) is not among them: that does not pass.
+_QUOTA_WORDS = ("exceeded quota: ", "status unknown for quota: ")
+
 
 class ApiError(Exception):
     """The API server refused, or did not answer.
@@ -90,7 +94,8 @@ class ApiError(Exception):
 
     @property
     def is_quota_exceeded(self) -> bool:
-        return self.is_forbidden and "exceeded quota" in self.message
+        """A ResourceQuota is used up, or so new that its use is not counted yet. Both pass without our doing."""
+        return self.is_forbidden and any(words in self.message for words in _QUOTA_WORDS)
 
     @property
     def is_retryable(self) -> bool:

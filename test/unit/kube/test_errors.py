@@ -33,6 +33,16 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.b
         pytest.param(ApiError(403, "Forbidden", "no rights"), {"is_forbidden"}, id="403"),
         pytest.param(ApiError(403, "Forbidden", QUOTA), {"is_forbidden", "is_quota_exceeded"}, id="403 quota"),
         pytest.param(
+            ApiError(403, "Forbidden", "forbidden: status unknown for quota: q, resources: pods"),
+            {"is_forbidden", "is_quota_exceeded"},
+            id="403 quota not counted yet",
+        ),
+        pytest.param(
+            ApiError(403, "Forbidden", "forbidden: failed quota: q: must specify limits.cpu"),
+            {"is_forbidden"},
+            id="403 quota that will never let it pass",
+        ),
+        pytest.param(
             ApiError(403, "Forbidden", "m", cause_reasons=["NamespaceTerminating"]),
             {"is_forbidden", "is_namespace_terminating"},
             id="403 namespace",

@@ -1,0 +1,316 @@
+"""The client on a real API server: what it really answers, and what happens to connections to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from helpers.cluster import Cluster, delete_namespace, new_namespace, new_service_account, write_kubeconfig
+from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
+from helpers.poll import eventually
+from localcluster.api import Api
+from tfjob_controller.kube import codec
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.transport import JSON_PATCH, STRATEGIC_MERGE_PATCH, Transport
+
+pytestmark = pytest.mark.cluster
+
+WAIT_SECONDS = 20.0
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WATCH = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    data: dict[str, str] = {}
+
+
+Parcels = ResourceClient[Parcel]
+
+
+def parcels_of(transport: Transport) -> Parcels:
+    return ResourceClient(transport, CONFIG_MAPS, decoder_for(Parcel))
+
+
+@pytest.fixture
+def parcels(requester: Transport) -> Parcels:
+    return parcels_of(requester)
+
+
+@pytest.fixture
+def proxy(control_plane: Cluster) -> Iterator[FaultProxy]:
+    with FaultProxy(control_plane.api.server) as started:
+        yield started
+
+
+@pytest.fixture
+def through_proxy(proxy: FaultProxy, control_plane: Cluster, tmp_path: Path) -> Iterator[Transport]:
+    transport = Transport(load_config(str(proxy.kubeconfig(tmp_path, control_plane.own.token))), qps=0)
+    yield transport
+    transport.close()
+
+
+def parcel(name: str = "a", **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def failure(call: Callable[[], object]) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        call()
+    return caught.value
+
+
+class TestObjects:
+    def test_they_are_created_read_changed_listed_and_deleted(self, parcels: Parcels, namespace: str) -> None:
+        created = parcels.create(namespace, parcel(x="1"))
+        assert parcels.get(namespace, "a") == created
+        patched = parcels.patch(namespace, "a", {"metadata": {"labels": {"l": "1"}}, "data": {"y": "2"}})
+        assert (patched.data, patched.metadata.labels) == ({"x": "1", "y": "2"}, {"l": "1"})
+        updated = parcels.update(namespace, "a", parcel(z="3"))
+        assert updated.data == {"z": "3"}
+        parcels.create(namespace, {"metadata": {"name": "b", "labels": {"l": "1"}}})
+        assert [one.metadata.name for one in parcels.list(namespace, "l=1")] == ["b"]
+        parcels.delete(namespace, "a", uid=created.metadata.uid)
+        assert failure(lambda: parcels.get(namespace, "a")).is_not_found
+        parcels.delete_collection(namespace, "l=1")
+        assert failure(lambda: parcels.get(namespace, "b")).is_not_found
+
+    def test_a_json_patch_arrives_as_one(self, parcels: Parcels, namespace: str) -> None:
+        parcels.create(namespace, parcel(x="1"))
+        patch = b'[{"op":"test","path":"/data/x","value":"1"},{"op":"replace","path":"/data/x","value":"2"}]'
+        assert parcels.patch(namespace, "a", patch, content_type=JSON_PATCH).data == {"x": "2"}
+        assert failure(lambda: parcels.patch(namespace, "a", patch, content_type=JSON_PATCH)).is_invalid
+
+    def test_a_strategic_merge_patch_arrives_as_one(self, parcels: Parcels, namespace: str) -> None:
+        parcels.create(namespace, parcel(x="1"))
+        patch = {"data": {"$patch": "replace", "y": "2"}}
+        assert parcels.patch(namespace, "a", patch, content_type=STRATEGIC_MERGE_PATCH).data == {"y": "2"}
+
+    def test_a_long_list_comes_in_pages_and_compressed(self, parcels: Parcels, namespace: str) -> None:
+        for number in range(60):
+            parcels.create(namespace, parcel(f"n{number:02}", text="x" * 4000))
+        pages = list(parcels.pages(namespace, page_size=50))
+        assert [len(page.items) for page in pages] == [50, len(pages[1].items)]
+        assert {page.resource_version for page in pages} == {pages[0].resource_version}
+        assert len(parcels.list(namespace)) >= 60
+
+
+class TestRefusals:
+    def test_a_name_that_is_taken(self, parcels: Parcels, namespace: str) -> None:
+        parcels.create(namespace, parcel())
+        error = failure(lambda: parcels.create(namespace, parcel()))
+        assert error.is_already_exists
+        assert str(error) == 'configmaps "a" already exists (409 AlreadyExists)'
+
+    def test_a_version_that_is_old(self, parcels: Parcels, namespace: str) -> None:
+        created = parcels.create(namespace, parcel())
+        parcels.patch(namespace, "a", {"data": {"x": "1"}})
+        stale = {"metadata": {"name": "a", "resourceVersion": created.metadata.resource_version}}
+        assert failure(lambda: parcels.update(namespace, "a", stale)).is_conflict
+        assert failure(lambda: parcels.patch(namespace, "a", stale)).is_conflict
+
+    def test_another_objects_uid(self, parcels: Parcels, namespace: str) -> None:
+        parcels.create(namespace, parcel())
+        assert failure(lambda: parcels.delete(namespace, "a", uid="other")).is_conflict
+
+    def test_an_invalid_object_says_what_is_wrong_where(self, parcels: Parcels, namespace: str) -> None:
+        error = failure(lambda: parcels.create(namespace, parcel("A_")))
+        assert error.is_invalid
+        assert [field for field, _ in error.causes] == ["metadata.name"]
+
+    def test_a_namespace_that_is_not_there(self, parcels: Parcels) -> None:
+        assert failure(lambda: parcels.create("no-such", parcel())).is_not_found
+
+    def test_a_quota_that_is_used_up(self, parcels: Parcels, namespace: str, api: Api) -> None:
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "1"}}}
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        api.create(path, {"apiVersion": "v1", "kind": "ResourceQuota"} | quota)
+        api.patch(
+            f"{path}/q/status", {"status": {"hard": {"count/configmaps": "1"}, "used": {"count/configmaps": "1"}}}
+        )
+        error = eventually(lambda: _refusal(parcels, namespace), WAIT_SECONDS)
+        assert error.is_quota_exceeded
+        assert not error.is_namespace_terminating
+
+    def test_a_namespace_that_is_going_away(self, parcels: Parcels, api: Api) -> None:
+        name = new_namespace(api)
+        held = {"metadata": {"name": "held", "finalizers": ["test.example/held"]}}
+        parcels.create(name, held)
+        delete_namespace(api, name)
+        error = _refusal(parcels, name)
+        assert (error.status, error.is_namespace_terminating, error.is_quota_exceeded) == (403, True, False)
+        parcels.patch(name, "held", {"metadata": {"finalizers": None}})
+
+    def test_missing_rights(self, control_plane: Cluster, namespace: str, api: Api, tmp_path: Path) -> None:
+        token = new_service_account(api, namespace, "nobody", [])
+        transport = Transport(load_config(str(write_kubeconfig(control_plane, token, tmp_path / "k"))), qps=0)
+        error = failure(lambda: parcels_of(transport).get(namespace, "a"))
+        transport.close()
+        assert (error.is_forbidden, error.is_quota_exceeded) == (True, False)
+        assert "cannot get resource" in error.message
+
+    def test_a_token_that_is_wrong(self, control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
+        transport = Transport(load_config(str(write_kubeconfig(control_plane, "wrong", tmp_path / "k"))), qps=0)
+        assert failure(lambda: parcels_of(transport).get(namespace, "a")).is_unauthorized
+        transport.close()
+
+    def test_a_server_that_cannot_be_trusted(self, control_plane: Cluster, tmp_path: Path) -> None:
+        config = yaml.safe_load(control_plane.kubeconfig.read_text())
+        config["clusters"] = [
+            {**entry, "cluster": {"server": entry["cluster"]["server"]}} for entry in config["clusters"]
+        ]
+        path = tmp_path / "k"
+        path.write_text(yaml.safe_dump(config))
+        transport = Transport(load_config(str(path)), qps=0)
+        error = failure(lambda: parcels_of(transport).create("default", parcel()))
+        transport.close()
+        assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "NotConnected", False)
+        assert "certificate verify failed" in error.message
+
+
+def _refusal(parcels: Parcels, namespace: str) -> ApiError:
+    """What creating one more is refused with, as soon as it is."""
+    refusals: list[ApiError] = []
+
+    def is_refused() -> bool:
+        try:
+            parcels.create(namespace, {"metadata": {"generateName": "more-"}})
+        except ApiError as error:
+            refusals.append(error)
+        return bool(refusals)
+
+    eventually(is_refused, WAIT_SECONDS)
+    return refusals[0]
+
+
+class TestStreams:
+    def test_a_streaming_list_ends_with_its_bookmark_and_then_tells_of_changes(
+        self, requester: Transport, parcels: Parcels, namespace: str
+    ) -> None:
+        parcels.create(namespace, parcel("old"))
+        query = WATCH | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        query["fieldSelector"] = "metadata.name!=kube-root-ca.crt"
+        with requester.stream(CONFIG_MAPS.path(namespace), query=query, read_timeout_seconds=WAIT_SECONDS) as stream:
+            events = (codec.decode_watch_event(line) for line in stream)
+            assert next(events).type == codec.ADDED
+            mark = next(events)
+            assert (mark.type, codec.decode_bookmark(mark.object).is_initial_events_end) == (codec.BOOKMARK, True)
+            parcels.delete(namespace, "old")
+            assert next(events).type == codec.DELETED
+
+    def test_closing_wakes_a_reader_that_is_blocked_in_tls(self, requester: Transport, namespace: str) -> None:
+        stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=60.0)
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(lambda: list(stream))
+            eventually(stream._reading.locked)
+            begin = time.monotonic()
+            stream.close()
+            reading.result(WAIT_SECONDS)
+            assert time.monotonic() - begin < 1.0
+
+    def test_many_can_be_closed_while_events_rush_in(
+        self, requester: Transport, parcels: Parcels, namespace: str
+    ) -> None:
+        """No descriptor is closed under a reader, and no reader sees an error that is not one."""
+        parcels.create(namespace, parcel())
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                parcels.patch(namespace, "a", {"data": {"n": str(number)}})
+
+        def watch_shortly(number: int) -> int:
+            stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=10.0)
+            timer = threading.Timer(0.01 * (number % 7), stream.close)
+            timer.start()
+            count = sum(1 for _ in stream)
+            timer.join()
+            return count
+
+        with ThreadPoolExecutor(5) as threads:
+            writing = threads.submit(write)
+            counts = list(threads.map(watch_shortly, range(40)))
+            stop.set()
+            writing.result(WAIT_SECONDS)
+        assert len(counts) == 40
+        assert requester.statistics().open_streams == 0
+
+
+class TestFaults:
+    def test_a_create_whose_answer_was_lost_has_been_carried_out_once(
+        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
+    ) -> None:
+        proxy.next(LoseAnswer(), method="POST")
+        parcels = parcels_of(through_proxy)
+        error = failure(lambda: parcels.create(namespace, parcel()))
+        assert error.outcome_unknown
+        assert failure(lambda: parcels.create(namespace, parcel())).is_already_exists
+        assert len([seen for seen in proxy.seen if seen.method == "POST"]) == 2
+
+    def test_a_delete_by_uid_whose_answer_was_lost_ends_as_not_found(
+        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
+    ) -> None:
+        parcels = parcels_of(through_proxy)
+        uid = parcels.create(namespace, parcel()).metadata.uid
+        proxy.next(LoseAnswer(), method="DELETE")
+        assert failure(lambda: parcels.delete(namespace, "a", uid=uid)).is_not_found
+
+    def test_a_create_that_was_refused_for_overload_is_sent_again(
+        self, through_proxy: Transport, proxy: FaultProxy, namespace: str
+    ) -> None:
+        proxy.next(Reply(429, "TooManyRequests", retry_after_seconds=1))
+        begin = time.monotonic()
+        parcels_of(through_proxy).create(namespace, parcel())
+        assert time.monotonic() - begin >= 1.0
+
+    def test_a_restart_of_the_server_costs_reads_nothing_and_no_write_is_sent_twice(
+        self, own_control_plane: Cluster
+    ) -> None:
+        transport = Transport(load_config(str(own_control_plane.kubeconfig)), qps=0)
+        parcels = parcels_of(transport)
+        parcels.create("default", parcel("before"))
+        own_control_plane.own.kill("kube-apiserver")
+        error = failure(lambda: parcels.create("default", parcel("during")))
+        assert error.is_no_response
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(parcels.get, "default", "before")
+            own_control_plane.own.start_program("kube-apiserver")
+            assert reading.result(WAIT_SECONDS).metadata.name == "before"
+        assert parcels.create("default", parcel("during")).metadata.name == "during"
+        transport.close()
+
+    def test_a_version_that_is_compacted_away_is_gone_in_both_forms(self, own_control_plane: Cluster) -> None:
+        transport = Transport(load_config(str(own_control_plane.kubeconfig)), qps=0)
+        parcels = parcels_of(transport)
+        first = parcels.create("default", parcel()).metadata.resource_version
+        parcels.patch("default", "a", {"data": {"x": "1"}})
+        own_control_plane.own.compact_etcd()
+        own_control_plane.own.kill("kube-apiserver")  # its watch cache would still know
+        own_control_plane.own.start_program("kube-apiserver")
+        exact = {"resourceVersion": first, "resourceVersionMatch": "Exact", "limit": "1"}
+        in_status = failure(lambda: transport.request("GET", CONFIG_MAPS.path("default"), query=exact))
+        assert (in_status.status, in_status.reason) == (410, "Expired")
+
+        def watch() -> None:
+            query = WATCH | {"resourceVersion": first}
+            with transport.stream(CONFIG_MAPS.path("default"), query=query, read_timeout_seconds=5.0) as stream:
+                for line in stream:
+                    codec.decode_watch_event(line)
+
+        in_event = failure(watch)
+        assert in_event.is_gone
+        transport.close()
