@@ -100,16 +100,20 @@ class World:
 
     def request(self, method: str, path: str, *, query: Mapping[str, str], **options: object) -> bytes:
         self._act_until_request()
-        self._check_version(query)
-        state = [*self.now.values()]
+        answer = self._page(query)
+        # An answer takes its time too: it may be old when it arrives.
+        self._act()
+        return answer
+
+    def _page(self, query: Mapping[str, str]) -> bytes:
         if "limit" not in query or query.get("resourceVersion") == "0":
-            return page(self._version, *state)
+            return page(self._version, *self.now.values())
         # Pages of one object; the token names the snapshot, as the real one does.
         snapshot, _, after = query.get("continue", f"{self._version}/").partition("/")
         if int(snapshot) < self._compacted:
             raise GONE
-        rest = [obj for obj in self.state_at(int(snapshot)).values() if key_of(obj).removeprefix("ns/") > after]
-        rest.sort(key=key_of)
+        objects = sorted(self.state_at(int(snapshot)).values(), key=key_of)
+        rest = [obj for obj in objects if obj.metadata.name > after]
         more = f"{snapshot}/{rest[0].metadata.name}" if len(rest) > 1 else ""
         return page(int(snapshot), *rest[:1], continue_=more)
 
@@ -134,6 +138,8 @@ class World:
             if version_of(change.obj) > start:
                 yield line(change.type, change.obj)
         listed = self._version
+        # And before it arrives.
+        self._act()
         yield bookmark(listed, ends_list=True)
         yield from self._watch(listed)
 

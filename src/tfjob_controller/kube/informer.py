@@ -39,7 +39,7 @@ import structlog
 
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
-from tfjob_controller.kube.reflector import Reflector, ReflectorStatistics
+from tfjob_controller.kube.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
 from tfjob_controller.kube.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.watchstream import Bookmark, Decode, Delete, Event, Skip, Upsert
@@ -111,6 +111,7 @@ class Informer(Generic[ObjectT]):
         indexers: Mapping[str, IndexFunction[ObjectT]] | None = None,
         clock: Clock,
         resync_seconds: float = 0.0,
+        read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
         rng: random.Random | None = None,
     ) -> None:
         self.store: Store[ObjectT] = Store(indexers)
@@ -131,6 +132,7 @@ class Informer(Generic[ObjectT]):
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
+            read_timeout_seconds=read_timeout_seconds,
             clock=clock,
             rng=self._rng,
         )

@@ -4,9 +4,10 @@ Theory of operation. `Course` decides which request comes next, and what its out
 feeds the lines of a watch to `WatchStream`, and gives the sink what comes out, in the server's order: `Replace` for
 each whole list, and what follows it.
 
-Every failure rests with decorrelated back-off, and at least for `Retry-After`; a watch that the server ended in order
-does not. A connection without a line for `READ_TIMEOUT_SECONDS` ends: bookmarks come each minute, so it is dead. The
-server is asked to end each watch after 5 to 10 minutes, which spreads the watches over its instances anew.
+Every failure rests with decorrelated back-off, and at least for `Retry-After`. Two endings do not: that of a watch
+whose time was over, and a 410, unless the last one is less than `EXPIRY_SECONDS` ago. A connection without a line for
+`READ_TIMEOUT_SECONDS` ends: bookmarks come each minute, so it is dead. The server is asked to end each watch after 5 to
+10 minutes, which spreads the watches over its instances anew.
 
 `last_error` says in words a user can act on what is wrong, first of all missing rights and CRDs: those go on being
 tried.
@@ -18,6 +19,7 @@ Source: client-go tools/cache/reflector.go.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -56,13 +58,18 @@ MIN_WATCH_SECONDS = 300
 MAX_WATCH_SECONDS = 600
 # For one answer; a list of 20,000 pods without pages is 140 MB.
 LIST_TIMEOUT_SECONDS = 60.0
+# A version that is new enough to be watched lives longer: etcd is compacted every five minutes.
+EXPIRY_SECONDS = 60.0
 # A watch that ends sooner without a line is a failure, not an end.
 _SHORT_WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorStatistics:
-    """Counts since the start. `lists` are lists in pages, `streaming_lists` complete ones; `expired` are 410s."""
+    """Counts since the start.
+
+    `lists` are lists in pages, `streaming_lists` complete ones; `expired` are watches that ended with 410.
+    """
 
     mode: str
     last_resource_version: int
@@ -103,6 +110,7 @@ class Reflector(Generic[ObjectT]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -113,6 +121,7 @@ class Reflector(Generic[ObjectT]):
         self._selectors = {name: selector for name, selector in selectors.items() if selector}
         self._reader = ObjectReader(decode)
         self._sink = sink
+        self._read_timeout_seconds = read_timeout_seconds
         self._clock = clock
         self._rng = rng
         self._backoff = DecorrelatedBackoff(clock, rng)
@@ -125,6 +134,7 @@ class Reflector(Generic[ObjectT]):
         # Of the request under way: when its answer began, and whether a line of it has come.
         self._opened_at: float | None = None
         self._heard = False
+        self._expired_at = -math.inf
 
     def run(self) -> None:
         """List and watch until `stop`."""
@@ -209,7 +219,7 @@ class Reflector(Generic[ObjectT]):
         seconds = self._rng.randint(MIN_WATCH_SECONDS, MAX_WATCH_SECONDS)
         query = self._course.query(seconds) | self._selectors
         machine = WatchStream(self._reader, initial_events=self._course.mode is Mode.STREAM)
-        with self._requester.stream(self._path, query=query, read_timeout_seconds=READ_TIMEOUT_SECONDS) as stream:
+        with self._requester.stream(self._path, query=query, read_timeout_seconds=self._read_timeout_seconds) as stream:
             try:
                 if self._hold(stream):
                     self._follow(stream, machine)
@@ -262,20 +272,28 @@ class Reflector(Generic[ObjectT]):
     def _failed(self, error: ApiError) -> None:
         """Note what happened, decide what comes next, and rest."""
         self._counts.failures += 1
-        self._counts.expired += error.is_gone
         message = self._describe(error)
-        opened = self._opened_at is not None
-        self._course.failed(error, opened=opened, silent=self._was_silent())
-        delay = self._backoff.next_seconds(error.retry_after_seconds or 0.0)
-        level = logging.DEBUG if message == self._last_error or error.is_gone else logging.WARNING
-        log.log(level, "list or watch failed", resource=self._name, error=message, retry_seconds=round(delay, 2))
+        is_news = message != self._last_error
         self._last_error = message
-        self._clock.sleep(delay, self._stopped)
+        delay = 0.0 if self._is_first_expiry(error) else self._backoff.next_seconds(error.retry_after_seconds or 0.0)
+        self._course.failed(error, opened=self._opened_at is not None, silent=self._was_silent())
+        level = logging.WARNING if is_news and not error.is_gone else logging.DEBUG
+        log.log(level, "list or watch failed", resource=self._name, error=message, retry_seconds=round(delay, 2))
+        if delay:
+            self._clock.sleep(delay, self._stopped)
+
+    def _is_first_expiry(self, error: ApiError) -> bool:
+        """Whether a watch was told to list, for the first time in a while."""
+        if not error.is_gone or self._course.mode is not Mode.WATCH:
+            return False
+        self._counts.expired += 1
+        last, self._expired_at = self._expired_at, self._clock.monotonic()
+        return self._expired_at - last > EXPIRY_SECONDS
 
     def _was_silent(self) -> bool:
         if self._opened_at is None or self._heard:
             return False
-        return self._clock.monotonic() - self._opened_at >= READ_TIMEOUT_SECONDS
+        return self._clock.monotonic() - self._opened_at >= self._read_timeout_seconds
 
     @property
     def _name(self) -> str:

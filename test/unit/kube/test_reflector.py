@@ -98,6 +98,13 @@ def test_an_expired_watch_lists_again(expiry: Answer) -> None:
     assert played.events == [Replace((A5,), 6), Replace((B6,), 9)]
     assert played.versions == ["", "6", "6"]
     assert played.reflector.statistics().expired == 1
+    assert played.clock.slept == []
+
+
+def test_a_watch_that_expires_again_and_again_rests() -> None:
+    played = Played(*[[END6], [error_line(410, "Expired")]] * 4)
+    assert played.reflector.statistics().expired == 4
+    assert len(played.clock.slept) == 3
 
 
 def test_a_lost_connection_rests_and_watches_again_without_a_list() -> None:
