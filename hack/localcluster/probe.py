@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -14,16 +15,19 @@ _TIMEOUT_SECONDS = 5.0
 
 
 def is_healthy(address: str, port: int, path: str, *, certificate: Path | None = None, token: str = "") -> bool:
-    """Whether an HTTPS server answers 200. Without `certificate` (a self-made one in memory) only for loopback."""
-    context = ssl.create_default_context(cafile=str(certificate)) if certificate else _unverified()
-    connection = http.client.HTTPSConnection(address, port, timeout=_TIMEOUT_SECONDS, context=context)
+    """Whether an HTTPS server answers 200. Without `certificate` (a self-made one in memory) only for loopback.
+
+    A certificate that is not there yet, or half-written, is a server that is not ready.
+    """
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-        return connection.getresponse().status == http.client.OK
+        context = ssl.create_default_context(cafile=str(certificate)) if certificate else _unverified()
+        with contextlib.closing(
+            http.client.HTTPSConnection(address, port, timeout=_TIMEOUT_SECONDS, context=context)
+        ) as connection:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 def etcd_is_healthy(folder: Path, socket_name: str) -> bool:
