@@ -55,7 +55,6 @@ def _typed_in_pod_spec() -> dict[str, Any]:
         "containers": {
             "description": "The pod's containers; one must be named tensorflow.",
             "type": "array",
-            "maxItems": 100,
             "items": _open("Container", CONTAINER_FIELDS, _typed_in_container()) | {"required": ["name"]},
         },
         "restartPolicy": {

@@ -1,7 +1,7 @@
 """The rules of `api.validation` once more, in CEL, for the API server to apply when a job is written.
 
 The sentences are the same objects. Costs: the API server refuses a CRD whose rules could take too long on the largest
-object that fits the schema, so every list that a rule walks has maxItems.
+object that fits the schema. That is why replicaSpecs has maxItems, and why no message turns a number into text.
 """
 
 from __future__ import annotations

@@ -458,6 +458,12 @@ BAD_MANIFESTS = (
         ("spec.RuntimeId: Invalid value: \"76no7\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
     ),
     Bad(
+        "runtime-id-with-a-line-end",
+        tfjob(RuntimeId="76no\n"),
+        "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",
+        ("spec.RuntimeId: Invalid value: \"76no\\n\": spec.RuntimeId in body should match '^([0-9a-z]{4})?$'",),
+    ),
+    Bad(
         "runtime-id-in-capitals",
         tfjob(RuntimeId="ABCD"),
         "spec.RuntimeId: must be four of 0-9 and a-z: leave it to the controller",

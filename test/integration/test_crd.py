@@ -7,7 +7,6 @@ import pytest
 
 from generate.podtemplate import CONTAINER_FIELDS, POD_SPEC_FIELDS
 from helpers.badmanifests import BAD_MANIFESTS, Bad
-from helpers.cluster import Cluster
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
@@ -40,18 +39,6 @@ STATUS = {
 }
 
 
-@pytest.fixture(scope="session")
-def administrator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    kubectl = Kubectl(control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
-    kubectl.install_crds()
-    return kubectl
-
-
-@pytest.fixture
-def kubectl(administrator: Kubectl, namespace: str) -> Kubectl:
-    return Kubectl(administrator.kubeconfig, administrator.cache, namespace)
-
-
 def refusal(name: str, *problems: str) -> str:
     """What kubectl prints: one problem in the same line, several in a list."""
     head = f'The TFJob "{name}" is invalid: '
@@ -59,23 +46,23 @@ def refusal(name: str, *problems: str) -> str:
 
 
 @pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
-def test_a_bad_job_is_refused_in_these_words(administrator: Kubectl, bad: Bad) -> None:
-    answer = administrator.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
+def test_a_bad_job_is_refused_in_these_words(kubectl: Kubectl, bad: Bad) -> None:
+    answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
     assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("example-job", *bad.answers))
 
 
 @pytest.mark.parametrize("good", GOOD_MANIFESTS, ids=lambda good: good.name)
-def test_a_good_job_is_accepted(administrator: Kubectl, good: Good) -> None:
-    administrator.must("apply", "--dry-run=server", "-f", "-", manifest=good.manifest)
+def test_a_good_job_is_accepted(kubectl: Kubectl, good: Good) -> None:
+    kubectl.must("apply", "--dry-run=server", "-f", "-", manifest=good.manifest)
 
 
 @pytest.mark.parametrize("sample", sorted(each.name for each in (MANIFESTS / "samples").glob("*.yaml")))
-def test_every_sample_is_accepted(administrator: Kubectl, sample: str) -> None:
-    administrator.must("apply", "--dry-run=server", "-f", str(MANIFESTS / "samples" / sample))
+def test_every_sample_is_accepted(kubectl: Kubectl, sample: str) -> None:
+    kubectl.must("apply", "--dry-run=server", "-f", str(MANIFESTS / "samples" / sample))
 
 
-def test_a_mistyped_field_is_named(administrator: Kubectl) -> None:
-    answer = administrator.run("apply", "--dry-run=server", "-f", "-", manifest=tfjob(master(tfport=1), gpus=2))
+def test_a_mistyped_field_is_named(kubectl: Kubectl) -> None:
+    answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=tfjob(master(tfport=1), gpus=2))
     assert answer.error.rstrip("\n").endswith(
         'strict decoding error: unknown field "spec.gpus", unknown field "spec.replicaSpecs[0].tfport"'
     )

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.cluster import Cluster
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import tfjob
 from helpers.poll import eventually
@@ -15,18 +14,6 @@ pytestmark = pytest.mark.cluster
 
 STANDALONE = MANIFESTS / "overlays" / "standalone"
 SYSTEM = "tfjob-system"
-
-
-@pytest.fixture(scope="module")
-def administrator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    kubectl = Kubectl(control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
-    kubectl.install_crds()
-    return kubectl
-
-
-@pytest.fixture
-def kubectl(administrator: Kubectl, namespace: str) -> Kubectl:
-    return Kubectl(administrator.kubeconfig, administrator.cache, namespace)
 
 
 @pytest.fixture(scope="module")
