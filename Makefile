@@ -73,6 +73,10 @@ node-kill: $(READY) ## Kill node N=2 as a power cut would
 node-start: $(READY) ## Start node N=2 again
 	@$(PY) -m localcluster node-start $(N) $(STACK)
 
+.PHONY: image
+image: $(READY) ## Build a local image, IMAGE=localhost/tfjob-controller; nodes that run get it. Prints the tar's path
+	@$(PY) -m localcluster image $(IMAGE) $(STACK)
+
 ##@ See it work
 .PHONY: demo
 demo: $(READY) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
