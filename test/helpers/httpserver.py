@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
+    target: str
+    """As the request line has it: path and query, or a whole URL for a proxy."""
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
@@ -46,16 +49,20 @@ Respond = Callable[[Request], Answer]
 class HttpServer:
     """Use as a context manager. `respond` runs in the thread of each connection."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self._respond = respond
+        self._scheme = "https" if tls else "http"
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        if tls:
+            # The handshake is left to the connection's own thread, by its first read.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="test-http", daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -114,6 +121,7 @@ def _read(handler: BaseHTTPRequestHandler) -> Request:
     length = int(handler.headers.get("Content-Length") or 0)
     return Request(
         method=handler.command,
+        target=handler.path,
         path=url.path,
         query=dict(parse_qsl(url.query)),
         headers={name.lower(): value for name, value in handler.headers.items()},
