@@ -253,7 +253,19 @@ class FakeKubelet:
 
 def _is_restarted(pod: Object, outcome: Outcome) -> bool:
     policy = pod["spec"].get("restartPolicy", "Always")
-    return not outcome.pod_reason and (policy == "Always" or (policy == "OnFailure" and outcome.exit_code != 0))
+    if outcome.pod_reason:
+        return False
+    return policy == "Always" or (policy == "OnFailure" and outcome.exit_code != 0) or _has_rule(pod, outcome)
+
+
+def _has_rule(pod: Object, outcome: Outcome) -> bool:
+    """A container may have restart rules of its own, by exit code, since Kubernetes 1.35."""
+    return any(
+        rule["action"] == "Restart" and outcome.exit_code in rule["exitCodes"]["values"]
+        for container in pod["spec"]["containers"]
+        if outcome.container in ("", container["name"])
+        for rule in container.get("restartPolicyRules") or ()
+    )
 
 
 def _path(pod: Object) -> str:
