@@ -1,0 +1,199 @@
+"""Leader election on a real API server: the contract, and two real electors that lose their network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import Cluster, new_namespace
+from helpers.faultproxy import FaultProxy
+from helpers.leasecontract import LeaseContract
+from helpers.poll import eventually
+from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.leaderelection import LeaderElector
+from tfjob_controller.kube.transport import Requester, Transport
+
+pytestmark = pytest.mark.cluster
+
+STOP_SECONDS = 10.0
+LEASE, DEADLINE, RETRY = 4.0, 2.5, 0.5
+SAMPLE_SECONDS = 0.005
+
+
+class TestLease(LeaseContract):
+    """Fixtures `requester` and `namespace` are those of conftest.py."""
+
+
+@dataclass
+class Entrant:
+    """An elector and when it was told to start and stop (real monotonic time)."""
+
+    elector: LeaderElector
+    started_at: list[float] = field(default_factory=list)
+    stopped_at: list[float] = field(default_factory=list)
+
+
+def new_entrant(
+    requester: Requester, namespace: str, identity: str, times: tuple[float, float, float] = (LEASE, DEADLINE, RETRY)
+) -> Entrant:
+    lease, deadline, retry = times
+    entrant: Entrant
+    elector = LeaderElector(
+        requester,
+        RealClock(),
+        namespace,
+        "controller",
+        identity,
+        on_started=lambda: entrant.started_at.append(time.monotonic()),
+        on_stopped=lambda: entrant.stopped_at.append(time.monotonic()),
+        lease_seconds=lease,
+        renew_deadline_seconds=deadline,
+        retry_seconds=retry,
+    )
+    entrant = Entrant(elector)
+    return entrant
+
+
+class Referee:
+    """Looks all the time whether two lead."""
+
+    def __init__(self, *entrants: Entrant) -> None:
+        self._entrants = entrants
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="referee")
+        self.samples = 0
+        self.fouls = 0
+
+    def _watch(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self.samples += 1
+            self.fouls += sum(entrant.elector.is_leader for entrant in self._entrants) > 1
+
+    def __enter__(self) -> Referee:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+Enter = Callable[..., Entrant]
+
+
+@pytest.fixture
+def enter(namespace: str) -> Iterator[Enter]:
+    entrants: list[Entrant] = []
+
+    def start(requester: Requester, identity: str, **options: tuple[float, float, float]) -> Entrant:
+        entrants.append(new_entrant(requester, namespace, identity, **options))
+        entrants[-1].elector.start()
+        return entrants[-1]
+
+    yield start
+    for entrant in entrants:
+        assert entrant.elector.stop(STOP_SECONDS)
+
+
+def test_with_the_default_times_a_second_instance_leads_within_two_seconds_after_the_first_has_stopped(
+    enter: Enter, requester: Transport
+) -> None:
+    first = enter(requester, "first", times=(15.0, 10.0, 2.0))
+    eventually(lambda: first.started_at)
+    second = enter(requester, "second", times=(15.0, 10.0, 2.0))
+    eventually(lambda: second.elector.leader == "first")
+    assert first.elector.stop(STOP_SECONDS)
+    stopped_at = time.monotonic()
+    eventually(lambda: second.started_at)
+    assert second.started_at[0] - stopped_at < 2.0
+    assert first.stopped_at == []
+
+
+def be_half_open(proxy: FaultProxy) -> None:
+    proxy.is_swallowing = True
+
+
+def be_cut_off(proxy: FaultProxy) -> None:
+    proxy.is_refusing = True
+    proxy.cut_all()
+
+
+def be_slow(proxy: FaultProxy) -> None:
+    proxy.delay_seconds = DEADLINE
+
+
+@pytest.mark.parametrize("fault", [be_half_open, be_cut_off, be_slow])
+def test_a_leader_without_its_network_stops_in_time_and_then_another_leads(
+    control_plane: Cluster, enter: Enter, requester: Transport, tmp_path: Path, fault: Callable[[FaultProxy], None]
+) -> None:
+    with ExitStack() as stack:
+        proxy = stack.enter_context(FaultProxy(control_plane.api.server))
+        config = load_config(str(proxy.kubeconfig(tmp_path, control_plane.own.token)))
+        through_proxy = Transport(config, qps=0)
+        stack.callback(through_proxy.close)
+        first = enter(through_proxy, "first")
+        eventually(lambda: first.started_at)
+        second = enter(requester, "second")
+        eventually(lambda: second.elector.leader == "first")
+        with Referee(first, second) as referee:
+            broken_at = time.monotonic()
+            fault(proxy)
+            eventually(lambda: first.stopped_at)
+            assert first.stopped_at[0] - broken_at < DEADLINE + 0.5
+            eventually(lambda: second.started_at)
+            # A renewal that was on its way may arrive late, and the lease is counted from then.
+            assert second.started_at[0] - first.stopped_at[0] < DEADLINE + LEASE + RETRY
+        assert referee.fouls == 0
+        assert referee.samples > 100
+
+
+def test_a_leader_survives_an_outage_shorter_than_its_deadline(
+    control_plane: Cluster, enter: Enter, tmp_path: Path
+) -> None:
+    with FaultProxy(control_plane.api.server) as proxy:
+        transport = Transport(load_config(str(proxy.kubeconfig(tmp_path, control_plane.own.token))), qps=0)
+        first = enter(transport, "first")
+        eventually(lambda: first.started_at)
+        for _ in range(2):
+            be_cut_off(proxy)
+            time.sleep(DEADLINE / 2)  # the outage itself
+            proxy.is_refusing = False
+            seen = len(proxy.seen)
+            # Reading, renewing, and the next renewal, which says that the one before was answered.
+            eventually(lambda seen=seen: len(proxy.seen) >= seen + 3)
+        assert first.elector.is_leader
+        assert first.stopped_at == []
+        assert first.elector.stop(STOP_SECONDS)
+        transport.close()
+
+
+def test_two_electors_while_the_api_server_is_killed_and_comes_back(own_control_plane: Cluster) -> None:
+    namespace = new_namespace(own_control_plane.api)
+    config = load_config(str(own_control_plane.kubeconfig))
+    transports = [Transport(config, qps=0) for _ in range(2)]
+    first = new_entrant(transports[0], namespace, "first")
+    second = new_entrant(transports[1], namespace, "second")
+    try:
+        first.elector.start()
+        eventually(lambda: first.started_at)
+        second.elector.start()
+        eventually(lambda: second.elector.leader == "first")
+        with Referee(first, second) as referee:
+            own_control_plane.own.kill("kube-apiserver")
+            eventually(lambda: first.stopped_at)
+            assert not second.started_at
+            own_control_plane.own.start_program("kube-apiserver")
+            eventually(lambda: second.started_at, timeout=LEASE + 10.0)
+        assert referee.fouls == 0
+    finally:
+        for entrant in (first, second):
+            assert entrant.elector.stop(STOP_SECONDS)
+        for transport in transports:
+            transport.close()
