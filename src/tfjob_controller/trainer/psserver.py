@@ -55,6 +55,8 @@ def default_server_template(template: Mapping[str, Any], image: str, config_map:
     container = {
         "name": CONTAINER_NAME,
         "image": image,
+        # Also for a moving tag: all servers of a job should be the same, and images may exist on the nodes only.
+        "imagePullPolicy": "IfNotPresent",
         "command": list(_COMMAND),
         "volumeMounts": [{"name": VOLUME_NAME, "mountPath": MOUNT_PATH}],
     }
