@@ -1,0 +1,75 @@
+"""The reference in docs/ leaves nothing out."""
+
+import re
+
+import pytest
+
+from generate import reference
+from generate.crd import tfjob_crd
+from generate.markdown import page, table
+from tfjob_controller.api import validation
+from tfjob_controller.options import OPTIONS
+from tfjob_controller.trainer import reasons
+
+
+def first_column(text: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def test_every_flag_is_listed_with_its_variable() -> None:
+    text = reference.render_flags()
+    assert first_column(text) == [option.flag for option in OPTIONS]
+    assert all(f"`{option.env}`" in text for option in OPTIONS)
+
+
+def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod() -> None:
+    root = tfjob_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    listed = first_column(reference.render_tfjob())
+    for part in ("spec", "status"):
+        names = {name.rstrip("[]").removeprefix(f"{part}.") for name in listed if name.startswith(f"{part}.")}
+        assert names >= root[part]["properties"].keys()
+    assert not [name for name in listed if ".template." in name]
+
+
+def test_a_default_stands_in_its_own_column() -> None:
+    text = reference.render_tfjob()
+    assert "| `spec.cleanPodPolicy` | `All`, `Running`, `None` | Running |" in text
+    assert "| `spec.replicaSpecs[].tfPort` | integer, 1 to 65535 | `2222` |" in text
+    assert "Default:" not in text
+
+
+def test_every_rule_is_listed() -> None:
+    text = reference.render_tfjob()
+    sentences = [value for name, value in vars(validation).items() if name.isupper() and name[0] != "_"]
+    rules = [value.format("*TYPE*") for value in sentences if isinstance(value, str) and " " in value]
+    assert len(rules) > 10
+    assert [rule for rule in rules if f"- {rule}\n" not in text] == []
+
+
+def test_every_reason_is_listed_with_its_meaning() -> None:
+    text = reference.render_tfjob() + reference.render_events()
+    assert [word for word, said in reasons.DESCRIPTIONS.items() if f"`{word}`" not in text or said not in text] == []
+
+
+def test_a_reason_in_no_table_stops_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(reasons.DESCRIPTIONS, "Unheard", "Of nobody.")
+    with pytest.raises(LookupError, match="does not list Unheard"):
+        reference.render_events()
+
+
+def test_metrics_are_listed_as_they_are_scraped() -> None:
+    listed = first_column(reference.render_metrics())
+    assert listed == sorted(listed)
+    assert {"tfjob_jobs", "tfjob_created_total", "workqueue_depth", "rest_client_requests_total"} <= set(listed)
+    assert not [name for name in listed if name.startswith("process_")]
+    assert "| `tfjob_jobs` | gauge | `namespace`, `phase`, `state` |" in reference.render_metrics()
+
+
+def test_a_table_keeps_its_shape_whatever_is_in_a_cell() -> None:
+    assert table(["A", "B"], [["x | y", "two\n  lines"]]) == "| A | B |\n| --- | --- |\n| x \\| y | two lines |"
+
+
+def test_a_page_says_that_it_is_generated_and_from_what() -> None:
+    assert page("T", "src/x.py", "one", "two") == (
+        "<!-- Generated from src/x.py by `make generate`. -->\n\n# T\n\none\n\ntwo\n"
+    )
