@@ -1,0 +1,100 @@
+"""The controller as a whole in this process, on a real cluster and in one namespace; and a user who submits jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.poll import eventually
+from localcluster.api import Api, RefusedError
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.manager import Manager
+from tfjob_controller.options import BindAddress, RunOptions
+
+ANY_PORT = BindAddress("127.0.0.1", 0)
+
+Object = dict[str, Any]
+
+
+@contextlib.contextmanager
+def running_controller(kubeconfig: Path, namespace: str, *, ready: bool = True, **options: Any) -> Iterator[Manager]:
+    """A manager with one server for everything, ready unless told otherwise; stopped and joined at the end."""
+    given: dict[str, Any] = {
+        "kubeconfig": str(kubeconfig),
+        "namespace": namespace,
+        "qps": 0.0,
+        "metrics_bind_address": ANY_PORT,
+        "health_probe_bind_address": ANY_PORT,
+        "debug_bind_address": ANY_PORT,
+    }
+    stop = threading.Event()
+    run_options = RunOptions(**{**given, **options})
+    exits: list[int] = []
+    manager = Manager(
+        run_options, load_config(str(kubeconfig)), ControllerConfig(), stop=stop, exit_process=exits.append
+    )
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(manager.run()), name="manager")
+    thread.start()
+    try:
+        if ready:
+            eventually(lambda: not manager.problems(), 30)
+        yield manager
+    finally:
+        stop.set()
+        thread.join(15)
+    assert codes == [0], "the controller did not stop in time"
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The TFJobs of one namespace, as a user sees them."""
+
+    api: Api
+    namespace: str
+
+    def submit(self, manifest: Object) -> Object:
+        return self.api.create(self._path(), manifest)
+
+    def get(self, name: str = "example-job") -> Object:
+        return self.api.get(self._path(name))
+
+    def status(self, name: str = "example-job") -> Object:
+        try:
+            status: Object = self.get(name).get("status", {})
+        except RefusedError as error:
+            if error.status == 404:
+                return {}
+            raise
+        return status
+
+    def phase(self, name: str = "example-job") -> str:
+        return str(self.status(name).get("phase", ""))
+
+    def await_phase(self, phase: str, name: str = "example-job", timeout: float = 30.0) -> Object:
+        """The status once the job is in that phase."""
+        eventually(lambda: self.phase(name) == phase, timeout, 0.05)
+        return self.status(name)
+
+    def change(self, patch: Object, name: str = "example-job") -> Object:
+        return self.api.patch(self._path(name), patch)
+
+    def delete(self, name: str = "example-job") -> None:
+        self.api.delete(self._path(name))
+
+    def children(self, plural: str) -> dict[str, Object]:
+        """By name; `plural` is jobs, services, pods or configmaps."""
+        group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
+        found = self.api.list(f"{group}/namespaces/{self.namespace}/{plural}", "kubeflow.org")
+        return {each["metadata"]["name"]: each for each in found}
+
+    def events(self) -> list[Object]:
+        return self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+
+    def _path(self, name: str = "") -> str:
+        return f"/apis/kubeflow.org/v1alpha1/namespaces/{self.namespace}/tfjobs" + (f"/{name}" if name else "")

@@ -1,0 +1,164 @@
+"""A TFJob from its creation to its end on a real API server, with stand-ins for kubelets."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.faultproxy import FaultProxy, Seen
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
+from tfjob_controller.manager import Manager
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def controller(control_plane: Cluster, kubectl: Kubectl, namespace: str) -> Iterator[Manager]:
+    with running_controller(control_plane.kubeconfig, namespace) as manager:
+        yield manager
+
+
+@pytest.fixture
+def jobs(api: Api, namespace: str) -> Jobs:
+    return Jobs(api, namespace)
+
+
+def template(seconds: float, exit_code: int = 0, message: str = "", **pod_spec: Any) -> dict[str, Any]:
+    """Pods that run for so long and end so."""
+    notes = {RUN_SECONDS: str(seconds), EXIT_CODE: str(exit_code), MESSAGE: message}
+    return {"metadata": {"annotations": notes}, **pod_template(container(), **pod_spec)}
+
+
+def example_job(**spec: Any) -> dict[str, Any]:
+    """The tutorial's: 1 MASTER, 1 WORKER, 2 PS with the default server."""
+    return tfjob(master(template=template(3.0)), workers(1, template=template(2.0)), parameter_servers(2), **spec)
+
+
+def written(seen: list[Seen]) -> list[str]:
+    """What was sent for jobs and their children: neither watches nor the version nor events."""
+    apart = ("watch=1", "/version", "/events")
+    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
+
+
+def syncs_of(manager: Manager) -> float:
+    labels = {"controller": "tfjob", "result": "success"}
+    return manager.metrics.registry.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+
+def test_the_tutorials_job_goes_through_its_phases_and_ends_done(
+    controller: Manager, kubelet: FakeKubelet, jobs: Jobs
+) -> None:
+    jobs.submit(example_job())
+    jobs.await_phase("Creating")
+    running = jobs.await_phase("Running")
+    assert running["state"] == "Running"
+    runtime_id = jobs.get()["spec"]["RuntimeId"]
+    names = {f"example-job-{replica}" for replica in (f"master-{runtime_id}-0", f"worker-{runtime_id}-0")} | {
+        f"example-job-ps-{runtime_id}-{index}" for index in (0, 1)
+    }
+    assert set(jobs.children("jobs")) == set(jobs.children("services")) == names
+    assert set(jobs.children("configmaps")) == {f"cm-ps-{runtime_id}"}
+    done = jobs.await_phase("Done")
+    assert done["state"] == "Succeeded"
+    assert {each["type"] for each in done["conditions"] if each["status"] == "True"} >= {"Created", "Succeeded"}
+    # Jobs and Services stay; the pods of the parameter servers, which would run for ever, are gone.
+    assert set(jobs.children("jobs")) == set(jobs.children("services")) == names
+    eventually(lambda: not [name for name in jobs.children("pods") if "-ps-" in name])
+    assert len(jobs.children("pods")) == 2
+
+
+def test_every_replica_knows_its_place_in_the_cluster(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
+    jobs.submit(example_job())
+    jobs.await_phase("Running")
+    runtime_id = jobs.get()["spec"]["RuntimeId"]
+    pods = eventually(lambda: len(found := jobs.children("pods")) == 4 and found)
+    places = set()
+    for pod in pods.values():
+        (trained,) = [each for each in pod["spec"]["containers"] if each["name"] == "tensorflow"]
+        (value,) = [each["value"] for each in trained["env"] if each["name"] == "TF_CONFIG"]
+        config = json.loads(value)
+        assert config["cluster"] == {
+            "master": [f"example-job-master-{runtime_id}-0:2222"],
+            "ps": [f"example-job-ps-{runtime_id}-{index}:2222" for index in (0, 1)],
+            "worker": [f"example-job-worker-{runtime_id}-0:2222"],
+        }
+        places.add((config["task"]["type"], config["task"]["index"]))
+    assert places == {("master", 0), ("worker", 0), ("ps", 0), ("ps", 1)}
+
+
+def test_a_job_takes_no_more_requests_than_two_for_each_replica_and_six(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+) -> None:
+    """Events are apart. Every replica ends by itself here: stopping those that would not takes one more for each."""
+    replicas = 6
+    with FaultProxy(control_plane.own.server) as proxy:
+        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with running_controller(kubeconfig, jobs.namespace):
+            jobs.submit(tfjob(master(template=template(2.0)), workers(replicas - 1, template=template(1.0))))
+            jobs.await_phase("Done")
+        sent = written(proxy.seen)
+    assert len(sent) <= 2 * replicas + 6, sent
+
+
+def test_a_finished_job_costs_no_request_also_for_the_next_controller(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(template=template(0.1))))
+        jobs.await_phase("Done")
+    with FaultProxy(control_plane.own.server) as proxy:
+        with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
+            eventually(lambda: syncs_of(manager) > 0)
+        assert written(proxy.seen) == []
+
+
+def test_a_chief_that_fails_ends_the_job_with_its_last_words(
+    controller: Manager, kubelet: FakeKubelet, jobs: Jobs
+) -> None:
+    jobs.submit(tfjob(master(template=template(0.5, 1, "out of data")), workers(2, template=template(60))))
+    failed = jobs.await_phase("Failed")
+    assert failed["state"] == "Failed"
+    for words in ("master-0", "1", "out of data"):
+        assert words in failed["reason"]
+
+
+def test_deleting_a_job_leaves_nothing_behind(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
+    jobs.submit(example_job())
+    jobs.await_phase("Running")
+    jobs.delete()
+    eventually(lambda: not (jobs.children("jobs") or jobs.children("services") or jobs.children("configmaps")), 60, 0.2)
+
+
+def test_events_tell_what_happened_in_order(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
+    jobs.submit(tfjob(master(template=template(0.5))))
+    jobs.await_phase("Done")
+    wanted = {"SuccessfulCreate", "Creating", "Running", "Done"}
+    eventually(lambda: wanted <= {each["reason"] for each in jobs.events() if each["regarding"]["kind"] == "TFJob"}, 20)
+
+
+def test_health_and_metrics_tell_of_the_job(controller: Manager, kubelet: FakeKubelet, jobs: Jobs) -> None:
+    jobs.submit(tfjob(master(template=template(0.5))))
+    jobs.await_phase("Done")
+
+    def page(path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{controller.servers[0].port}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    assert page("/healthz") == page("/readyz") == "ok\n"
+    shown = page("/metrics")
+    assert f'tfjob_jobs{{namespace="{jobs.namespace}",phase="Done",state="Succeeded"}} 1.0' in shown
+    assert 'tfjob_finished_total{state="Succeeded"} 1.0' in shown
+    assert "tfjob_time_to_running_seconds_count 1.0" in shown
+    assert json.loads(page("/debug/queue"))["processing"] == 0
+    assert "tfjob-worker-0" in page("/debug/threads")
