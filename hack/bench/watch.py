@@ -1,0 +1,150 @@
+"""`make bench-watch`: how many watch events per second go from a line to a handler.
+
+The way measured is the whole one: line → envelope → typed object → store with the controller's two kinds of index →
+inbox → handler's thread. The baseline is `json.loads` of the same lines in a bare loop, which makes nothing of them.
+
+- `watch_events_applied`: lines from memory, so that both have the same input and nothing else.
+- `watch_events_applied_http`: the same lines through the transport from an HTTP server in another process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bench import server
+from bench.report import ROUNDS, Reach, alternate, progress, report
+from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.store import by_controller_uid, by_label
+from tfjob_controller.kube.transport import Lines, Requester, Transport
+
+POD_COUNT = 1000
+EVENT_COUNT = 5000
+_LIMIT_SECONDS = 300.0
+
+
+class Counter:
+    """A handler that counts, as light as one can be; `begin` is when its first update came."""
+
+    def __init__(self, updates: int) -> None:
+        self._left = updates
+        self.begin = 0.0
+        self.end = 0.0
+        self.done = threading.Event()
+
+    def on_add(self, obj: Pod, is_initial: bool) -> None: ...
+
+    def on_update(self, old: Pod, new: Pod) -> None:
+        if not self.begin:
+            self.begin = time.perf_counter()
+        self._left -= 1
+        if not self._left:
+            self.end = time.perf_counter()
+            self.done.set()
+
+    def on_delete(self, obj: Pod, final: bool) -> None: ...
+
+
+class FromMemory:
+    """A requester whose one stream gives lines that are already there."""
+
+    def __init__(self, initial: list[bytes], events: list[bytes]) -> None:
+        self._initial = initial
+        self._events = events
+        self._closed = threading.Event()
+        self.begin = 0.0
+
+    def request(self, method: str, path: str, **options: object) -> bytes:
+        raise ApiError(405, "MethodNotAllowed", f"{method} {path}")
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        return self
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._initial
+        self.begin = time.perf_counter()
+        yield from self._events
+        self._closed.wait()
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def informer_of_pods(requester: Requester) -> Informer[Pod]:
+    """With an index by function and one by name, as the controller has them."""
+    indexers = {"owner": by_controller_uid, "job": by_label("tf_job_name")}
+    return Informer(requester, PODS, decoder_for(Pod), indexers=indexers, clock=RealClock())
+
+
+def applied(requester: Requester, event_count: int) -> Counter:
+    """Run an informer until its handler has had all events."""
+    counter = Counter(event_count)
+    informer = informer_of_pods(requester)
+    informer.add_handler(counter)
+    informer.start()
+    try:
+        if not counter.done.wait(_LIMIT_SECONDS):
+            raise TimeoutError(f"events did not arrive: {informer.statistics()}")
+    finally:
+        informer.stop()
+    return counter
+
+
+def from_memory(initial: list[bytes], events: list[bytes]) -> float:
+    """Events per second, from the moment the first line is asked for."""
+    requester = FromMemory(initial, events)
+    return len(events) / (applied(requester, len(events)).end - requester.begin)
+
+
+def over_http(kubeconfig: Path, event_count: int) -> float:
+    """Events per second between the first and the last that arrive."""
+    transport = Transport(load_config(str(kubeconfig)), qps=0)
+    try:
+        counter = applied(transport, event_count)
+    finally:
+        transport.close()
+    return (event_count - 1) / (counter.end - counter.begin)
+
+
+def bare_loop(lines: list[bytes]) -> float:
+    begin = time.perf_counter()
+    for line in lines:
+        json.loads(line)
+    return len(lines) / (time.perf_counter() - begin)
+
+
+def main() -> int:
+    """Print both figures; 1 if one missed what it must reach."""
+    events = list(server.events(POD_COUNT, EVENT_COUNT))
+    initial = list(server.lines(POD_COUNT, 0))
+    size = sum(map(len, events)) // len(events)
+    progress(f"{EVENT_COUNT} events of {size} bytes, {POD_COUNT} pods in the cache")
+    reach, extra = Reach(min_ratio=0.8), {"events": EVENT_COUNT, "bytes_per_event": size}
+
+    values, baselines = alternate(lambda: from_memory(initial, events), lambda: bare_loop(events), ROUNDS)
+    ok = report("watch_events_applied", "1/s", values, baselines=baselines, reach=reach, **extra)
+
+    with tempfile.TemporaryDirectory() as folder, server.running(POD_COUNT, EVENT_COUNT) as url:
+        kubeconfig = server.kubeconfig(url, Path(folder))
+        values, baselines = alternate(lambda: over_http(kubeconfig, EVENT_COUNT), lambda: bare_loop(events), ROUNDS)
+    ok &= report("watch_events_applied_http", "1/s", values, baselines=baselines, reach=reach, **extra)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
