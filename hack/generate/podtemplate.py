@@ -43,7 +43,10 @@ def pod_template_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
-            "metadata": {"description": "Labels and annotations of the pods.", **_open("ObjectMeta", ())},
+            "metadata": {
+                "description": "Labels and annotations of the pods.",
+                **_open("ObjectMeta", ("labels", "annotations")),
+            },
             "spec": {"description": "The pods' spec.", **_open("PodSpec", POD_SPEC_FIELDS, _typed_in_pod_spec())},
         },
         **_OPEN,
@@ -72,6 +75,6 @@ def _typed_in_container() -> dict[str, Any]:
 
 def _open(kind: str, names: tuple[str, ...], typed: dict[str, Any] | None = None) -> dict[str, Any]:
     """An object that keeps what it does not know, with `names` listed: those in `typed` so, the others without type."""
-    listed = {name: {"description": f"As {name} in a {kind} of core/v1.", **_OPEN} for name in names}
+    listed = {name: {"description": f"As {name} in {kind}.", **_OPEN} for name in names}
     properties = {"properties": dict(sorted((listed | (typed or {})).items()))} if names else {}
     return {"type": "object", **properties, **_OPEN}

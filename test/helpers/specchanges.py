@@ -59,6 +59,12 @@ CHANGES = (
         "template-sidecar", pod_template(container(command=["train"]), container("log"), nodeSelector={"disk": "fast"})
     ),
     Change(
+        "template-labels-become-annotations",
+        started(master(), workers(2, template={"metadata": {"annotations": {"a": "b"}}, **TEMPLATE})),
+        says.TEMPLATE_FIXED,
+        before=started(master(), workers(2, template={"metadata": {"labels": {"a": "b"}}, **TEMPLATE})),
+    ),
+    Change(
         "template-for-the-default-server",
         started(master(), workers(2, template=TEMPLATE), parameter_servers(template=TEMPLATE)),
         says.TEMPLATE_FIXED,
