@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -248,10 +249,13 @@ def comm(pid: int) -> str:
 
 def test_a_node_dies_in_silence_and_comes_back_with_its_name(nodes: Cluster, space: str) -> None:
     """NotReady in time, its pods given up, and after its start it takes pods again."""
-    create_pod(nodes, space, pod("victim", SLEEP, "node-2"))
+    create_pod(nodes, space, pod("victim", SERVER, "node-2"))
     eventually(lambda: phase(nodes, space, "victim") == "Running", 30)
+    connection = eventually(lambda: connect(nodes, space, "victim"), 10)
     stack.node_kill(nodes.folder, 2)
     try:
+        with connection, pytest.raises(TimeoutError):  # neither an end nor a reset: a dead machine sends nothing
+            connection.recv(1)
         assert [one["condition"] for one in stack.node_status(nodes.folder)] == ["running", "dead"]
         # Twice the grace, as the machine may be busy.
         eventually(lambda: condition(nodes, "node-2") == "Unknown", 2 * nodes_module.GRACE_SECONDS, 0.5)
@@ -262,6 +266,15 @@ def test_a_node_dies_in_silence_and_comes_back_with_its_name(nodes: Cluster, spa
     assert condition(nodes, "node-2") == "True"
     create_pod(nodes, space, pod("next", ["true"], "node-2"))
     eventually(lambda: phase(nodes, space, "next") == "Succeeded", 30)
+
+
+def connect(cluster: Cluster, space: str, name: str) -> socket.socket | None:
+    """A connection from this machine to a pod's server; its reads wait for a second."""
+    address = cluster.api.get(pod_path(space, name))["status"]["podIP"]
+    try:
+        return socket.create_connection((address, 8000), 1)
+    except OSError:
+        return None
 
 
 @pytest.fixture
