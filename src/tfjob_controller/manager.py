@@ -70,6 +70,8 @@ _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
 # Connections beyond those of workers and writers: five lists, events, the version, one to spare.
 _MORE_CONNECTIONS = 8
+# The one request that all waits for is given up, said to be in trouble and sent again after this time.
+_VERSION_SECONDS = 5.0
 # The first server that restarts containers by rules on exit codes (beta and on by default).
 RESTART_RULES_SINCE = (1, 35)
 
@@ -108,15 +110,28 @@ def _read_controller_config(path: str) -> ControllerConfig:
 
 
 def _on_signals(stop: threading.Event) -> None:
-    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process."""
+    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process.
+
+    A handler runs between any two steps of the main thread, which may just then hold the lock that `stop.set` needs. So
+    the interpreter writes a byte to a socket, and a thread that reads it sets `stop`.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        if stop.is_set():
+        received.append(number)
+        if len(received) > 1:
             os._exit(128 + number)
+
+    def wait() -> None:
+        reader.recv(1)
         stop.set()
 
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
+    threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
 class Manager:
@@ -332,7 +347,9 @@ class _Version(msgspec.Struct):
 def server_version(requester: Requester) -> tuple[int, int]:
     """Major and minor of the API server; (0, 0) where it does not tell us. Raises ApiError if it cannot be asked."""
     try:
-        said = msgspec.json.decode(requester.request("GET", "/version"), type=_Version)
+        said = msgspec.json.decode(
+            requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_Version
+        )
         # Vendors write "36+".
         return int(said.major), int("".join(filter(str.isdigit, said.minor)))
     except (msgspec.DecodeError, ValueError):

@@ -1,0 +1,179 @@
+"""How the controller starts and stops on a real API server: missing CRDs and rights, signals, the lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import Cluster, new_service_account, write_kubeconfig
+from helpers.controller import Jobs, running_controller
+from helpers.faultproxy import FaultProxy, Reply
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+
+pytestmark = pytest.mark.cluster
+
+
+def ready(port: int) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@contextmanager
+def process(cluster: Cluster, namespace: str, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`tfjob-controller run` as a program of its own; its log goes to a file."""
+    command = [
+        sys.executable,
+        "-m",
+        "tfjob_controller",
+        "run",
+        f"--kubeconfig={cluster.kubeconfig}",
+        f"--namespace={namespace}",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+        *flags,
+    ]
+    with log.open("wb") as stream, subprocess.Popen(command, stderr=stream) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def await_log(log: Path, words: str, count: int = 1) -> None:
+    eventually(lambda: log.read_text().count(words) >= count, 30)
+
+
+def test_a_missing_right_is_named_and_waited_for(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    read = ["get", "list", "watch"]
+    rules = [
+        {"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": read},
+        {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": read},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": read},
+    ]
+    token = new_service_account(api, namespace, "limited", rules)
+    kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
+    with running_controller(kubeconfig, namespace, ready=False) as manager:
+        port = manager.servers[0].port
+        eventually(lambda: "forbidden" in ready(port)[1] and "pods" not in ready(port)[1], 20)
+        words = ready(port)[1]
+        assert "services not synced" in words
+        assert 'cannot list resource "services"' in words or 'cannot watch resource "services"' in words
+
+
+def test_a_missing_crd_is_named(own_control_plane: Cluster, tmp_path: Path) -> None:
+    with running_controller(own_control_plane.kubeconfig, "default", ready=False) as manager:
+        port = manager.servers[0].port
+        eventually(lambda: "is its CRD installed?" in ready(port)[1], 20)
+        status, words = ready(port)
+        assert status == 503
+        assert words.startswith("not ready: tfjobs")
+        Kubectl(own_control_plane.kubeconfig, tmp_path).install_crds()
+        eventually(lambda: ready(port) == (200, "ok\n"), 60)
+
+
+def test_an_api_server_that_is_not_there_yet_is_waited_for(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    with FaultProxy(control_plane.own.server) as proxy:
+        proxy.next(Reply(503), times=3)
+        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with running_controller(kubeconfig, namespace, ready=False) as manager:
+            eventually(lambda: "version is not known" in ready(manager.servers[0].port)[1])
+            eventually(lambda: ready(manager.servers[0].port)[0] == 200, 30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_order_and_in_time(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    log = tmp_path / "log"
+    with process(control_plane, namespace, log) as controller:
+        await_log(log, '"event": "working"')
+        began = time.monotonic()
+        controller.send_signal(number)
+        assert controller.wait(15) == 0
+        assert time.monotonic() - began < 10
+    await_log(log, '"event": "stopped"')
+
+
+def test_a_second_instance_leads_within_two_seconds_of_the_first_ones_stop(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    flags = ("--leader-elect", f"--leader-elect-lease-namespace={namespace}")
+    first_log, second_log = tmp_path / "first", tmp_path / "second"
+    with process(control_plane, namespace, first_log, *flags) as first:
+        await_log(first_log, '"event": "working"')
+        with process(control_plane, namespace, second_log, *flags):
+            await_log(second_log, '"event": "waiting for the lease"')
+            await_log(second_log, '"event": "listed"', 5)
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(15) == 0
+            ended = time.monotonic()
+            await_log(second_log, '"event": "working"')
+            assert time.monotonic() - ended < 2.0
+
+
+def test_a_lost_lease_ends_the_process_at_once_with_a_code(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    flags = ("--leader-elect", f"--leader-elect-lease-namespace={namespace}", "--leader-elect-retry-period=500ms")
+    with process(control_plane, namespace, log, *flags) as controller:
+        await_log(log, '"event": "working"')
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/tfjob-controller"
+        api.patch(path, {"spec": {"holderIdentity": "somebody-else"}})
+        assert controller.wait(15) == 1
+    await_log(log, "the lease is lost")
+
+
+def test_a_second_signal_ends_it_at_once(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with process(control_plane, namespace, log) as controller:
+        await_log(log, '"event": "working"')
+        os.kill(controller.pid, signal.SIGSTOP)  # so that both signals are there before it can stop in order
+        controller.send_signal(signal.SIGTERM)
+        controller.send_signal(signal.SIGINT)
+        os.kill(controller.pid, signal.SIGCONT)
+        assert controller.wait(5) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def test_jobs_made_while_nobody_ran_are_taken_up(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
+) -> None:
+    jobs = Jobs(api, namespace)
+    jobs.submit(tfjob(master()))
+    with running_controller(control_plane.kubeconfig, namespace):
+        jobs.await_phase("Running")
+    jobs.submit(tfjob(master(), name="second"))
+    with running_controller(control_plane.kubeconfig, namespace):
+        jobs.await_phase("Running", "second")
+
+
+def test_no_secret_is_ever_logged(control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with process(control_plane, namespace, log, "--log-level=debug") as controller:
+        await_log(log, '"event": "working"')
+        controller.send_signal(signal.SIGTERM)
+        controller.wait(15)
+    assert control_plane.own.token not in log.read_text()
