@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.cluster import Cluster, new_service_account, write_kubeconfig
+from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
 from helpers.controller import Jobs, running_controller
 from helpers.faultproxy import FaultProxy, Reply
 from helpers.kubectl import Kubectl
@@ -77,6 +77,7 @@ def test_a_missing_right_is_named_and_waited_for(
         words = ready(port)[1]
         assert "services not synced" in words
         assert 'cannot list resource "services"' in words or 'cannot watch resource "services"' in words
+    delete_service_account(api, namespace, "limited")
 
 
 def test_a_missing_crd_is_named(own_control_plane: Cluster, tmp_path: Path) -> None:
