@@ -143,12 +143,23 @@ def _misshapen(template: dict[str, Any]) -> Iterator[str]:
 def _shape_problems(at: str, root: dict[str, Any], shapes: tuple[tuple[str, bool], ...]) -> Iterator[str]:
     """Stops to make sense after the first problem, since a path goes through what comes before it."""
     for path, is_list in shapes:
-        value: Any = root
-        for name in path.split("."):
-            value = value.get(name) or {}
-        items = value if is_list and isinstance(value, list) else [value]
-        if not all(isinstance(item, dict) for item in items) or (is_list and value and not isinstance(value, list)):
-            yield f"{at}.{path}: expected {'a list of objects' if is_list else 'an object'}"
+        value = _at(root, path)
+        if is_list and not _is_list_of_objects(value):
+            yield f"{at}.{path}: expected a list of objects"
+        elif not is_list and not isinstance(value, dict | None):
+            yield f"{at}.{path}: expected an object"
+
+
+def _at(root: dict[str, Any], path: str) -> Any:
+    """What stands at a path, None where a part of it is absent."""
+    value: Any = root
+    for name in path.split("."):
+        value = None if value is None else value.get(name)
+    return value
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
 
 
 def has_container(template: dict[str, Any] | None) -> bool:

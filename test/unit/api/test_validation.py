@@ -32,7 +32,10 @@ def test_what_the_crd_takes_is_taken(good: Good) -> None:
 @pytest.mark.parametrize(
     ("template", "problem"),
     [
-        ({"spec": []}, None),
+        ({"spec": []}, ".spec: expected an object"),
+        ({"spec": None, "metadata": None}, None),
+        ({"metadata": {"labels": []}, "spec": {}}, ".metadata.labels: expected an object"),
+        ({"spec": {"containers": {}}}, ".spec.containers: expected a list of objects"),
         ({"spec": "x"}, ".spec: expected an object"),
         ({"spec": {"containers": [None]}}, ".spec.containers: expected a list of objects"),
         ({"spec": {"containers": container()}}, ".spec.containers: expected a list of objects"),
