@@ -24,6 +24,7 @@ from tfjob_controller.trainer.children import Body, build_config_map, build_job,
 from tfjob_controller.trainer.cleanup import jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import last_exit, training_container
 from tfjob_controller.trainer.replicas import View, classify, job_outcome
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.status import CLEAN_UP, is_finished
@@ -132,8 +133,20 @@ def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterato
 def _toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
     for view in views:
         job = view.job
-        if job is not None and job.spec.suspend != suspend and not job_outcome(job) and not view.must_redo:
-            yield SetSuspend(view.replica.name, suspend)
+        if job is None or job_outcome(job) or view.must_redo:
+            continue
+        wanted = suspend or _would_run_again(view)
+        if job.spec.suspend != wanted:
+            yield SetSuspend(view.replica.name, wanted)
+
+
+def _would_run_again(view: View) -> bool:
+    """The program has succeeded but not its pod, which another container kept alive until it went away."""
+    if view.state != replicas.SUCCEEDED:
+        return False
+    container = training_container(view.pod) if view.pod is not None else None
+    exited = last_exit(container) if container is not None else None
+    return exited is None or exited.exit_code != 0
 
 
 def _delete(resource: Resource, obj: Object) -> Delete:

@@ -65,6 +65,18 @@ def test_a_succeeded_index_is_never_run_again_but_keeps_its_name() -> None:
     assert created(cluster.actions()) == ["Service/example-job-worker-a6no-0"]
 
 
+def test_a_succeeded_index_whose_pod_goes_before_it_is_counted_is_not_run_again_by_its_job() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 0, phase="Running")  # another container of the pod goes on
+    cluster.settle()
+    assert cluster.actions() is NOTHING
+    cluster.pods.pop("example-job-worker-a6no-0")
+    cluster.runs("worker-0")
+    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [("example-job-worker-a6no-0", True)]
+    cluster.settle()
+    assert cluster.actions() is NOTHING
+
+
 def test_a_parameter_server_that_ends_well_is_started_again() -> None:
     cluster = running_world()
     cluster.exits("ps-0", 0)
