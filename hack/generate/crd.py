@@ -34,9 +34,9 @@ EXTRAS = Extras(
 _COLUMNS = (
     ("Phase", ".status.phase", "What the job does now.", False),
     ("State", ".status.state", "The chief's state.", False),
-    ("Masters", ".status.ready.master", "Masters that are ready, of those wanted.", False),
-    ("Workers", ".status.ready.worker", "Workers that are ready, of those wanted.", False),
-    ("PS", ".status.ready.ps", "Parameter servers that are ready, of those wanted.", False),
+    ("Masters", ".status.ready.master", "Masters that are ready or succeeded, of those wanted.", False),
+    ("Workers", ".status.ready.worker", "Workers that are ready or succeeded, of those wanted.", False),
+    ("PS", ".status.ready.ps", "Parameter servers that are ready or succeeded, of those wanted.", False),
     ("Runtime-Id", ".spec.RuntimeId", "The characters in the names of all children.", True),
     ("Reason", ".status.reason", "Why.", True),
 )

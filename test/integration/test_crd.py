@@ -4,14 +4,18 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
 
 from generate.podtemplate import CONTAINER_FIELDS, POD_SPEC_FIELDS
+from helpers.anyspec import specs
 from helpers.badmanifests import BAD_MANIFESTS, Bad
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
 from helpers.specchanges import CHANGES, Change
-from localcluster.api import Api
+from localcluster.api import Api, RefusedError
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.validation import validate
 
 pytestmark = pytest.mark.cluster
 
@@ -49,6 +53,25 @@ def refusal(name: str, *problems: str) -> str:
 def test_a_bad_job_is_refused_in_these_words(kubectl: Kubectl, bad: Bad) -> None:
     answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
     assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("example-job", *bad.answers))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(spec=specs)
+def test_whatever_the_api_server_refuses_the_controller_refuses_too(kubectl: Kubectl, api: Api, spec: Any) -> None:
+    """The other way round does not hold: the controller looks closer at what it adds to, and null is absent to it."""
+    assume("null" not in json.dumps(spec))
+    manifest = {**tfjob(), "spec": spec}
+    refusal = _refusal(api, kubectl.namespace, manifest)
+    assert refusal is None or validate(decode_tfjob(json.dumps(manifest).encode())) is not None, refusal
+
+
+def _refusal(api: Api, namespace: str, manifest: Manifest) -> str | None:
+    path = f"/apis/kubeflow.org/v1alpha1/namespaces/{namespace}/tfjobs"
+    try:
+        api.request("POST", path, manifest, query={"dryRun": "All"})
+    except RefusedError as error:
+        return str(error)
+    return None
 
 
 @pytest.mark.parametrize("good", GOOD_MANIFESTS, ids=lambda good: good.name)

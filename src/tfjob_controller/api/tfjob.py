@@ -157,8 +157,8 @@ class TFJobSpec(_Value, frozen=True):
     active_deadline_seconds: Annotated[
         int | None,
         says(
-            "Seconds after its start at which a job that has not ended fails. Time in suspension does not count. "
-            "Default: no limit.",
+            "Seconds after its start at which a job that has not ended fails. They are counted anew when a suspended "
+            "job is resumed. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -167,8 +167,8 @@ class TFJobSpec(_Value, frozen=True):
     backoff_limit: Annotated[
         int | None,
         says(
-            "Restarts of all replicas together, counted over re-created pods too, after which the job fails. "
-            "Default: no limit.",
+            "How many restarts of all replicas together, counted over re-created pods too, a job may have: one more "
+            "fails it. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -248,7 +248,10 @@ class TFJobStatus(_Value, frozen=True):
     worker_selector: Annotated[str, says("Label selector of the workers' pods; for the scale subresource.")] = ""
     ready: Annotated[
         dict[str, str],
-        says("Ready of wanted replicas, such as 1/1, under master, worker and ps; for `kubectl get`."),
+        says(
+            "Ready of wanted replicas, such as 1/1, under master, worker and ps; one that succeeded counts. For "
+            "`kubectl get`."
+        ),
     ] = {}
 
 
