@@ -46,6 +46,13 @@ def status_answer(code: int, reason: str, message: str = "no", **headers: str) -
 Respond = Callable[[Request], Answer]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that break connections are what tests are about."""
+
+
 class HttpServer:
     """Use as a context manager. `respond` runs in the thread of each connection."""
 
@@ -53,11 +60,10 @@ class HttpServer:
         self.requests: list[Request] = []
         self._respond = respond
         self._scheme = "https" if tls else "http"
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         if tls:
             # The handshake is left to the connection's own thread, by its first read.
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="test-http", daemon=True)
 
     @property

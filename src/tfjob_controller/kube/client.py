@@ -16,8 +16,9 @@ import msgspec
 
 from tfjob_controller.kube.codec import ListPage, decode_list, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.meta import ObjectT, Resource
-from tfjob_controller.kube.transport import JSON, MERGE_PATCH, Priority, Requester
+from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Requester
 
 Body = Mapping[str, Any] | msgspec.Struct | bytes
 

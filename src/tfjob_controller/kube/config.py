@@ -19,7 +19,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 import yaml
@@ -124,11 +124,14 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
     cluster = _entry(merged, "clusters", chosen.get("cluster", ""), origin)
     if not cluster.value.get("server"):
         raise ConfigError(f"{origin}: cluster {chosen.get('cluster')!r} has no server: add its URL")
+    if "@" in urlsplit(str(cluster.value["server"])).netloc:
+        raise ConfigError(f"{origin}: a name or password in the server's URL is not used: give it to the user entry")
     user = _entry(merged, "users", chosen["user"], origin) if chosen.get("user") else None
     source = _own_source(user, cluster, clock) if user else None
     settings = _library_settings(merger, name, origin, persist=source is None)
     if not cluster.value.get("proxy-url") and _is_loopback(settings.host):
         settings.proxy = None  # as Go: a proxy from the environment is never asked for this machine
+    settings.proxy_headers = _proxy_headers(settings.proxy)
     origin = f"context {name!r} of {origin}"
     return _finish(
         settings, chosen.get("namespace") or DEFAULT_NAMESPACE, origin, source or _library_source(settings), clock
@@ -220,6 +223,12 @@ def _library_source(settings: Configuration) -> Source:
         return Secret(value, _LIBRARY_SECONDS)
 
     return read
+
+
+def _proxy_headers(proxy: str | None) -> dict[str, str] | None:
+    """Name and password in a proxy's URL, which urllib3 does not send by itself."""
+    authority = urllib3.util.parse_url(proxy).auth if proxy else None
+    return urllib3.util.make_headers(proxy_basic_auth=unquote(authority)) if authority else None
 
 
 def _is_loopback(host: str) -> bool:

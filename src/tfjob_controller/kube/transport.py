@@ -23,10 +23,9 @@ from __future__ import annotations
 import platform
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -38,10 +37,26 @@ from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
+from tfjob_controller.kube.requester import (
+    APPLY_PATCH,
+    DEFAULT_TIMEOUT_SECONDS,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    Lines,
+    Observer,
+    Requester,
+)
 from tfjob_controller.kube.retrypolicy import is_outcome_unknown, parse_retry_after, rest_before_retry_seconds
 from tfjob_controller.kube.stream import Stream
 
 __all__ = [
+    "APPLY_PATCH",
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
     "Lines",
     "Observer",
     "Priority",
@@ -52,17 +67,10 @@ __all__ = [
     "default_user_agent",
 ]
 
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-
 # A controller of some hundred jobs that start at once; the API server has its own fairness beyond that.
 DEFAULT_QPS = 200.0
 DEFAULT_BURST = 400
 DEFAULT_POOL_SIZE = 16
-DEFAULT_TIMEOUT_SECONDS = 30.0
 # A server that is there answers a connect within one retransmission (1 s, then 3 s); longer means that it is not there.
 CONNECT_TIMEOUT_SECONDS = 5.0
 # Idle connections kept for the next stream.
@@ -78,57 +86,6 @@ _NOT_SENT = (
     urllib3.exceptions.EmptyPoolError,
     urllib3.exceptions.ClosedPoolError,
 )
-
-
-class Requester(Protocol):
-    """What other modules need of a transport."""
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-        priority: Priority = Priority.NORMAL,
-        retry: bool | None = None,
-    ) -> bytes:
-        """Send one request and return the body of its answer.
-
-        `retry`: True says that the request may be repeated although it may have been carried out, None says so of GET
-        only, False forbids any second attempt. Raises `ApiError` for everything but 2xx.
-        """
-
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
-        """Open a long GET. Raises `ApiError` if it cannot be opened; never tries twice (but after a 401)."""
-
-
-class Lines(Protocol):
-    """What other modules need of a stream: `Stream`, or a scripted one in tests."""
-
-    def __enter__(self) -> Lines: ...
-    def __exit__(self, *exc: object) -> None: ...
-    def __iter__(self) -> Iterator[bytes]: ...
-    def close(self) -> None: ...
-
-
-class Observer(Protocol):
-    """Is told what the transport does, in the calling thread.
-
-    `code` is the HTTP status, `<error>` if there was none.
-    """
-
-    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
-        """One attempt, from sending to the whole answer (of a stream: to its headers)."""
-
-    def request_retried(self, method: str, host: str, code: str) -> None:
-        """An attempt failed with `code` and will be followed by another."""
-
-    def rate_limited(self, method: str, host: str, seconds: float) -> None:
-        """A request waited for the client's own rate limit; also called with 0."""
 
 
 class _Unobserved:

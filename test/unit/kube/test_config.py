@@ -274,6 +274,10 @@ class TestMistakes:
     def test_no_server(self, refusal: Any, tmp_path: Path) -> None:
         assert "cluster 'c' has no server" in refusal(write(tmp_path / "k", cluster={"insecure-skip-tls-verify": True}))
 
+    def test_a_password_in_the_servers_url(self, refusal: Any, tmp_path: Path) -> None:
+        text = refusal(write(tmp_path / "k", cluster={"server": f"https://me:{TOKEN}@cluster.test"}))
+        assert "a name or password in the server's URL is not used" in text
+
     def test_a_missing_authority(self, refusal: Any, tmp_path: Path) -> None:
         cluster = {"server": SERVER, "certificate-authority": "ca.pem"}
         assert refusal(write(tmp_path / "k", cluster=cluster)).endswith(f"File does not exist: {tmp_path}/ca.pem")

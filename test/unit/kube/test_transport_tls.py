@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import socket
 import ssl
@@ -49,6 +50,7 @@ class ConnectProxy:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.authorizations: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -64,8 +66,11 @@ class ConnectProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                target = client.recv(65536).split(b" ")[1].decode()
+                request = client.recv(65536).decode()
+                target = request.split(" ")[1]
                 self.asked.append(target)
+                lines = request.split("\r\n")
+                self.authorizations += [line for line in lines if line.lower().startswith("proxy-authorization:")]
                 host, _, port = target.rpartition(":")
                 upstream = socket.create_connection((host, int(port)))
                 client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
@@ -123,10 +128,14 @@ def test_without_one_the_server_closes_the_door(server: HttpServer, pair: tuple[
 def test_tls_goes_through_a_proxys_tunnel(
     server: HttpServer, tunnel: ConnectProxy, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    cluster = {"server": server.url + "/prefix", "certificate-authority": str(pair[0]), "proxy-url": tunnel.url}
+    proxy = tunnel.url.replace("//", "//me:p%40ss@")
+    cluster = {"server": server.url + "/prefix", "certificate-authority": str(pair[0]), "proxy-url": proxy}
     client = transport(tmp_path, cluster, pair)
     assert client.request("POST", PATH, body=b"{}") == b"{}"
     assert tunnel.asked == [server.url.removeprefix("https://")]
+    expected = base64.b64encode(b"me:p@ss").decode()
+    assert [line.lower() for line in tunnel.authorizations] == [f"proxy-authorization: basic {expected}".lower()]
+    assert "authorization" not in server.requests[0].headers
     assert server.requests[0].path == "/prefix" + PATH
     client.close()
 
