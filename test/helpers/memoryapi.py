@@ -21,6 +21,8 @@ from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.transport import JSON, MERGE_PATCH, Lines, Priority
 
 Object = dict[str, Any]
+# /apis/<group>/<version>/namespaces/<namespace>/<plural>
+_COLLECTION_SLASHES = 6
 Hook = Callable[["Request"], None]
 
 
@@ -100,6 +102,8 @@ class MemoryApi:
             return [request for request in self.requests if request.method in methods]
 
     def _get(self, request: Request) -> Object:
+        if request.path.count("/") == _COLLECTION_SLASHES:
+            return {"items": [obj for path, obj in self.objects.items() if path.startswith(f"{request.path}/")]}
         if request.path not in self.objects:
             raise ApiError(404, "NotFound", f"{request.path} not found")
         return self.objects[request.path]

@@ -88,11 +88,11 @@ class TokenBucket:
             self._tokens -= 1.0
             return max(0.0, -self._tokens / self._rate)
 
-    def try_take(self) -> bool:
-        """Take a token if there is one now; a refused caller has taken nothing."""
+    def try_take(self, leaving: int = 0) -> bool:
+        """Take a token if there is one now and `leaving` others stay; a refused caller has taken nothing."""
         with self._lock:
             self._fill()
-            if self._tokens < 1.0:
+            if self._tokens < 1.0 + leaving:
                 return False
             self._tokens -= 1.0
             return True

@@ -79,6 +79,11 @@ class TestTokenBucket:
         clock.advance(1.0)
         assert bucket.try_take()
 
+    def test_a_modest_caller_leaves_tokens_for_others(self) -> None:
+        bucket = TokenBucket(rate=1.0, burst=3, clock=FakeClock())
+        assert [bucket.try_take(leaving=2) for _ in range(2)] == [True, False]
+        assert [bucket.try_take() for _ in range(3)] == [True, True, False]
+
     def test_it_knows_no_items(self) -> None:
         bucket = TokenBucket(rate=1.0, burst=1, clock=FakeClock())
         delays(bucket, 2)
