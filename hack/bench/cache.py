@@ -8,7 +8,7 @@ a real API server, but that would have to be given 20,000 of them, and their sta
   is the JSON's size.
 - `pods_listed`: pods per second from the start of the informer until its handler was handed all; the baseline is
   `json.loads` of the same lines in a bare loop.
-- `start_to_ready`: see bench.start.
+- `start_to_ready`, `start_reads`, `start_writes`: see bench.start.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from pathlib import Path
 
 from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report
+from bench.stage import stage
+from bench.start import report_start
 from bench.watch import Counter, bare_loop, informer_of_pods
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.transport import Transport
@@ -91,6 +93,8 @@ def main() -> int:
     most = Reach(max_value=10 * 1024)
     ok = report("rss_per_cached_pod", "bytes", memory, baselines=[size], reach=most, pods=POD_COUNT)
     ok &= report("pods_listed", "1/s", values, baselines=baselines, pods=POD_COUNT)
+    with stage() as ready:
+        ok &= report_start(ready)
     return 0 if ok else 1
 
 

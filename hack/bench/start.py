@@ -1,0 +1,188 @@
+"""How long the controller takes from its start to ready when there is a lot that is finished.
+
+On a real control plane: 1,000 finished TFJobs, each with 5 child Jobs and 5 Services (10,000 objects, the Jobs
+suspended so that nothing else works on them). `tfjob-controller run` starts as a process of its own; the time is that
+until `/readyz` says yes, interpreter and imports included. Then it gets a while to show that it wants nothing more:
+what it asked for is read from its own `rest_client_requests_total`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from bench.report import ROUNDS, Reach, progress, report
+from bench.stage import Stage, controller_command, in_parallel, namespace, stage
+from localcluster.api import Api
+
+JOBS = 1000
+REPLICAS = 5
+NAMESPACE = "bench-start"
+RUNTIME_ID = "k3f9"
+# Lists and watches of five kinds, and the server's version.
+ALLOWED_REQUESTS = 6
+READY_LIMIT_SECONDS = 60.0
+# Longer than the controller would need to write to every job.
+WATCHED_SECONDS = 5.0
+_POLL_SECONDS = 0.01
+
+_TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
+_REQUESTS = re.compile(r'^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\S+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start: seconds to ready, requests by then and for a while after, and the resident set at the end."""
+
+    seconds: float
+    requests: dict[str, int]
+    resident_bytes: int
+
+
+def fill(api: Api) -> None:
+    """Create all jobs and children."""
+    begin = time.monotonic()
+    in_parallel(lambda number: _create_job(api, number), range(JOBS))
+    progress(f"{JOBS} finished jobs and {JOBS * REPLICAS * 2} children made in {time.monotonic() - begin:.0f} s")
+
+
+def measure(kubeconfig: Path) -> Start:
+    """Start the controller once."""
+    probes, metrics = _free_port(), _free_port()
+    command = controller_command(
+        kubeconfig,
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+        f"--metrics-bind-address=127.0.0.1:{metrics}",
+    )
+    begin = time.perf_counter()
+    with _process(command) as process:
+        _wait_ready(f"http://127.0.0.1:{probes}/readyz", process)
+        seconds = time.perf_counter() - begin
+        time.sleep(WATCHED_SECONDS)
+        text = urllib3.request("GET", f"http://127.0.0.1:{metrics}/metrics").data.decode()
+        requests: dict[str, int] = {}
+        for method, count in _REQUESTS.findall(text):
+            requests[method] = requests.get(method, 0) + int(float(count))
+        return Start(seconds, requests, _resident_bytes(process.pid))
+
+
+def report_start(stage: Stage) -> bool:
+    """Print the figures; False if one missed what it must reach."""
+    with namespace(stage.api, NAMESPACE):
+        fill(stage.api)
+        starts = []
+        for number in range(1, ROUNDS + 1):
+            starts.append(measure(stage.kubeconfig))
+            progress(f"round {number} of {ROUNDS}: {starts[-1]}")
+    extra: dict[str, Any] = {"jobs": JOBS, "children": JOBS * REPLICAS * 2}
+    extra["resident_megabytes"] = round(max(start.resident_bytes for start in starts) / 1e6)
+    ok = report("start_to_ready", "s", [start.seconds for start in starts], reach=Reach(max_value=5.0), **extra)
+    writes = [sum(n for method, n in start.requests.items() if method != "GET") for start in starts]
+    reads = [start.requests.get("GET", 0) for start in starts]
+    ok &= report("start_reads", "requests", reads, reach=Reach(max_value=ALLOWED_REQUESTS))
+    ok &= report("start_writes", "requests", writes, reach=Reach(max_value=0))
+    return ok
+
+
+def _create_job(api: Api, number: int) -> None:
+    name = f"done-{number:04d}"
+    job = api.create(_TFJOBS, _tfjob(name))
+    api.patch(f"{_TFJOBS}/{name}/status", {"status": _status()})
+    owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": name, "uid": job["metadata"]["uid"]}
+    for index in range(REPLICAS):
+        meta = {
+            "name": f"{name}-worker-{RUNTIME_ID}-{index}",
+            "labels": {
+                "kubeflow.org": "",
+                "job_type": "WORKER",
+                "runtime_id": RUNTIME_ID,
+                "tf_job_name": name,
+                "task_index": str(index),
+            },
+            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        }
+        spec = {"suspend": True, "template": _template()}
+        api.create(
+            f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec},
+        )
+        ports = [{"name": "tf-port", "port": 2222}]
+        api.create(
+            f"/api/v1/namespaces/{NAMESPACE}/services",
+            {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"clusterIP": "None", "ports": ports}},
+        )
+
+
+def _tfjob(name: str) -> dict[str, Any]:
+    worker = {"tfReplicaType": "WORKER", "replicas": REPLICAS, "template": _template()}
+    chief = {"replicaName": "WORKER", "replicaIndex": 0}
+    spec = {"RuntimeId": RUNTIME_ID, "replicaSpecs": [worker], "terminationPolicy": {"chief": chief}}
+    return {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "metadata": {"name": name}, "spec": spec}
+
+
+def _template() -> dict[str, Any]:
+    container = {"name": "tensorflow", "image": "localhost/trainer:1", "args": ["python", "train.py"]}
+    return {"spec": {"restartPolicy": "OnFailure", "containers": [container]}}
+
+
+def _status() -> dict[str, Any]:
+    states = [{"tf_replica_type": "WORKER", "state": "Succeeded", "ReplicasStates": {"Succeeded": REPLICAS}}]
+    return {
+        "phase": "Done",
+        "state": "Succeeded",
+        "replicaStatuses": states,
+        "observedGeneration": 1,
+        "startTime": "2026-11-21T08:00:00Z",
+        "completionTime": "2026-11-21T09:00:00Z",
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    begin = time.monotonic()
+    while time.monotonic() - begin < READY_LIMIT_SECONDS:
+        if process.poll() is not None:
+            raise RuntimeError(f"the controller ended with exit code {process.returncode}")
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            if urllib3.request("GET", url, retries=False, timeout=1.0).status == 200:
+                return
+        time.sleep(_POLL_SECONDS)
+    raise TimeoutError(f"not ready within {READY_LIMIT_SECONDS:.0f} s")
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
+
+
+def main() -> int:
+    """Only this part of `make bench-cache`."""
+    with stage() as ready:
+        return 0 if report_start(ready) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
