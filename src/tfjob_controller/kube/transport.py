@@ -4,7 +4,8 @@ Theory of operation. urllib3 keeps the connections, set up by config.py with TLS
 of the kubernetes client runs per request. There are three lanes, pools of their own:
 
 - *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
-  costs a TLS handshake per call, several times the call itself. So `pool_size` is the number of threads that send.
+  costs a TLS handshake per call: 3 ms of CPU where the call itself takes 0.4. So `pool_size` is the number of threads
+  that send.
 - *lease*: one connection, for nobody else, so that the renewal of a lease waits for no create.
 - *streams*: each has its own connection as long as it lasts (HTTP/1.1).
 
