@@ -218,7 +218,7 @@ class TestStreams:
             begin = time.monotonic()
             stream.close()
             reading.result(WAIT_SECONDS)
-            assert time.monotonic() - begin < 1.0
+            assert time.monotonic() - begin < 5.0
 
     def test_many_can_be_closed_while_events_rush_in(
         self, requester: Transport, parcels: Parcels, namespace: str

@@ -550,11 +550,11 @@ class TestStreams:
         lines: list[bytes] = []
         with ThreadPoolExecutor(1) as threads:
             reading = threads.submit(lambda: lines.extend(stream))
-            eventually(lambda: stream._reading.locked() and stream._response.connection)
+            eventually(lambda: lines and stream._reading.locked())
             begin = time.monotonic()
             (stream if by == "stream" else transport).close()
             reading.result(WAIT_SECONDS)
-            assert time.monotonic() - begin < 1.0
+            assert time.monotonic() - begin < 5.0
         assert lines == [b"one"]
         assert transport.statistics().open_streams == 0
 
