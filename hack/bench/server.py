@@ -97,7 +97,9 @@ def _chunks(pod_count: int, event_count: int) -> Iterator[bytes]:
         if len(buffer) > _CHUNK_BYTES:
             yield bytes(buffer)
             buffer.clear()
-    yield bytes(buffer)
+    # An empty chunk would end the answer.
+    if buffer:
+        yield bytes(buffer)
 
 
 def main() -> None:
