@@ -61,6 +61,7 @@ def desk() -> Desk:
 REFUSED_CONNECTION = ApiError(NO_RESPONSE, "NotConnected", "refused")
 LOST_ANSWER = ApiError(NO_RESPONSE, "Timeout", "no answer", outcome_unknown=True)
 SERVER_FAULT = ApiError(500, "InternalError", "etcd")
+CONFLICT = ApiError(409, "Conflict", "somebody else wrote")
 OVERLOAD = ApiError(429, "TooManyRequests", "slow down")
 
 
@@ -102,19 +103,30 @@ class TestSeries:
         desk.report()
         assert desk.send() == ["create it is so x1"]
 
-    def test_what_is_not_written_when_it_ends_is_written_then(self, desk: Desk) -> None:
+    def test_what_is_not_written_when_it_ends_is_written_then_also_without_a_token(self, desk: Desk) -> None:
         desk.report()
         desk.send()
-        desk.report(times=30)
-        for _ in range(40):  # uses up all tokens but the reserved
-            desk.send()
-            desk.pass_time(10.0)
-            desk.report()
+        for number in range(30):
+            desk.report(reason=f"Reason{number}")
         desk.report(times=7)
-        count = 1 + 30 + 40 + 7
-        desk.pass_time(360.0)
-        assert desk.send() == [f"patch it is so x{count}"]
+        desk.send()
+        desk.pass_time(359.9)
+        assert desk.send() == []
+        desk.pass_time(0.1)
+        assert desk.send() == ["patch it is so x8"]
         assert desk.correlator.pending == 0
+
+    def test_each_ends_by_itself(self, desk: Desk) -> None:
+        desk.report("a")
+        desk.report("b")
+        desk.send()
+        desk.pass_time(200.0)
+        desk.report("a")
+        desk.send()
+        desk.pass_time(200.0)
+        desk.report("b")
+        desk.report("a")
+        assert sorted(desk.send()) == ["create b x1", "patch a x3"]
 
     @pytest.mark.parametrize(
         "difference",
@@ -217,7 +229,7 @@ class TestSpam:
         desk.report(reason="Late")
         assert desk.send() == []
         desk.pass_time(0.1)
-        desk.report(reason="Later")
+        desk.report(reason="Late")
         assert desk.send() == ["create it is so x1"]
 
     def test_warnings_and_other_objects_have_their_own(self, desk: Desk) -> None:
@@ -261,7 +273,7 @@ class TestSpam:
 
 
 class TestFailures:
-    @pytest.mark.parametrize("error", [REFUSED_CONNECTION, LOST_ANSWER, SERVER_FAULT, OVERLOAD])
+    @pytest.mark.parametrize("error", [REFUSED_CONNECTION, LOST_ANSWER, SERVER_FAULT, OVERLOAD, CONFLICT])
     def test_what_may_pass_is_tried_again_with_growing_rests(self, desk: Desk, error: ApiError) -> None:
         desk.report()
         rests = []
@@ -310,6 +322,45 @@ class TestFailures:
         desk.pass_time(20.0)
         assert len(desk.send()) == 10
 
+    def test_the_longer_it_does_not_answer_the_more_seldom_it_is_asked(self, desk: Desk) -> None:
+        for number in range(10):
+            desk.report(reason=f"Reason{number}")
+        rests = []
+        for _ in range(5):
+            desk.send(LOST_ANSWER)
+            rests.append(desk.correlator.rest_seconds() or 0.0)
+            desk.pass_time(rests[-1])
+        assert rests[4] > rests[2] > rests[0]
+        desk.send()
+        desk.report(reason="Other")
+        desk.send(LOST_ANSWER)
+        assert (desk.correlator.rest_seconds() or 0.0) <= 1.0
+
+    def test_tries_are_counted_for_each_write(self, desk: Desk) -> None:
+        desk.report()
+        for _ in range(3):
+            for _ in range(11):
+                desk.send(SERVER_FAULT)
+                desk.pass_time(10.0)
+            assert len(desk.send()) == 1
+            desk.report()
+            desk.pass_time(10.0)
+        assert desk.correlator.tally.given_up == 0
+
+    def test_the_end_of_an_old_series_does_not_touch_its_successor(self, desk: Desk) -> None:
+        desk.report()
+        desk.send()
+        desk.report()
+        desk.pass_time(360.0)
+        desk.report()  # a new series, while the old one has a count to write
+        old = desk.correlator.next_write()
+        assert old is not None
+        assert not old.is_create
+        desk.correlator.failed(old, ApiError(403, "Forbidden", "no"))
+        assert desk.send() == ["create it is so x1"]
+        desk.report()
+        assert desk.send() == ["patch it is so x2"]
+
     def test_a_fault_with_one_event_holds_up_no_other(self, desk: Desk) -> None:
         desk.report(reason="Bad")
         write = desk.correlator.next_write()
@@ -318,9 +369,10 @@ class TestFailures:
         desk.report("good")
         assert desk.send() == ["create good x1"]
 
-    def test_the_server_s_own_rest_is_kept(self, desk: Desk) -> None:
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_the_server_s_own_rest_is_kept(self, desk: Desk, status: int) -> None:
         desk.report()
-        desk.send(ApiError(429, "TooManyRequests", "slow down", retry_after_seconds=42.0))
+        desk.send(ApiError(status, "", "slow down", retry_after_seconds=42.0))
         assert desk.correlator.rest_seconds() == 42.0
 
     @pytest.mark.parametrize(
@@ -338,6 +390,12 @@ class TestFailures:
         desk.pass_time(1000.0)
         assert desk.send() == []
         assert (desk.correlator.tally.refused, desk.correlator.pending) == (1, 0)
+
+    def test_after_that_the_next_one_is_a_new_event(self, desk: Desk) -> None:
+        desk.report(times=2)
+        desk.send(ApiError(403, "Forbidden", "no"))
+        desk.report()
+        assert desk.send() == ["create it is so x1"]
 
     def test_an_event_that_has_vanished_is_made_anew_with_its_count(self, desk: Desk) -> None:
         desk.report()
