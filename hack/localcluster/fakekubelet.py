@@ -31,7 +31,7 @@ from typing import Any, Self
 import urllib3
 
 from localcluster import podstatus
-from localcluster.api import Api, RefusedError, Watch
+from localcluster.api import STRATEGIC_MERGE_PATCH, Api, RefusedError, Watch
 from localcluster.podstatus import TERMINATED_BY_SIGTERM, Outcome
 
 RUN_SECONDS = "fake-kubelet/run-seconds"
@@ -201,9 +201,12 @@ class FakeKubelet:
         self._try(lambda: self._api.delete(_path(pod), gracePeriodSeconds=0, preconditions={"uid": uid}))
 
     def _report(self, pod: Object, status: Object) -> bool:
-        """Write the status of this very pod; False if it is gone, or another one has its name."""
+        """Write the status of this very pod; False if it is gone, or another one has its name.
+
+        As a kubelet does it: conditions that others have set, such as DisruptionTarget, stay.
+        """
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        return self._try(lambda: self._api.patch(f"{_path(pod)}/status", body))
+        return self._try(lambda: self._api.patch(f"{_path(pod)}/status", body, STRATEGIC_MERGE_PATCH))
 
     def _try(self, request: Callable[[], object]) -> bool:
         """Until the server has answered; False for an answer that no retry changes."""

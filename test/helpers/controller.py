@@ -22,7 +22,9 @@ Object = dict[str, Any]
 
 
 @contextlib.contextmanager
-def running_controller(kubeconfig: Path, namespace: str, *, ready: bool = True, **options: Any) -> Iterator[Manager]:
+def running_controller(
+    kubeconfig: Path, namespace: str, *, ready: bool = True, config: ControllerConfig | None = None, **options: Any
+) -> Iterator[Manager]:
     """A manager with one server for everything, ready unless told otherwise; stopped and joined at the end."""
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
@@ -36,7 +38,7 @@ def running_controller(kubeconfig: Path, namespace: str, *, ready: bool = True, 
     run_options = RunOptions(**{**given, **options})
     exits: list[int] = []
     manager = Manager(
-        run_options, load_config(str(kubeconfig)), ControllerConfig(), stop=stop, exit_process=exits.append
+        run_options, load_config(str(kubeconfig)), config or ControllerConfig(), stop=stop, exit_process=exits.append
     )
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(manager.run()), name="manager")
@@ -96,5 +98,9 @@ class Jobs:
     def events(self) -> list[Object]:
         return self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
 
+    @property
+    def path(self) -> str:
+        return f"/apis/kubeflow.org/v1alpha1/namespaces/{self.namespace}/tfjobs"
+
     def _path(self, name: str = "") -> str:
-        return f"/apis/kubeflow.org/v1alpha1/namespaces/{self.namespace}/tfjobs" + (f"/{name}" if name else "")
+        return self.path + (f"/{name}" if name else "")

@@ -1,0 +1,279 @@
+"""One controller, one stand-in kubelet and one namespace for many tests, each with a TFJob of its own.
+
+A test says beforehand how its replicas end (`Trial.plays`), submits, and looks at what becomes of it:
+
+    trial.plays("master-0", ends(137), ends(0))    the first container ends with 137, the next one with 0
+    trial.submit(master(), workers(2))             those without a word run until they are deleted
+    trial.await_phase("Done")
+
+The kubelet honours restartPolicy and the restart rules of containers, so whether "the next one" is the same pod or a
+new one is what the child Job makes of it. What the test must do itself (a pod that waits, an eviction) is done to pods
+on a node that nobody looks after: `alone`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.cluster import pod_path
+from helpers.controller import Jobs
+from helpers.manifests import container, pod_template, tfjob
+from helpers.poll import eventually
+from localcluster.api import RefusedError
+from localcluster.podstatus import Outcome
+from tfjob_controller.api.controllerconfig import parse_controller_config
+from tfjob_controller.manager import Manager
+from tfjob_controller.trainer.names import MAX_LABEL
+
+Object = dict[str, Any]
+
+# Machines are shared and noisy; whoever waits polls, so a generous limit costs nothing.
+PATIENCE_SECONDS = 60.0
+PERIOD_SECONDS = 0.05
+# A node that no kubelet reports for; kube-controller-manager takes pods from it only after 40 s.
+NOBODYS_NODE = "nobodys-node"
+
+# Of the playground's controller.
+CONFIG = parse_controller_config("""
+tfImage: localhost/from-the-config
+accelerators:
+  nvidia.com/gpu:
+    volumes: [{name: lib, hostPath: /opt/gpu/lib64, mountPath: /usr/local/gpu/lib64}]
+    envVars: [{name: LD_LIBRARY_PATH, value: /usr/local/gpu/lib64}]
+  alpha.kubernetes.io/nvidia-gpu:
+    envVars: [{name: OLD_GPU, value: "1"}]
+""")
+
+
+def ends(
+    exit_code: int = 0, message: str = "", reason: str = "", *, after: float = 0.1, pod_reason: str = ""
+) -> Outcome:
+    return Outcome(
+        after_seconds=after,
+        exit_code=exit_code,
+        message=message,
+        reason=reason,
+        container="tensorflow",
+        pod_reason=pod_reason,
+    )
+
+
+FOREVER = Outcome()
+
+
+def alone(**pod_spec: Any) -> Object:
+    """A template whose pod waits for the test to be its kubelet."""
+    return pod_template(container(), nodeName=NOBODYS_NODE, **pod_spec)
+
+
+class Script:
+    """How pods behave, by job and replica. Thread-safe; a `localcluster.fakekubelet.Behaviour`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._scenes: dict[tuple[str, str], list[Outcome]] = {}
+        self._starts: dict[tuple[str, str], int] = defaultdict(int)
+
+    def plays(self, job: str, replica: str, *outcomes: Outcome) -> None:
+        with self._lock:
+            self._scenes[job[:MAX_LABEL], replica] = list(outcomes)
+
+    def starts(self, job: str, replica: str) -> int:
+        """How often a container of that replica was started, over all its pods."""
+        with self._lock:
+            return self._starts[job[:MAX_LABEL], replica]
+
+    def __call__(self, pod: Object, attempt: int) -> Outcome:
+        labels = pod["metadata"]["labels"]
+        key = labels["tf_job_name"], f"{labels['job_type'].lower()}-{labels['task_index']}"
+        with self._lock:
+            self._starts[key] += 1
+            scenes = self._scenes.get(key)
+            return scenes.pop(0) if scenes else FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    manager: Manager
+    jobs: Jobs
+    script: Script
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def new_trial(self) -> Trial:
+        return Trial(self, f"trial-{next(self.numbers)}")
+
+    def requests_sent(self) -> int:
+        return self.manager.transport.statistics().requests
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One TFJob from its submission to its removal."""
+
+    playground: Playground
+    name: str
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.playground.jobs
+
+    @property
+    def namespace(self) -> str:
+        return self.jobs.namespace
+
+    def plays(self, replica: str, *outcomes: Outcome) -> None:
+        self.playground.script.plays(self.name, replica, *outcomes)
+
+    def starts(self, replica: str) -> int:
+        return self.playground.script.starts(self.name, replica)
+
+    def submit(self, *replica_specs: Object, **spec: Any) -> Object:
+        return self.jobs.submit(tfjob(*replica_specs, name=self.name, **spec))
+
+    def get(self) -> Object:
+        return self.jobs.get(self.name)
+
+    def status(self) -> Object:
+        return self.jobs.status(self.name)
+
+    def change(self, **spec: Any) -> Object:
+        return self.jobs.change({"spec": spec}, self.name)
+
+    def delete(self) -> None:
+        self.jobs.delete(self.name)
+
+    def await_status(self, predicate: Callable[[Object], object], timeout: float = PATIENCE_SECONDS) -> Object:
+        """The first status that fulfils `predicate`."""
+        seen: list[Object] = []
+
+        def fulfilled() -> bool:
+            seen[:] = [self.status()]
+            return bool(predicate(seen[0]))
+
+        try:
+            eventually(fulfilled, timeout, PERIOD_SECONDS)
+        except AssertionError:
+            raise AssertionError(f"not within {timeout} s; the last status was {seen}") from None
+        return seen[0]
+
+    def await_phase(self, phase: str) -> Object:
+        return self.await_status(lambda status: status.get("phase") == phase)
+
+    def await_end(self) -> Object:
+        """The status of the job once it is over, however that may be."""
+        return self.await_status(lambda status: status.get("phase") in ("Done", "Failed"))
+
+    def await_reason(self, *words: str) -> Object:
+        return self.await_status(lambda status: all(word in status.get("reason", "") for word in words))
+
+    # Children
+
+    @property
+    def runtime_id(self) -> str:
+        return str(eventually(lambda: self.get()["spec"].get("RuntimeId"), PATIENCE_SECONDS, PERIOD_SECONDS))
+
+    def child(self, replica: str) -> str:
+        """The name of a replica's Job and Service: `worker-3` is the replica."""
+        role, _, index = replica.rpartition("-")
+        return f"{self.name}-{role}-{self.runtime_id}-{index}"
+
+    def children(self, plural: str) -> dict[str, Object]:
+        """By name; `plural` is jobs, services, pods or configmaps."""
+        runtime_id = self.runtime_id
+        found = self.jobs.children(plural)
+        return {name: each for name, each in found.items() if each["metadata"]["labels"]["runtime_id"] == runtime_id}
+
+    def await_children(self, plural: str, count: int) -> dict[str, Object]:
+        found: dict[str, Object] = {}
+
+        def complete() -> bool:
+            found.clear()
+            found.update(self.children(plural))
+            return len(found) == count
+
+        eventually(complete, PATIENCE_SECONDS, PERIOD_SECONDS)
+        return found
+
+    def child_job(self, replica: str) -> Object:
+        return self.jobs.api.get(self.child_path("jobs", self.child(replica)))
+
+    def child_path(self, plural: str, name: str) -> str:
+        group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
+        return f"{group}/namespaces/{self.namespace}/{plural}/{name}"
+
+    def pods(self, replica: str) -> list[Object]:
+        """Of one replica, those that end too."""
+        name = self.child(replica)
+        return [
+            pod
+            for pod in self.children("pods").values()
+            if pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == name
+        ]
+
+    def await_pod(self, replica: str, but: str = "") -> Object:
+        """A pod of that replica that has begun (or waits for the test), not the one of that name."""
+
+        def fresh() -> Object | None:
+            for pod in self.pods(replica):
+                meta, phase = pod["metadata"], pod.get("status", {}).get("phase")
+                bound = pod["spec"].get("nodeName")
+                if (
+                    meta["name"] != but
+                    and "deletionTimestamp" not in meta
+                    and phase in ("Pending", "Running")
+                    and bound
+                ):
+                    return pod
+            return None
+
+        return eventually(fresh, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+
+    def await_running(self, replica: str, but: str = "") -> Object:
+        """A pod of that replica whose containers run."""
+
+        def running() -> Object | None:
+            pod = self.await_pod(replica, but)
+            return pod if pod.get("status", {}).get("phase") == "Running" else None
+
+        return eventually(running, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+
+    def remove_pod(self, pod: Object) -> None:
+        """As nobody's kubelet will: at once."""
+        self.jobs.api.delete(pod_path(self.namespace, pod["metadata"]["name"]), gracePeriodSeconds=0)
+
+    # Events
+
+    def events(self) -> list[Object]:
+        """Those about the TFJob itself, oldest first."""
+        uid = self.get()["metadata"]["uid"]
+        found = [each for each in self.jobs.events() if each["regarding"].get("uid") == uid]
+        return sorted(found, key=lambda each: str(each.get("eventTime")))
+
+    def notes(self, reason: str) -> list[str]:
+        return [each["note"] for each in self.events() if each["reason"] == reason]
+
+    def await_event(self, reason: str, *words: str) -> Object:
+        def told() -> list[Object]:
+            return [
+                each
+                for each in self.events()
+                if each["reason"] == reason and all(word in each["note"] for word in words)
+            ]
+
+        return eventually(told, PATIENCE_SECONDS, PERIOD_SECONDS)[0]
+
+    def clear(self) -> None:
+        """After a test: the job and what would keep its children waiting."""
+        try:
+            self.delete()
+            leftovers = self.jobs.children("pods").values()
+        except RefusedError:
+            return  # the namespace is gone
+        for pod in leftovers:
+            if pod["metadata"]["labels"].get("tf_job_name") == self.name[:MAX_LABEL]:
+                self.remove_pod(pod)
