@@ -34,7 +34,7 @@ from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.difference import Actions
+from tfjob_controller.trainer.difference import Actions, stop_all
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.status import NORMAL, WARNING, StatusResult
@@ -147,14 +147,25 @@ class Engine(Generic[ObjectT]):
     def _sync_live(self, key: str, job: ObjectT) -> Outcome:
         memo = self._memo(key, job)
         if memo.problem is not None:
-            self._write_status(job, memo, self._kind.refused(job, memo.problem, self._clock.now()))
-            return GiveUp(memo.problem)
+            return self._refuse(job, memo, memo.problem)
         identity = self._kind.identity_patch(job)
         if identity is not None:
             job = self._identify(job, identity)
             memo = self._memo(key, job)
         plan = memo.plan = memo.plan or self._kind.plan(job)
         return self._sync_planned(job, memo, plan)
+
+    def _refuse(self, job: ObjectT, memo: _Memo[ObjectT], why: str) -> Outcome:
+        """A job may become invalid while it runs (under an older CRD).
+
+        Its children are stopped before its end is on record, since a finished job is never looked at again.
+        """
+        report = self._writer.carry_out(job, stop_all(self._snapshots.jobs_of(job)))
+        outcome = _outcome(report.faults, None)
+        if isinstance(outcome, Retry):
+            return outcome
+        self._write_status(job, memo, self._kind.refused(job, why, self._clock.now()))
+        return GiveUp(why)
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
@@ -180,8 +191,10 @@ class Engine(Generic[ObjectT]):
         if memo is not None and same and memo.job.metadata.generation == job.metadata.generation:
             return memo
         before = memo.job if memo is not None and same and memo.problem is None else None
-        memo = self._memos[key] = _Memo(job, self._kind.problem(job, before))
-        return memo
+        new = self._memos[key] = _Memo(job, self._kind.problem(job, before))
+        if memo is not None and same:
+            new.deferred, new.deferred_since = memo.deferred, memo.deferred_since
+        return new
 
     def _identify(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
         """Written before the first child exists, and only if nobody else has written meanwhile."""

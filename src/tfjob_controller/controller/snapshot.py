@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
@@ -34,6 +36,10 @@ class Snapshots:
             pods=self._pods_of(owner, runtime_key(namespace, plan.runtime_id)),
             has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
         )
+
+    def jobs_of(self, owner: Object) -> Sequence[Job]:
+        """Its child Jobs, also where there is no plan."""
+        return self._jobs.by_index(BY_OWNER, owner.metadata.uid)
 
     def _pods_of(self, owner: Object, key: str) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""

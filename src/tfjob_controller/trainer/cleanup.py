@@ -7,7 +7,7 @@ ended the job with an error and would only be started again. Child Jobs and Serv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.core import Job, Pod
@@ -29,6 +29,11 @@ def jobs_to_stop(plan: Plan, observed: Observed, views: Sequence[View]) -> list[
     else:
         candidates = list(observed.jobs)
     return [name for name in candidates if name not in ending and _goes_on(observed.jobs.get(name))]
+
+
+def all_that_go_on(jobs: Iterable[Job]) -> list[str]:
+    """Names of the child Jobs to suspend where no plan says more of them: nobody will look after their pods."""
+    return [job.metadata.name for job in jobs if _goes_on(job)]
 
 
 def _goes_on(job: Job | None) -> bool:

@@ -12,16 +12,16 @@ Contract with the engine:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, Job
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
-from tfjob_controller.trainer.cleanup import jobs_to_stop, pods_to_delete
+from tfjob_controller.trainer.cleanup import all_that_go_on, jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import last_exit, training_container
@@ -83,6 +83,11 @@ def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> A
     if judge(plan, views, (), status.restarts, status.start_time, now) is not None:
         return NOTHING
     return _running(plan, observed, views, status.restart_counts) or NOTHING
+
+
+def stop_all(jobs: Iterable[Job]) -> Actions:
+    """For a job that is refused, and so has no plan: whatever child Jobs it has stop."""
+    return Actions(suspends=tuple(SetSuspend(name, True) for name in all_that_go_on(jobs)))
 
 
 def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:

@@ -79,6 +79,8 @@ def invalid_status(job: TFJob, why: str, now: datetime) -> StatusResult:
     """The status of a job whose spec is refused: Failed at once, `invalid job spec: <why>`, one Warning event."""
     if is_finished(job.status):
         return finished_status(job, now)
+    if job.status.phase == CLEAN_UP:
+        return _finished(job, now)
     text = to_text(now)
     words = f"invalid job spec: {why}"
     said = Conditions(job.status.conditions, text, job.metadata.generation)
@@ -114,8 +116,11 @@ def _cleaned(job: TFJob, plan: Plan, observed: Observed, views: Sequence[View], 
     """The verdict stands; all that is left is to see the pods go."""
     if not is_clean(plan, observed, views):
         return StatusResult(job.status)
-    phase = _last_phase(job.status.state == replicas.SUCCEEDED)
-    status = replace(job.status, phase=phase)
+    return _finished(job, now)
+
+
+def _finished(job: TFJob, now: datetime) -> StatusResult:
+    status = replace(job.status, phase=_last_phase(job.status.state == replicas.SUCCEEDED))
     return _result(job, status, [_phase_event(status)], now)
 
 

@@ -8,6 +8,7 @@ from helpers.controllerbench import (
     CONFIG_MAP_PATH,
     JOB_PATH,
     KEY,
+    POD_PATH,
     SERVICE_PATH,
     TFJOB_PATH,
     ControllerBench,
@@ -158,6 +159,70 @@ def test_a_change_of_what_is_fixed_fails_the_job_where_the_crd_let_it_through(be
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": changed["spec"]["replicaSpecs"]}})
     assert isinstance(bench.sync(), GiveUp)
     assert "the ports of a started job cannot change" in bench.status["reason"]
+
+
+def running(bench: ControllerBench) -> list[str]:
+    """Child Jobs that are not suspended."""
+    paths = bench.api.paths("/jobs/")
+    return [path for path in paths if not bench.api.objects[path]["spec"].get("suspend")]
+
+
+def make_invalid(bench: ControllerBench) -> None:
+    """As only an older CRD lets it through."""
+    bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": [workers()]}})
+
+
+def test_a_running_job_that_becomes_invalid_stops_its_children(bench: ControllerBench) -> None:
+    bench.create(master(), workers(2))
+    bench.settle()
+    bench.exits("worker-1", 0)
+    bench.runs("master-0")
+    bench.settle()
+    make_invalid(bench)
+    assert isinstance(bench.sync(), GiveUp)
+    assert bench.status["phase"] == "Failed"
+    assert running(bench) == [f"{JOB_PATH}/{bench.child('worker-1')}"]  # complete, its result stays
+
+
+def test_a_refused_job_has_not_ended_before_its_children_are_stopped(bench: ControllerBench) -> None:
+    bench.create(master(), workers(2))
+    bench.settle()
+    make_invalid(bench)
+    bench.api.fail(503, "ServiceUnavailable", method="PATCH", part="/jobs")
+    assert isinstance(bench.sync(), Retry)
+    assert bench.status["phase"] == "Creating"
+    bench.settle()
+    assert bench.status["phase"] == "Failed"
+    assert running(bench) == []
+
+
+def test_a_verdict_stands_also_when_the_spec_becomes_invalid(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    bench.runs("worker-0")
+    bench.exits("master-0", 0)
+    bench.sync()
+    assert (bench.status["phase"], bench.status["state"]) == ("CleanUp", "Succeeded")
+    make_invalid(bench)
+    bench.settle()
+    assert (bench.status["phase"], bench.status["state"]) == ("Done", "Succeeded")
+    assert running(bench) == [f"{JOB_PATH}/{bench.child('master-0')}"]
+
+
+def test_a_success_that_waits_to_be_written_outlives_a_change_of_the_spec(bench: ControllerBench) -> None:
+    bench.create(master(), workers(2))
+    bench.settle_minor()
+    bench.runs("master-0")
+    bench.settle_minor()
+    bench.exits("worker-1", 0)
+    bench.sync()
+    assert "succeededIndexes" not in bench.status  # mere figures wait
+    bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"backoffLimit": 7}})
+    bench.api.remove(f"{JOB_PATH}/{bench.child('worker-1')}")
+    bench.api.remove(f"{POD_PATH}/{bench.child('worker-1')}-x")
+    bench.settle_minor()
+    assert bench.status["succeededIndexes"] == ["worker-1"]
+    assert f"{JOB_PATH}/{bench.child('worker-1')}" not in bench.api.objects
 
 
 def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(bench: ControllerBench) -> None:
