@@ -1,48 +1,52 @@
 """Brings up a cluster, starts the controller, runs the example job, and shows each step.
 
-Exit code 0 only if the job is Done/Succeeded *and* the master's log holds the right numbers.
+Exit code 0 only if the job is Done/Succeeded *and* the master's log holds the right numbers *and* its pods used both
+nodes. Ctrl-C stops whatever the demo has started.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from demo.checks import Check, check_job, check_log, check_spread
-from demo.follow import DemoError, Seen, follow
+from demo.follow import FINISHED_PHASES, DemoError, Seen, follow
 from demo.kubectl import Kubectl, KubectlError
+from demo.screen import Screen
 from demo.stage import Stage, open_stage
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path("manifests/samples/example-job.yaml")
 JOB = "example-job"
+MASTER = f"tf_job_name={JOB},job_type=MASTER"
 JOB_TIMEOUT_SECONDS = 300
 # The image that the samples name; replaced where another one was asked for.
 SAMPLE_IMAGE = "localhost/tensorflow"
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
     arguments = _parser().parse_args()
-    # A pipe is no terminal: rich then prints each step once, without the live picture.
-    console = Console(highlight=False)
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
     try:
-        with open_stage(ROOT, arguments.keep, lambda text: step(console, text)) as stage:
-            passed = run(stage, console, arguments.tf_image)
-            farewell(stage, console)
+        with open_stage(ROOT, arguments.keep, screen) as stage:
+            passed = run(stage, screen, arguments.tf_image)
+            farewell(stage, screen)
     except (DemoError, KubectlError) as error:
-        console.print(Text.assemble(("error: ", "bold red"), str(error)))
+        screen.error(str(error))
         return 1
     except KeyboardInterrupt:
-        console.print("interrupted; everything that the demo started is stopped")
-        return 130
+        screen.step("interrupted: everything that the demo started is stopped")
+        return INTERRUPTED
     return 0 if passed else 1
 
 
@@ -57,41 +61,43 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def step(console: Console, text: str) -> None:
-    console.print(Text.assemble(("==> ", "bold cyan"), text))
-
-
-@contextmanager
-def shown(console: Console, command: str) -> Iterator[None]:
-    console.print(Text.assemble(("$ ", "bold"), command))
-    yield
-    console.print()
-
-
-def run(stage: Stage, console: Console, image: str) -> bool:
+def run(stage: Stage, screen: Screen, image: str) -> bool:
     """The job itself: apply, follow, log, events, checks. True if all checks hold."""
     kubectl = stage.kubectl
-    step(console, f"kubectl apply -f {SAMPLE}")
+    remove_earlier(stage, screen)
+    screen.step(f"kubectl apply -f {SAMPLE}")
     manifest = (ROOT / SAMPLE).read_text().replace(SAMPLE_IMAGE, image)
-    kubectl.run("delete", "tfjob", JOB, "--ignore-not-found", "--cascade=foreground")
-    console.print(kubectl.run("apply", "-f", "-", stdin=manifest).rstrip())
-    seen = follow(kubectl, JOB, console, JOB_TIMEOUT_SECONDS)
-    log = show_end(kubectl, console)
+    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest))
+    screen.blank()
+    seen = follow(kubectl, JOB, screen, JOB_TIMEOUT_SECONDS)
+    screen.blank()
+    log = show_end(kubectl, screen)
     checks = [check_job(seen.job), check_log(log), *spread_checks(stage, seen)]
     for check in checks:
-        show_check(console, check)
+        screen.check(check)
     return all(check.holds for check in checks)
 
 
-def show_end(kubectl: Kubectl, console: Console) -> str:
+def remove_earlier(stage: Stage, screen: Screen) -> None:
+    """The job of an earlier demo. On a cluster that is not ours one that still runs may be somebody's: not touched."""
+    if not stage.kubectl.exists("tfjob", JOB):
+        return
+    phase = stage.kubectl.get("tfjob", JOB).get("status", {}).get("phase")
+    if not stage.own_nodes and phase not in FINISHED_PHASES:
+        raise DemoError(f"a TFJob {JOB} is at work already: kubectl delete tfjob {JOB}, then run the demo again")
+    screen.step(f"kubectl delete tfjob {JOB}   (an earlier demo's)")
+    stage.kubectl.run("delete", "tfjob", JOB, "--ignore-not-found", "--cascade=foreground")
+
+
+def show_end(kubectl: Kubectl, screen: Screen) -> str:
     """What a user would look at now; returns the master's log."""
-    with shown(console, f"kubectl logs -l tf_job_name={JOB},job_type=MASTER"):
-        log = kubectl.run("logs", "-l", f"tf_job_name={JOB},job_type=MASTER", "--tail=-1")
-        console.print("\n".join(line for line in log.splitlines() if not _is_noise(line)))
-    with shown(console, f"kubectl events --for tfjob/{JOB}"):
-        console.print(kubectl.run("events", "--for", f"tfjob/{JOB}").rstrip())
-    with shown(console, "kubectl get tfjobs"):
-        console.print(kubectl.run("get", "tfjobs").rstrip())
+    with screen.command(f"kubectl logs -l {MASTER}"):
+        log = kubectl.run("logs", "-l", MASTER, "--tail=-1")
+        screen.output("\n".join(line for line in log.splitlines() if not _is_noise(line)))
+    with screen.command(f"kubectl events --for tfjob/{JOB}"):
+        screen.output(kubectl.run("events", "--for", f"tfjob/{JOB}"))
+    with screen.command("kubectl get tfjobs"):
+        screen.output(kubectl.run("get", "tfjobs"))
     return log
 
 
@@ -105,20 +111,26 @@ def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
     return [check_spread(list(seen.node_of_replica.values()), stage.own_nodes)] if stage.own_nodes else []
 
 
-def show_check(console: Console, check: Check) -> None:
-    mark, style = ("✓", "green") if check.holds else ("✗", "bold red")
-    console.print(Text.assemble((f"{mark} ", style), check.text))
-
-
-def farewell(stage: Stage, console: Console) -> None:
+def farewell(stage: Stage, screen: Screen) -> None:
     """What to try next."""
-    console.print()
-    if stage.kept:
-        console.print(f"Left running. Try:\n  export KUBECONFIG={stage.kubectl.kubeconfig}")
-        console.print("  kubectl get tfjobs,pods -o wide\n  kubectl describe tfjob example-job")
-        console.print("  kubectl apply -f manifests/samples/train-ps.yaml\n  make cluster-down     # ends all of it")
-    else:
-        console.print("Next: `make demo KEEP=1` leaves it running for kubectl; docs/quickstart.md goes on from here.")
+    screen.blank()
+    if not stage.stays:
+        screen.output("Next: `make demo KEEP=1` leaves it running for kubectl; docs/quickstart.md goes on from here.")
+        if not stage.own_nodes:
+            screen.output(f"The job is still there: kubectl delete -f {SAMPLE}")
+        return
+    lines = [
+        "Left running. Try:",
+        f"  export KUBECONFIG={stage.kubectl.kubeconfig}",
+        *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{stage.kubectl.binary.parent}     # for kubectl"]),
+        "  kubectl get tfjobs,jobs,pods -o wide",
+        f"  kubectl describe tfjob {JOB}",
+        "  kubectl apply -f manifests/samples/train-ps.yaml",
+        f"  curl {stage.controller_address}/metrics",
+        f"  {stage.end_command}     # ends all of it",
+        "docs/quickstart.md goes on from here.",
+    ]
+    screen.output("\n".join(lines))
 
 
 if __name__ == "__main__":

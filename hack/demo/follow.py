@@ -1,20 +1,24 @@
-"""Follows one job to its end and shows it live."""
+"""Follows one job to its end: a live picture on a terminal, elsewhere a line for each change."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 
-from demo.kubectl import Kubectl, KubectlError
-from demo.picture import picture, replica_of
+from demo.kubectl import Kubectl
+from demo.picture import Object, changes, facts, picture, replica_of
+from demo.screen import Screen
 
 POLL_SECONDS = 0.5
 FINISHED_PHASES = ("Done", "Failed")
+
+# Takes the job, its pods, and the seconds since the beginning.
+Show = Callable[[Object, Sequence[Object], float], None]
 
 
 class DemoError(Exception):
@@ -29,25 +33,43 @@ class Seen:
     node_of_replica: dict[str, str] = field(default_factory=dict)
 
 
-def follow(kubectl: Kubectl, name: str, console: Console, timeout_seconds: float) -> Seen:
+def follow(kubectl: Kubectl, name: str, screen: Screen, timeout_seconds: float) -> Seen:
     """Show the job until it ended. Raises `DemoError` if it has not within the time."""
     seen, began = Seen(), time.monotonic()
-    with Live(console=console, refresh_per_second=4, transient=False) as live:
+    with _live(screen) if screen.is_live else _lines(screen) as show:
         while time.monotonic() - began < timeout_seconds:
-            _look(kubectl, name, seen, live, time.monotonic() - began)
+            _look(kubectl, name, seen, show, time.monotonic() - began)
             if seen.job.get("status", {}).get("phase") in FINISHED_PHASES:
                 return seen
             time.sleep(POLL_SECONDS)
-    raise DemoError(f"{name} has not ended within {timeout_seconds:.0f} s; its events and the controller's log say why")
+    reason = seen.job.get("status", {}).get("reason") or "its events and the controller's log say why"
+    raise DemoError(f"{name} has not ended within {timeout_seconds:.0f} s: {reason}")
 
 
-def _look(kubectl: Kubectl, name: str, seen: Seen, live: Live, elapsed_seconds: float) -> None:
-    try:
-        seen.job = kubectl.get("tfjob", name)
-        pods = kubectl.items("pods", f"tf_job_name={name}")
-    except KubectlError as error:
-        raise DemoError(str(error)) from error
+@contextmanager
+def _live(screen: Screen) -> Iterator[Show]:
+    with Live(console=screen.console, refresh_per_second=4, transient=False) as live:
+        yield lambda job, pods, elapsed_seconds: live.update(picture(job, pods, elapsed_seconds))
+
+
+@contextmanager
+def _lines(screen: Screen) -> Iterator[Show]:
+    known: dict[str, str] = {}
+
+    def show(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> None:
+        now = facts(job, pods)
+        for line in changes(known, now):
+            screen.output(f"{elapsed_seconds:5.1f} s  {line}")
+        known.clear()
+        known.update(now)
+
+    yield show
+
+
+def _look(kubectl: Kubectl, name: str, seen: Seen, show: Show, elapsed_seconds: float) -> None:
+    seen.job = kubectl.get("tfjob", name)
+    pods = kubectl.items("pods", f"tf_job_name={name}")
     for pod in pods:
         if node := pod.get("spec", {}).get("nodeName"):
             seen.node_of_replica[replica_of(pod)] = node
-    live.update(picture(seen.job, pods, elapsed_seconds))
+    show(seen.job, pods, elapsed_seconds)

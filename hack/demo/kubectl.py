@@ -27,9 +27,12 @@ class Kubectl:
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl prints; raises `KubectlError` with its own words."""
         command = [str(self.binary), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *arguments]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: no answer within {TIMEOUT_SECONDS} s") from error
         if done.returncode != 0:
             raise KubectlError((done.stderr or done.stdout).strip())
         return done.stdout

@@ -1,4 +1,4 @@
-"""What the live table shows: pure functions from API objects to rich renderables."""
+"""What the live table shows, and what the lines say where there is none: pure functions from API objects."""
 
 from __future__ import annotations
 
@@ -85,8 +85,28 @@ def picture(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> Grou
         coloured(status.get("state", "") or "-"),
         (f"  {elapsed_seconds:.0f} s", "dim"),
     )
-    table = Table("Replica", "Pod", "Node", "State", "Restarts", box=None, header_style="dim", pad_edge=False)
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for title in ("Replica", "Pod", "Node", "State", "Restarts"):
+        table.add_column(title, no_wrap=True)
     for row in rows_of(pods):
         table.add_row(row.replica, row.pod, row.node or "-", coloured(row.state), str(row.restarts))
     reason = Text(status.get("reason", ""), style="yellow")
     return Group(heading, *([reason] if reason.plain else []), table)
+
+
+def facts(job: Object, pods: Sequence[Object]) -> dict[str, str]:
+    """What there is to tell, by what it is about: the job, why it waits, each replica."""
+    status = job.get("status", {})
+    told = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
+    if reason := status.get("reason"):
+        told["reason"] = str(reason)
+    for row in rows_of(pods):
+        restarts = f", restarts: {row.restarts}" if row.restarts else ""
+        told[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
+    return told
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """A line for each fact that is new, has changed or has gone."""
+    lines = [f"{about}: {text}" for about, text in now.items() if before.get(about) != text]
+    return lines + [f"{about}: no more" for about in before if about not in now]

@@ -1,7 +1,12 @@
-"""Where the demo plays: a cluster, the CRDs, a running controller. It ends what it started, unless that is kept."""
+"""Where the demo plays: a cluster, the CRDs, a running controller.
+
+Whatever it starts it ends: at once on Ctrl-C, else at the end, unless it is kept (KEEP=1). What was there before stays:
+a stack that runs already is used, and a controller that an earlier demo left there is replaced by one that stays too.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import urllib.error
@@ -12,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.follow import DemoError
-from demo.kubectl import Kubectl
+from demo.kubectl import Kubectl, KubectlError
+from demo.screen import Screen
 from localcluster import binaries, images, nodes, ports, process, stack, state
 from localcluster.errors import LocalClusterError
 from localcluster.process import Identity
@@ -20,109 +26,168 @@ from localcluster.process import Identity
 NODES = 2
 NAMESPACE = "default"
 CRDS = Path("manifests/base/crds")
-READY_TIMEOUT_SECONDS = 30
+READY_TIMEOUT_SECONDS = 60
 # The state folder of the controller where the cluster is somebody else's.
 GUEST_NAME = "demo"
 STOP_GRACE_SECONDS = 10
 
-Tell = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`nodes` is 0 on a cluster that is not ours; `folder` has its logs, and marks the controller."""
+
+    folder: Path
+    kubeconfig: Path
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`own_nodes` is 0 on a cluster that was there before."""
+    """`own_nodes` is 0 on a cluster that is not ours; `stays`: the controller goes on when the demo has ended."""
 
     kubectl: Kubectl
     own_nodes: int
-    kept: bool
+    stays: bool
+    controller_address: str
+    end_command: str
 
 
 @contextmanager
-def open_stage(root: Path, keep: bool, tell: Tell) -> Iterator[Stage]:
+def open_stage(root: Path, keep: bool, screen: Screen) -> Iterator[Stage]:
     """Cluster, CRDs and controller; raises `DemoError` in one line if one of them cannot be had."""
     try:
-        existing = stack.existing_kubeconfig()
-        if existing is not None and not stack.is_own(existing):
-            cluster = _guest(Path(existing), tell)
-        else:
-            cluster = _own_cluster(keep, tell)
-        with cluster as (folder, kubeconfig, own_nodes):
-            kubectl = Kubectl(binaries.ensure("kubectl"), kubeconfig, NAMESPACE)
-            tell(f"kubectl apply -f {CRDS}")
-            kubectl.run("apply", "--server-side", "-f", str(root / CRDS))
+        with _cluster(keep, screen) as cluster:
+            kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
+            screen.step(f"kubectl apply -f {CRDS}")
+            screen.output(kubectl.run("apply", "--server-side", "-f", str(root / CRDS)))
             kubectl.run("wait", "--for=condition=Established", "-f", str(root / CRDS), "--timeout=30s")
-            with _controller(folder, kubeconfig, keep, tell):
-                yield Stage(kubectl, own_nodes, keep)
+            with _controller(cluster, keep, screen) as (address, stays):
+                yield Stage(kubectl, cluster.nodes, stays, address, _end_command(cluster))
     except LocalClusterError as error:
         raise DemoError(str(error)) from error
 
 
-Cluster = Iterator[tuple[Path, Path, int]]
-
-
 @contextmanager
-def _guest(kubeconfig: Path, tell: Tell) -> Cluster:
-    """Somebody else's cluster: nothing is started, nothing is stopped."""
-    tell(f"using the cluster of KUBECONFIG={kubeconfig}")
+def _cluster(keep: bool, screen: Screen) -> Iterator[Cluster]:
+    existing = stack.existing_kubeconfig()
+    if existing is None or stack.is_own(existing):
+        # A stack of ours, the default one unless KUBECONFIG names another.
+        with _own_cluster(Path(existing).parent if existing else state.stack_dir(), keep, screen) as cluster:
+            yield cluster
+        return
+    screen.step(f"using the cluster of KUBECONFIG={existing}: none is started")
     folder = state.stack_dir(GUEST_NAME)
     state.make_private(folder)
-    yield folder, kubeconfig, 0
+    yield Cluster(folder, Path(existing), 0)
 
 
 @contextmanager
-def _own_cluster(keep: bool, tell: Tell) -> Cluster:
-    """The default stack with two nodes; one that runs already is used, and left running."""
-    folder = state.stack_dir()
-    was_there = state.condition(state.read(folder)) is state.Condition.RUNNING
-    tell(f"a control plane and {NODES} nodes" + (", which run already" if was_there else ""))
-    nodes.check_machine(tell)
+def _own_cluster(folder: Path, keep: bool, screen: Screen) -> Iterator[Cluster]:
+    found = state.read(folder)
+    was_there = state.condition(found) is state.Condition.RUNNING
+    _refuse_borrowed(found)
+    screen.step(f"a control plane and {NODES} nodes" + (", which run already" if was_there else ""))
+    nodes.check_machine(screen.detail)
     # Before the nodes are made: then they start with the image, instead of being given it one by one.
-    nodes.prepare_images([images.TENSORFLOW], tell)
-    plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=tell)
-    nodes.load_image(folder, images.TENSORFLOW, tell)
-    try:
-        yield folder, plane.kubeconfig, NODES
-    finally:
-        if not keep and not was_there:
-            tell("stopping the cluster")
-            stack.down(folder)
+    nodes.prepare_images([images.TENSORFLOW], screen.detail)
+    screen.detail(f"image {images.TENSORFLOW}: {images.path(images.TENSORFLOW)}")
+    with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
+        plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=screen.detail)
+        _revive(folder, screen)
+        nodes.load_image(folder, images.TENSORFLOW, screen.detail)
+        screen.detail(f"KUBECONFIG={plane.kubeconfig}")
+        yield Cluster(folder, plane.kubeconfig, NODES)
+
+
+def _refuse_borrowed(found: state.StackState | None) -> None:
+    """A stack that goes with its owner is no ground to stand on."""
+    owner = found.owner if found is not None and found.boot_id == process.boot_id() else None
+    if owner is not None and process.is_alive(owner):
+        raise DemoError(f"another demo is at work here (process {owner.pid}): wait for its end")
+
+
+def _revive(folder: Path, screen: Screen) -> None:
+    """Somebody may have played with node-kill on a stack that was left running."""
+    for node in nodes.status(folder):
+        if node["condition"] == "dead":
+            screen.detail(f"{node['name']} is dead: starting it again")
+            stack.node_start(folder, int(str(node["number"])), screen.detail)
+
+
+def _stop_cluster(folder: Path, screen: Screen) -> None:
+    screen.step("stopping the cluster")
+    stack.down(folder, screen.detail)
 
 
 @contextmanager
-def _controller(folder: Path, kubeconfig: Path, keep: bool, tell: Tell) -> Iterator[None]:
-    """`tfjob-controller run`, ready. It carries the stack's mark, so that `cluster-down` ends it too."""
-    end_controllers(folder)
-    logs = folder / "logs"
-    state.make_private(logs)
-    log = logs / "tfjob-controller.log"
+def _ending(end: Callable[[], None], keep: bool, was_there: bool) -> Iterator[None]:
+    """Calls `end` after the block, whatever ends that; not if it `was_there` before, nor if it is to be kept.
+
+    An interrupted demo keeps nothing: nobody has seen yet what there would be to keep.
+    """
+    stays = was_there
+    try:
+        yield
+        stays = stays or keep
+    except (DemoError, KubectlError, LocalClusterError):
+        stays = stays or keep  # to be looked at
+        raise
+    finally:
+        if not stays:
+            # From here on all is being stopped anyway: a second Ctrl-C would only leave half of it.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            end()
+
+
+@contextmanager
+def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[str, bool]]:
+    """`tfjob-controller run`, ready: where it serves, and whether it stays. `cluster-down` finds it by its mark."""
+    was_there = end_controllers(cluster.folder)
+    log = cluster.folder / "logs" / "tfjob-controller.log"
+    state.make_private(log.parent)
     with ports.reserve(1) as (port,):
-        flags = ["--metrics-bind-address", f"127.0.0.1:{port}", "--health-probe-bind-address", f"127.0.0.1:{port}"]
-        command = [sys.executable, "-m", "tfjob_controller", "run", "--kubeconfig", str(kubeconfig), *flags]
-        tell(f"tfjob-controller run --kubeconfig {kubeconfig}   (log: {log})")
-        identity = process.spawn(command, log=log, mark=folder)
-        try:
-            _wait_ready(identity, port, log)
-            yield
-        finally:
-            if not keep:
-                process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
+        address = f"127.0.0.1:{port}"
+        flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
+        screen.step("tfjob-controller run" + ("   (in place of an earlier demo's)" if was_there else ""))
+        screen.detail(f"log: {log}")
+        begin = log.stat().st_size if log.exists() else 0
+        identity = process.spawn(
+            [sys.executable, "-m", "tfjob_controller", "run", *flags], log=log, mark=cluster.folder
+        )
+        with _ending(lambda: _stop_controller(identity, screen), keep, was_there):
+            _wait_ready(identity, address, log, begin)
+            screen.detail(f"ready: http://{address}/readyz, http://{address}/metrics")
+            yield f"http://{address}", keep or was_there
 
 
-def end_controllers(folder: Path) -> None:
-    """End the controller of an earlier demo: two of them would work on the same jobs."""
+def _serving(address: str) -> list[str]:
+    return ["--metrics-bind-address", address, "--health-probe-bind-address", address]
+
+
+def _stop_controller(identity: Identity, screen: Screen) -> None:
+    screen.step("stopping the controller")
+    process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
+
+
+def end_controllers(folder: Path) -> bool:
+    """End the controller of an earlier demo, for two would work on the same jobs; whether there was one."""
+    found = False
     for identity in process.marked(folder):
         with suppress(OSError):
             if b"tfjob_controller\0run" in Path(f"/proc/{identity.pid}/cmdline").read_bytes():
                 process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
+                found = True
+    return found
 
 
-def _wait_ready(identity: Identity, port: int, log: Path) -> None:
+def _wait_ready(identity: Identity, address: str, log: Path, begin: int) -> None:
     deadline, answer = time.monotonic() + READY_TIMEOUT_SECONDS, "nothing"
     while time.monotonic() < deadline:
         if not process.is_alive(identity):
-            raise DemoError(f"the controller ended; {log} says why")
+            raise DemoError(f"the controller ended: {_last_line(log, begin)} (log: {log})")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2):
+            with urllib.request.urlopen(f"http://{address}/readyz", timeout=2):
                 return
         except urllib.error.HTTPError as error:
             answer = error.read().decode(errors="replace").strip()
@@ -130,3 +195,13 @@ def _wait_ready(identity: Identity, port: int, log: Path) -> None:
             answer = str(error)
         time.sleep(0.1)
     raise DemoError(f"the controller was not ready within {READY_TIMEOUT_SECONDS} s: {answer} (log: {log})")
+
+
+def _last_line(log: Path, begin: int) -> str:
+    lines = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _end_command(cluster: Cluster) -> str:
+    name = cluster.folder.name
+    return "make cluster-down" + ("" if name == state.DEFAULT_NAME else f" NAME={name}")

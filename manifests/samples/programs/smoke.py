@@ -9,6 +9,7 @@ Needs TensorFlow 2 (or 1.15) and TF_CONFIG. Exit code 0: all answers were right;
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -72,6 +73,13 @@ def wait_until(what, reached):
         time.sleep(POLL_SECONDS)
 
 
+def serve_until_told():
+    """The first process of a container ignores SIGTERM without a handler, and none runs while in `server.join()`."""
+    signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(128 + signum))
+    while True:
+        signal.pause()
+
+
 def main():
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, task = config["cluster"], config["task"]
@@ -94,7 +102,7 @@ def main():
         if me != (chief_job, 0):
             session.run(count_me)
             say("done; serving until the job ends")
-            server.join()
+            serve_until_told()
         wait_until("not all workers are done", lambda: session.run(counter) == others)
     say(f"{others} of {others} workers computed the same")
     # A session's threads may wait on tasks that are already gone: nothing is left to do, so end at once.

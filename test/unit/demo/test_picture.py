@@ -1,10 +1,10 @@
-"""What the live table says of a pod."""
+"""What the live table says of a pod, and what the lines say that stand for it where no terminal is."""
 
 from typing import Any
 
 import pytest
 
-from demo.picture import Row, rows_of, state_of
+from demo.picture import Row, changes, facts, rows_of, state_of
 
 
 def pod(*, job_type: str = "WORKER", index: int = 0, **status: Any) -> dict[str, Any]:
@@ -57,3 +57,27 @@ def test_rows_are_ordered_by_replica_and_count_restarts_of_all_containers() -> N
         Row("master-0", "j-master-0-x", "node-1", "Running", 0),
         Row("worker-1", "j-worker-1-x", "node-1", "Running", 3),
     ]
+
+
+def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
+    job = {"metadata": {"name": "j"}, "status": {"phase": "Running", "state": "Running", "reason": "worker-0: waits"}}
+    pods = [pod(phase="Running", containerStatuses=[{"restartCount": 2}]), {**pod(index=1), "spec": {}}]
+    assert facts(job, pods) == {
+        "j": "phase Running, state Running",
+        "reason": "worker-0: waits",
+        "worker-0": "Running on node-1, restarts: 2",
+        "worker-1": "Pending",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lines"),
+    [
+        pytest.param({}, {"j": "phase -, state -"}, ["j: phase -, state -"], id="all is new at first"),
+        pytest.param({"a": "x", "b": "y"}, {"a": "x", "b": "z"}, ["b: z"], id="only what changed"),
+        pytest.param({"a": "x"}, {"a": "x"}, [], id="nothing changed, nothing said"),
+        pytest.param({"a": "x", "b": "y"}, {"a": "x"}, ["b: no more"], id="what went is said"),
+    ],
+)
+def test_a_line_for_each_change(before: dict[str, str], now: dict[str, str], lines: list[str]) -> None:
+    assert changes(before, now) == lines
