@@ -91,6 +91,14 @@ class Machine(RuleBasedStateMachine):
             self.model[key_of(obj)] = obj
             self.promised[key_of(obj)] = version_of(obj)
 
+    @rule(name=names, step=steps)
+    def skip(self, name: str, step: int) -> None:
+        obj = self.made(name, self.version + step, "u1", set())
+        self.store.skip(key_of(obj), version_of(obj))
+        if version_of(obj) >= self.stored_version(obj):
+            self.promised.pop(key_of(obj), None)
+        self.version = max(self.version, version_of(obj))
+
     @rule(step=steps)
     def bookmark(self, step: int) -> None:
         self.version += step

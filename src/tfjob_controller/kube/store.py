@@ -208,7 +208,8 @@ class Store(Generic[ObjectT]):
         """An event whose object could not be decoded: what is stored stays."""
         with self._lock:
             self._version = max(self._version, version)
-            self._assumed.pop(key, None)
+            if version >= self._stored_version(key):
+                self._assumed.pop(key, None)
 
     def bookmark(self, version: int) -> None:
         """The watch has passed this version: what was assumed up to it and never confirmed does not belong here."""
