@@ -115,6 +115,13 @@ def test_a_lost_connection_rests_and_watches_again_without_a_list() -> None:
     assert 0.5 <= played.clock.slept[0] <= 1.5
 
 
+def test_a_streaming_list_that_ends_before_its_end_is_no_list_and_after_two_it_is_taken_in_pages() -> None:
+    cut: Answer = [line("ADDED", B6)]
+    played = Played(cut, cut, page(6, A5))
+    assert played.events == [Replace((A5,), 6)]
+    assert len(played.clock.slept) == 2
+
+
 def test_a_broken_list_in_pages_never_reaches_the_sink() -> None:
     played = Played(REFUSED, page(6, A5, continue_="more"), ApiError(500, "InternalError", "oops"), page(6, A5, B6))
     assert played.events == [Replace((A5, B6), 6)]
