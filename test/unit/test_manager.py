@@ -1,0 +1,102 @@
+"""The rules of manager.py that need no cluster; test/integration/test_manager.py has the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.manager import Manager, server_version
+from tfjob_controller.options import RunOptions
+
+
+class Says:
+    """A Requester with one answer."""
+
+    def __init__(self, answer: bytes | ApiError) -> None:
+        self._answer = answer
+
+    def request(self, *_: Any, **__: Any) -> bytes:
+        if isinstance(self._answer, ApiError):
+            raise self._answer
+        return self._answer
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        pytest.param(b'{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}', (1, 36), id="plain"),
+        pytest.param(b'{"major": "1", "minor": "35+"}', (1, 35), id="as vendors write it"),
+        pytest.param(b'{"major": "", "minor": ""}', (0, 0), id="empty"),
+        pytest.param(b"<html>", (0, 0), id="something else"),
+        pytest.param(ApiError(403, "Forbidden", "no"), (0, 0), id="not told"),
+    ],
+)
+def test_the_servers_version(answer: bytes | ApiError, version: tuple[int, int]) -> None:
+    assert server_version(Says(answer)) == version
+
+
+def test_a_server_that_does_not_answer_has_no_version_yet() -> None:
+    with pytest.raises(ApiError):
+        server_version(Says(ApiError(0, "NotConnected", "refused")))
+
+
+def kubeconfig(url: str, folder: Path) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],"
+        f" clusters: [{{name: c, cluster: {{server: '{url}'}}}}]}}"
+    )
+    return path
+
+
+def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Path) -> None:
+    def refuse(_: Request) -> Answer:
+        return status_answer(503, "ServiceUnavailable")
+
+    before = {thread.name for thread in threading.enumerate()}
+    stop = threading.Event()
+    with HttpServer(refuse) as server:
+        options = RunOptions(metrics_bind_address=None, health_probe_bind_address=None, leader_elect=True)
+        config = load_config(str(kubeconfig(server.url, tmp_path)))
+        manager = Manager(options, config, ControllerConfig(), stop=stop)
+        timer = threading.Timer(0.3, stop.set)
+        timer.start()
+        assert manager.run() == 0
+        timer.join()
+    assert {thread.name for thread in threading.enumerate()} - before == set()
+    assert "503" in manager.problems()[0]
+
+
+def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
+    """Both are there before the handler of either has run."""
+    code = (
+        "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
+        "manager._on_signals(stop);"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT});"
+        "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT);"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT}); stop.wait(60)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], timeout=30, check=False)
+    assert ended.returncode in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def test_the_first_signal_asks_for_a_stop() -> None:
+    code = (
+        "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
+        "manager._on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == os.EX_OK
