@@ -22,6 +22,7 @@ from tfjob_controller.trainer.exit_codes import is_permanent_error
 from tfjob_controller.trainer.moments import seconds_until, to_text
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.pods import FAILED as POD_FAILED
 from tfjob_controller.trainer.pods import (
     is_disrupted,
     is_finished,
@@ -181,7 +182,9 @@ def _judge(view: View, pod: Pod, times: _Times) -> View:
         must_redo = is_over or exited.exit_code == 0
     else:
         # Ended with 0 only because it was told to end: its Job will be complete at any moment, but the replica is not.
-        ended_early = exited is not None and exited.exit_code == 0 and is_disrupted(pod, exited)
+        # A pod that the kubelet itself gave up has failed all the same, and its Job makes the next one.
+        ended_well = exited is not None and exited.exit_code == 0 and pod.status.phase != POD_FAILED
+        ended_early = ended_well and is_disrupted(pod, exited)
         must_redo = is_over or ended_early or (replica.decides and _is_lost(pod, times))
     return replace(view, is_restarting=not view.is_up, must_redo=must_redo)
 

@@ -101,3 +101,14 @@ def test_counts_of_many_pods_that_are_gone_are_summed_up() -> None:
     assert restarts(cluster) == 3 * MAX_GONE
     assert GONE in cluster.job.status.restart_counts
     assert len(cluster.job.status.restart_counts) <= MAX_GONE + 2
+
+
+def test_an_evicted_chief_that_ended_with_0_is_one_restart_and_its_job_goes_on() -> None:
+    """The kubelet lets an evicted pod fail whatever its containers said, and the Job makes the next one by itself."""
+    cluster = running_world(master(template=NEVER))
+    disrupted = Condition("DisruptionTarget", "True")
+    cluster.exits("master-0", 0, phase="Failed")
+    cluster.pod("master-0", reason="Evicted", conditions=(disrupted,))
+    jobs = dict(cluster.jobs)
+    assert restarts(cluster) == 1
+    assert cluster.jobs == jobs
