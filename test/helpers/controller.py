@@ -66,6 +66,9 @@ class Jobs:
     def get(self, name: str = "example-job") -> Object:
         return self.api.get(self._path(name))
 
+    def all(self) -> list[Object]:
+        return self.api.list(self._path())
+
     def status(self, name: str = "example-job") -> Object:
         try:
             status: Object = self.get(name).get("status", {})

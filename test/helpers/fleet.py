@@ -1,0 +1,184 @@
+"""Many TFJobs of many sorts at once, for tests that break something under them.
+
+Each sort has its own end, which it must reach whatever happens to the controller or the control plane meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import urllib3
+
+from helpers.auditor import Auditor
+from helpers.controller import Jobs
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.poll import eventually
+from localcluster.api import Api, RefusedError
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.podstatus import Outcome
+
+# The exit codes of one pod's containers in turn; the last one counts for all that follow.
+EXIT_CODES = "fleet/exit-codes"
+_PATIENCE_SECONDS = 120.0
+
+Object = dict[str, Any]
+
+
+def behaviour(pod: Object, attempt: int) -> Outcome:
+    """Pods end as their annotations say; those without run for ever."""
+    notes = pod["metadata"].get("annotations") or {}
+    if RUN_SECONDS not in notes:
+        return Outcome()
+    codes = notes[EXIT_CODES].split(",")
+    code = int(codes[min(attempt, len(codes) - 1)])
+    return Outcome(after_seconds=float(notes[RUN_SECONDS]), exit_code=code)
+
+
+def fleet_kubelet(api: Api, namespace: str) -> FakeKubelet:
+    return FakeKubelet(api, namespace=namespace, behaviour=behaviour)
+
+
+def runs(seconds: float, *codes: int) -> Object:
+    """A template whose container ends so, at one attempt after the other."""
+    notes = {RUN_SECONDS: str(seconds), EXIT_CODES: ",".join(str(code) for code in codes or (0,))}
+    return {"metadata": {"annotations": notes}, **pod_template(container())}
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """`later`: a change that the user makes some time after; `end`: the state it ends in, empty for a deleted one."""
+
+    name: str
+    make: Callable[[], Object]
+    end: str = "Succeeded"
+    later: Object | None = None
+
+
+def _plain() -> Object:
+    return tfjob(master(template=runs(0.6)), workers(2, template=runs(0.3)))
+
+
+def _with_servers() -> Object:
+    return tfjob(master(template=runs(0.6)), workers(1, template=runs(0.4)), parameter_servers(1))
+
+
+def _failing() -> Object:
+    return tfjob(master(template=runs(0.5, 3)), workers(1, template=runs(60)))
+
+
+def _worker_killed() -> Object:
+    return tfjob(master(template=runs(1.0)), workers(2, template=runs(0.2, 137, 1, 0)))
+
+
+def _chief_killed() -> Object:
+    return tfjob(master(template=runs(0.3, 143, 0)), workers(1, template=runs(0.2)))
+
+
+def _cleaning_all() -> Object:
+    return tfjob(master(template=runs(0.4)), workers(2, template=runs(60)), cleanPodPolicy="All")
+
+
+def _suspended() -> Object:
+    return tfjob(master(template=runs(0.4)), workers(1, template=runs(0.2)), suspend=True)
+
+
+def _long() -> Object:
+    return tfjob(master(template=runs(600)), workers(1, template=runs(0.3)))
+
+
+def _growing() -> Object:
+    return tfjob(master(template=runs(2.0)), workers(1, template=runs(0.5)))
+
+
+SORTS = (
+    Sort("plain", _plain),
+    Sort("servers", _with_servers),
+    Sort("failing", _failing, "Failed"),
+    Sort("worker-killed", _worker_killed),
+    Sort("chief-killed", _chief_killed),
+    Sort("cleaning-all", _cleaning_all),
+    Sort("suspended", _suspended, later={"spec": {"suspend": False}}),
+    Sort("deleted", _long, "", later={}),
+    Sort("growing", _growing, later={"spec": {"workerReplicas": 2}}),
+)
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Submits jobs and knows how each must end. It is a patient user: what gets no answer is tried again."""
+
+    jobs: Jobs
+    ends: dict[str, str] = field(default_factory=dict)
+    _changes: dict[str, Object] = field(default_factory=dict)
+
+    def submit(self, number: int, sorts: Iterable[Sort] = SORTS) -> str:
+        """Job number `number`; its name. Its sort follows from the number."""
+        choice = tuple(sorts)
+        sort = choice[number % len(choice)]
+        manifest = sort.make()
+        name = manifest["metadata"]["name"] = f"{sort.name}-{number}"
+        patiently(lambda: self.jobs.submit(manifest))
+        self.ends[name] = sort.end
+        if sort.later is not None:
+            self._changes[name] = sort.later
+        return name
+
+    def change(self, count: int | None = None) -> None:
+        """Make the changes that are due, oldest first: all, or so many."""
+        for name in list(self._changes)[:count]:
+            patch = self._changes.pop(name)
+            if patch:
+                patiently(lambda name=name, patch=patch: self.jobs.change(patch, name))  # type: ignore[misc] # bound now
+            else:
+                patiently(lambda name=name: self.jobs.delete(name))  # type: ignore[misc] # bound now
+
+    def await_ends(self, timeout: float = _PATIENCE_SECONDS) -> None:
+        """Every job is as it must be."""
+        self.change()
+        wanted = {name: end for name, end in self.ends.items() if end}
+        found: dict[str, str] = {}
+
+        def all_ended() -> bool:
+            found.clear()
+            found.update(self._states())
+            return found == wanted
+
+        try:
+            eventually(all_ended, timeout, 0.3)
+        except AssertionError:
+            wrong = {name: (found.get(name), end) for name, end in wanted.items() if found.get(name) != end}
+            extra = sorted(found.keys() - wanted.keys())
+            raise AssertionError(f"not as they must be (found, wanted): {wrong}; still there: {extra}") from None
+
+    def audit(self, auditor: Auditor, timeout: float = 60.0) -> None:
+        """After `await_ends`: nothing went wrong on the way, nothing is left over."""
+        auditor.await_no_violations(timeout)
+
+    def _states(self) -> dict[str, str]:
+        """State of each job that is finished, "" of the others."""
+        found = patiently(self.jobs.all)
+        return {each["metadata"]["name"]: _state(each.get("status", {})) for each in found}
+
+
+def _state(status: Object) -> str:
+    return str(status["state"]) if status.get("phase") in ("Done", "Failed") else ""
+
+
+def patiently(request: Callable[[], Any], timeout: float = _PATIENCE_SECONDS) -> Any:
+    """The answer, once there is one. What is there already when a request is repeated, or gone, is as good."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return request()
+        except RefusedError as error:
+            if error.status in (404, 409):
+                return None
+            if time.monotonic() > deadline:
+                raise
+        except (urllib3.exceptions.HTTPError, OSError):
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)

@@ -1,0 +1,165 @@
+"""Whatever breaks under it, every job ends as it must: nothing is made twice, nothing is left over, nothing runs again.
+
+What is right is said by an auditor that watches from outside (helpers/auditor.py), version by version.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.auditor import Auditor
+from helpers.cluster import Cluster, new_namespace
+from helpers.controller import Jobs, running_controller
+from helpers.controllerprocess import ControllerProcess, controller_process
+from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
+from helpers.fleet import SORTS, Fleet, fleet_kubelet
+from helpers.kubectl import Kubectl
+from helpers.poll import eventually
+from localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+
+JOBS = 50
+KILLS = 50
+# Of the random points: change it to see others.
+SEED = 20261121
+# A life of the controller lasts for so many changes in the cluster; a job makes some forty.
+CHANGES_PER_LIFE = (1, 60)
+# ... or for so long, if nothing happens any more.
+LIFE_SECONDS = 3.0
+
+
+@pytest.fixture
+def auditor(api: Api, kubectl: Kubectl, namespace: str) -> Iterator[Auditor]:
+    with Auditor(api, namespace) as auditor:
+        yield auditor
+
+
+def live(controller: ControllerProcess, auditor: Auditor, rng: random.Random) -> None:
+    """Let it work until something between its start and the end of a job, then kill it."""
+    last = auditor.count + rng.randint(*CHANGES_PER_LIFE)
+    if rng.random() < 0.2:
+        time.sleep(rng.uniform(0.0, 0.4))  # while it starts
+    else:
+        end = time.monotonic() + LIFE_SECONDS
+        while auditor.count < last and time.monotonic() < end:
+            time.sleep(0.001)
+    controller.kill()
+
+
+def test_a_controller_that_is_killed_at_random_points_leaves_nothing_wrong(
+    control_plane: Cluster, auditor: Auditor, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    rng = random.Random(SEED)
+    fleet = Fleet(Jobs(api, namespace))
+    lives = []
+    with fleet_kubelet(api, namespace):
+        for number in range(KILLS):
+            fleet.submit(number)
+            lives.append(tmp_path / f"life-{number}")
+            with controller_process(control_plane.kubeconfig, namespace, lives[-1]) as controller:
+                if number > 10 and number % 2:
+                    fleet.change(1)
+                live(controller, auditor, rng)
+        assert len(fleet.ends) == JOBS
+        with controller_process(control_plane.kubeconfig, namespace, tmp_path / "last"):
+            fleet.await_ends()
+            auditor.await_no_violations()
+    assert auditor.gaps == 0
+    # The points were where they hurt: many lives wrote something, and none ended by itself.
+    wrote = [life for life in lives if life.exists() and '"event": "wrote"' in life.read_text()]
+    assert len(wrote) > KILLS / 3
+    assert not any("stopping" in life.read_text() for life in lives if life.exists())
+
+
+@pytest.fixture
+def own(own_control_plane: Cluster, tmp_path: Path) -> Cluster:
+    """A control plane that may be broken, with the CRDs."""
+    Kubectl(own_control_plane.kubeconfig, tmp_path).install_crds()
+    return own_control_plane
+
+
+@pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
+def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_jobs(own: Cluster, program: str) -> None:
+    namespace = new_namespace(own.api)
+    fleet = Fleet(Jobs(own.api, namespace))
+    with (
+        Auditor(own.api, namespace) as auditor,
+        fleet_kubelet(own.api, namespace),
+        running_controller(own.kubeconfig, namespace),
+    ):
+        for number in range(JOBS):
+            fleet.submit(number)
+            if number in (JOBS // 3, JOBS * 2 // 3):
+                own.own.kill(program)
+                time.sleep(0.5)  # long enough for everybody to notice
+                own.own.start_program(program)
+        fleet.await_ends()
+        auditor.await_no_violations()
+
+
+def test_a_history_that_is_compacted_while_the_watches_are_cut_is_listed_anew(own: Cluster, tmp_path: Path) -> None:
+    """410: what happened meanwhile, deletions above all, is seen all the same."""
+    namespace = new_namespace(own.api)
+    fleet = Fleet(Jobs(own.api, namespace))
+    with (
+        Auditor(own.api, namespace) as auditor,
+        fleet_kubelet(own.api, namespace),
+        FaultProxy(own.own.server) as proxy,
+        running_controller(proxy.kubeconfig(tmp_path, own.own.token), namespace) as controller,
+    ):
+        for number in range(18):
+            fleet.submit(number)
+        eventually(lambda: len(fleet.jobs.children("pods")) > 20, 60, 0.1)
+        proxy.is_refusing = True
+        proxy.cut_all()
+        for number in range(18, 27):
+            fleet.submit(number)
+        fleet.change()
+        gone = [name for name, end in fleet.ends.items() if not end]
+        eventually(lambda: not {each["metadata"]["name"] for each in fleet.jobs.all()} & set(gone), 30, 0.1)
+        own.own.compact_etcd()
+        own.own.kill("kube-apiserver")  # its own cache knows what etcd has forgotten
+        own.own.start_program("kube-apiserver")
+        proxy.is_refusing = False
+        fleet.await_ends()
+        auditor.await_no_violations()
+        assert sum(each.reflector.expired for each in controller.caches.statistics().values()) > 0
+
+
+def random_fault(rng: random.Random) -> Fault:
+    replies = (Reply(500), Reply(503), Reply(504), Reply(429, retry_after_seconds=1), Reply(409, "Conflict"))
+    return rng.choice((LoseAnswer(), LoseAnswer(), LoseRequest(), rng.choice(replies)))
+
+
+def test_lost_answers_and_storms_of_refusals_make_nothing_twice(
+    control_plane: Cluster, auditor: Auditor, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """Every third write or so meets a fault; now and then all connections are half open, then break."""
+    rng = random.Random(SEED)
+    fleet = Fleet(Jobs(api, namespace))
+    with (
+        fleet_kubelet(api, namespace),
+        FaultProxy(control_plane.own.server) as proxy,
+        running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), namespace),
+    ):
+        for number in range(len(SORTS) * 3):
+            for method, times in (("POST", 3), ("PATCH", 2), ("DELETE", 1)):
+                for _ in range(times):
+                    proxy.next(random_fault(rng), method=method)
+            fleet.submit(number)
+            if number % 9 == 4:
+                proxy.is_swallowing = True
+                time.sleep(0.5)
+                proxy.cut_all()
+                proxy.is_swallowing = False
+        fleet.await_ends()
+        auditor.await_no_violations()
+        met = [each.fault for each in proxy.seen if each.fault is not None]
+    assert len(met) > 100
+    assert sum(isinstance(fault, LoseAnswer) for fault in met) > 30
