@@ -36,7 +36,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import structlog
@@ -67,6 +67,7 @@ MAX_NOTE_BYTES = 1024
 MAX_WORD_BYTES = 128
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MAX_NAME = 253
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -163,6 +164,7 @@ class Correlator:
         self._series: OrderedDict[Hashable, Series] = OrderedDict()  # the longest silent first
         self._pending: list[tuple[float, int, Series]] = []  # (due, order, series): each series that has to be written
         self._order = itertools.count()
+        self._names = itertools.count()  # tells events of the same microsecond apart
         self._similar: LRUCache[Hashable, _Similar] = LRUCache(MAX_REMEMBERED)
         self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(MAX_REMEMBERED)
         self._outages = 0
@@ -246,12 +248,22 @@ class Correlator:
         if series is None:
             if len(self._pending) >= MAX_REMEMBERED:
                 return None
-            series = Series(key, observation, note, _new_name(observation.regarding.name), self._bucket(observation))
+            series = Series(key, observation, note, self._new_name(observation), self._bucket(observation))
             self._series[key] = series
         self._series.move_to_end(key)
         if len(self._series) > MAX_REMEMBERED:
             self._end(next(iter(self._series.values())), now)
         return series
+
+    def _new_name(self, observation: Observation) -> str:
+        """Unique, and in the order of time: `kubectl describe` shows events of this API in the order of their names.
+
+        It begins with the object's name where the API allows that as part of a name.
+        """
+        order = f"{_microseconds(observation.observed):014x}{next(self._names) & 0xFFFF:04x}"
+        suffix = f"{order}{secrets.token_hex(3)}"
+        name = f"{observation.regarding.name}.{suffix}"
+        return name if len(name) <= _MAX_NAME and _NAME.fullmatch(name) else f"event.{suffix}"
 
     def _classify(self, observation: Observation, now: float) -> tuple[Hashable, str]:
         """The key of the series it belongs to, and the note of that series if it is new."""
@@ -350,11 +362,9 @@ def _same_object(reference: ObjectReference | None) -> Hashable:
     return reference and msgspec.structs.replace(reference, resource_version="")
 
 
-def _new_name(object_name: str) -> str:
-    """Unique; begins with the object's name where the API allows that as part of a name."""
-    suffix = secrets.token_hex(8)
-    name = f"{object_name}.{suffix}"
-    return name if len(name) <= _MAX_NAME and _NAME.fullmatch(name) else f"event.{suffix}"
+def _microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _log_keys(series: Series) -> dict[str, str]:

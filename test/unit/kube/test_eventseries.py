@@ -503,6 +503,16 @@ def test_the_event_s_name_is_one_that_the_api_takes(desk: Desk, object_name: str
     assert len(write.series.name) <= 253
 
 
+def test_names_are_in_the_order_of_time(desk: Desk) -> None:
+    for number in range(40):
+        desk.report(reason=f"Reason{number}")
+        desk.pass_time(1e-3 * (number % 4))
+    names = [(write.series.first.reason, write.series.name) for write in desk.take()]
+    in_time = sorted(names, key=lambda entry: int(entry[0].removeprefix("Reason")))
+    assert len(names) > 10
+    assert sorted(name for _, name in names) == [name for _, name in in_time]
+
+
 def test_events_on_objects_without_a_namespace_live_in_default(desk: Desk) -> None:
     desk.report(regarding=ObjectReference("v1", "Node", "", "n1"))
     assert desk.take()[0].series.namespace == "default"
