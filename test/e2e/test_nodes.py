@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from helpers import machine
+from helpers import interrupt, machine
 from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path
 from helpers.poll import eventually
 from localcluster import binaries, images, network, node, process, stack, state
@@ -122,8 +122,11 @@ def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(
 
 
 def test_logs_exec_and_port_forward_work(nodes: Cluster, space: str) -> None:
-    create_pod(nodes, space, pod("web", ["sh", "-c", f"echo hello; exec {' '.join(SERVER)}"], "node-2"))
-    eventually(lambda: phase(nodes, space, "web") == "Running", 30)
+    probe = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1}
+    command = ["sh", "-c", f"echo hello; exec {' '.join(SERVER)}"]
+    create_pod(nodes, space, pod("web", command, "node-2", readinessProbe=probe))
+    # Listening, not only running: kubectl gives a port up after the first connection that is refused.
+    eventually(lambda: is_available(nodes, space, "web"), 30)
     eventually(lambda: kubectl(nodes, "logs", "-n", space, "web").startswith("hello"))
     assert kubectl(nodes, "exec", "-n", space, "web", "--", "hostname") == "web\n"
     argv = [
@@ -319,7 +322,8 @@ def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remov
 
 def test_an_interrupted_start_takes_itself_down(name: str) -> None:
     argv = [sys.executable, "-m", "localcluster", "up", "--nodes", "2", "--name", name]
-    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(HACK)}, stderr=subprocess.PIPE, text=True) as up:
+    env = {**os.environ, "PYTHONPATH": str(HACK)}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True, preexec_fn=interrupt.allow) as up:
         eventually(lambda: network.claim_of(state.stack_dir(name)), 30)
         up.send_signal(signal.SIGINT)
         words = up.communicate(timeout=60)[1]
