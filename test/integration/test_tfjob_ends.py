@@ -1,0 +1,288 @@
+"""How replicas end on a real API server and what becomes of the job: exit codes, restarts, disruptions, the chief."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.cluster import pod_path
+from helpers.manifests import container, master, parameter_servers, pod_template, workers
+from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
+from helpers.poll import eventually
+from localcluster.podstatus import Outcome
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+NEVER = pod_template(container(), restartPolicy="Never")
+ON_FAILURE = pod_template(container(), restartPolicy="OnFailure")
+CHIEF_IS_WORKER_1 = {"chief": {"replicaName": "WORKER", "replicaIndex": 1}}
+
+
+def state_of(status: Object, replica_type: str) -> tuple[str, Object]:
+    (found,) = [each for each in status["replicaStatuses"] if each["tf_replica_type"] == replica_type]
+    return found["state"], found["ReplicasStates"]
+
+
+# The chief
+
+
+@pytest.mark.parametrize("template", [ON_FAILURE, NEVER], ids=["OnFailure", "Never"])
+@pytest.mark.parametrize(
+    ("end", "phase", "state", "reason"),
+    [
+        pytest.param(ends(0), "Done", "Succeeded", "master-0 succeeded", id="0"),
+        pytest.param(ends(1, "no data"), "Failed", "Failed", "master-0 failed: exit code 1: no data", id="1"),
+        pytest.param(ends(127), "Failed", "Failed", "master-0 failed: exit code 127", id="127"),
+        pytest.param(
+            ends(137, reason="OOMKilled"), "Failed", "Failed", "master-0 failed: exit code 137 (OOMKilled)", id="OOM"
+        ),
+    ],
+)
+def test_these_ends_of_the_chief_are_the_jobs(
+    trial: Trial, template: Object, end: Outcome, phase: str, state: str, reason: str
+) -> None:
+    trial.plays("master-0", end)
+    trial.submit(master(template=template), workers(1))
+    status = trial.await_end()
+    assert (status["phase"], status["state"], status["reason"]) == (phase, state, reason)
+    # Only the controller tells OOMKilled from other signals: until it stops the Job, the kubelet goes by the code.
+    may_restart = end.reason == "OOMKilled" and template is ON_FAILURE
+    assert status.get("restarts", 0) <= int(may_restart)
+    assert trial.starts("master-0") <= 1 + may_restart
+
+
+@pytest.mark.parametrize("exit_code", [128, 137, 143, 255])
+def test_a_chief_that_ends_by_a_signal_is_started_again_in_its_pod(trial: Trial, exit_code: int) -> None:
+    trial.plays("master-0", ends(exit_code), ends(exit_code), FOREVER)
+    trial.submit(master(template=ON_FAILURE), workers(1))
+    status = trial.await_status(lambda status: status.get("restarts") == 2)
+    assert (status["phase"], status["state"]) == ("Running", "Running")
+    (pod,) = trial.pods("master-0")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 2
+
+
+def test_a_chief_that_restarts_can_still_succeed(trial: Trial) -> None:
+    trial.plays("master-0", ends(143), ends(0))
+    trial.submit(master(template=ON_FAILURE))
+    status = trial.await_phase("Done")
+    assert (status["state"], status["restarts"]) == ("Succeeded", 1)
+
+
+def test_with_restart_policy_never_the_chief_gets_a_new_pod(trial: Trial) -> None:
+    """The Job controller waits for 10 s before it makes one."""
+    trial.plays("master-0", ends(143), ends(0))
+    trial.submit(master(template=NEVER))
+    status = trial.await_phase("Done")
+    assert (status["state"], status["restarts"], trial.starts("master-0")) == ("Succeeded", 1, 2)
+    assert len(trial.pods("master-0")) == 2
+
+
+def test_a_chief_that_succeeded_after_a_restart_is_judged_by_its_last_end(trial: Trial) -> None:
+    trial.plays("master-0", ends(255), ends(3, "in the end"))
+    trial.submit(master(template=ON_FAILURE))
+    status = trial.await_phase("Failed")
+    assert status["reason"] == "master-0 failed: exit code 3: in the end"
+
+
+def test_other_containers_do_not_count(trial: Trial) -> None:
+    side_fails = Outcome(after_seconds=0.1, exit_code=9, container="side")
+    trial.plays("master-0", side_fails)
+    trial.submit(master(template=pod_template(container("side"), container(), restartPolicy="Never")))
+    assert trial.await_end()["state"] == "Succeeded"
+
+
+def test_worker_0_decides_where_there_is_no_master(trial: Trial) -> None:
+    trial.plays("worker-1", ends(0))
+    trial.submit(workers(2), parameter_servers(1))
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-1"])
+    assert trial.status()["phase"] == "Running"
+
+
+def test_the_success_of_worker_0_is_the_jobs_where_there_is_no_master(trial: Trial) -> None:
+    trial.plays("worker-0", ends(0))
+    trial.submit(workers(2))
+    assert trial.await_end()["reason"] == "worker-0 succeeded"
+
+
+def test_the_chief_may_be_named(trial: Trial) -> None:
+    trial.plays("worker-1", ends(5))
+    trial.plays("master-0", ends(0, after=2.0))
+    trial.submit(master(), workers(2), terminationPolicy=CHIEF_IS_WORKER_1)
+    assert trial.await_end()["reason"] == "worker-1 failed: exit code 5"
+
+
+# Workers and parameter servers
+
+
+@pytest.mark.parametrize(
+    "end",
+    [ends(1), ends(127), ends(128), ends(143), ends(137, reason="OOMKilled")],
+    ids=["1", "127", "128", "143", "OOM"],
+)
+@pytest.mark.parametrize("replica", ["worker-0", "ps-0"])
+def test_a_worker_or_ps_is_started_again_whatever_its_error(trial: Trial, replica: str, end: Outcome) -> None:
+    trial.plays(replica, end, FOREVER)
+    trial.submit(master(), workers(1), parameter_servers(1))
+    status = trial.await_status(lambda status: status.get("restarts") == 1 and status["phase"] == "Running")
+    assert trial.starts(replica) == 2
+    (pod,) = trial.pods(replica)
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+    is_permanent = end.exit_code < 128 or end.reason == "OOMKilled"
+    wanted = "Failed" if is_permanent else "Running"
+    assert state_of(status, replica.partition("-")[0].upper()) == (wanted, {wanted: 1})
+    assert status["state"] == "Running"
+
+
+def test_a_worker_with_restart_policy_never_gets_a_new_pod(trial: Trial) -> None:
+    """The Job controller waits for 10 s before it makes one."""
+    trial.plays("worker-0", ends(1), FOREVER)
+    trial.submit(master(), workers(1, template=NEVER))
+    trial.await_status(lambda status: state_of(status, "WORKER") == ("Failed", {"Failed": 1}) if status else False)
+    trial.await_status(lambda status: status.get("restarts") == 1)
+    status = trial.await_status(lambda status: state_of(status, "WORKER")[0] == "Running")
+    assert status["phase"] == "Running"
+    assert len(trial.pods("worker-0")) == 2
+
+
+def test_a_worker_that_succeeded_stays_so_and_the_job_goes_on(trial: Trial) -> None:
+    trial.plays("worker-0", ends(0))
+    trial.submit(master(), workers(2))
+    status = trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    assert state_of(status, "WORKER") == ("Running", {"Succeeded": 1, "Running": 1})
+    assert trial.starts("worker-0") == 1
+
+
+@pytest.mark.parametrize("victims", ["pods", "jobs", "services"])
+def test_a_worker_that_succeeded_is_never_run_again_whatever_is_deleted(trial: Trial, victims: str) -> None:
+    trial.plays("worker-0", ends(0))
+    trial.submit(master(), workers(2))
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    name = trial.child("worker-0")
+    paths = {
+        "pods": [pod_path(trial.namespace, each["metadata"]["name"]) for each in trial.pods("worker-0")],
+        "jobs": [trial.child_path("jobs", name)],
+        "services": [trial.child_path("services", name)],
+    }
+    for path in paths[victims]:
+        trial.jobs.api.delete(path, propagationPolicy="Background")
+    # Whatever is to happen has happened once another worker, asked for after it, runs.
+    trial.change(workerReplicas=3)
+    trial.await_running("worker-2")
+    if victims == "services":
+        trial.await_children("services", 4)
+    assert trial.starts("worker-0") == 1
+    status = trial.status()
+    assert status["succeededIndexes"] == ["worker-0"]
+    assert state_of(status, "WORKER")[1]["Succeeded"] == 1
+
+
+def test_a_ps_that_ends_with_0_is_started_again(trial: Trial) -> None:
+    trial.plays("ps-0", ends(0), FOREVER)
+    trial.submit(master(), parameter_servers(1, template=ON_FAILURE))
+    first = eventually(lambda: trial.pods("ps-0"), PATIENCE_SECONDS, PERIOD_SECONDS)[0]["metadata"]["name"]
+    trial.await_running("ps-0", but=first)
+    status = trial.await_status(lambda status: status["ready"]["ps"] == "1/1")
+    assert state_of(status, "PS") == ("Running", {"Running": 1})
+    assert "ps-0" not in status.get("succeededIndexes", ())
+    assert status["restarts"] == 1
+
+
+@pytest.mark.parametrize("replica", ["master-0", "worker-0", "ps-0"])
+def test_a_pod_that_is_deleted_comes_back_and_the_job_goes_on(trial: Trial, replica: str) -> None:
+    trial.submit(master(), workers(1), parameter_servers(1))
+    trial.await_phase("Running")
+    pod = trial.await_running(replica)
+    trial.jobs.api.delete(pod_path(trial.namespace, pod["metadata"]["name"]))
+    trial.await_running(replica, but=pod["metadata"]["name"])
+    assert trial.status()["state"] == "Running"
+
+
+@pytest.mark.parametrize("plural", ["jobs", "services"])
+def test_a_child_that_is_deleted_comes_back(trial: Trial, plural: str) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    path = trial.child_path(plural, trial.child("worker-0"))
+    uid = trial.jobs.api.get(path)["metadata"]["uid"]
+    trial.jobs.api.delete(path, propagationPolicy="Background")
+
+    def is_back() -> bool:
+        found = trial.jobs.api.find(path)
+        return found is not None and found["metadata"]["uid"] != uid
+
+    eventually(is_back, PATIENCE_SECONDS, PERIOD_SECONDS)
+    trial.await_running("worker-0")
+    assert trial.status()["state"] == "Running"
+
+
+# failurePolicy
+
+
+@pytest.mark.parametrize("replica", ["worker-1", "ps-0"])
+@pytest.mark.parametrize("template", [ON_FAILURE, NEVER], ids=["OnFailure", "Never"])
+def test_under_any_replica_a_permanent_error_of_any_is_the_jobs(trial: Trial, replica: str, template: Object) -> None:
+    trial.plays(replica, ends(4, "cannot go on"))
+    trial.submit(
+        master(), workers(2, template=template), parameter_servers(1, template=template), failurePolicy="AnyReplica"
+    )
+    status = trial.await_end()
+    assert (status["phase"], status["reason"]) == ("Failed", f"{replica} failed: exit code 4: cannot go on")
+    assert trial.starts(replica) == 1
+
+
+def test_under_any_replica_a_retryable_error_is_still_retried(trial: Trial) -> None:
+    trial.plays("worker-0", ends(143), FOREVER)
+    trial.submit(master(), workers(1), failurePolicy="AnyReplica")
+    status = trial.await_status(lambda status: status.get("restarts") == 1)
+    assert status["phase"] == "Running"
+
+
+# Disruptions
+
+
+def evict(trial: Trial, pod: Object) -> None:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
+    trial.jobs.api.create(f"{pod_path(trial.namespace, pod['metadata']['name'])}/eviction", body)
+
+
+@pytest.mark.parametrize(
+    ("replica", "template", "failure_policy"),
+    [
+        pytest.param("master-0", ON_FAILURE, "Chief", id="chief in place"),
+        pytest.param("master-0", NEVER, "Chief", id="chief anew"),
+        pytest.param("worker-0", ON_FAILURE, "Chief", id="worker"),
+        pytest.param("worker-0", NEVER, "AnyReplica", id="worker that decides"),
+    ],
+)
+def test_an_evicted_pod_is_replaced_and_the_job_goes_on(
+    trial: Trial, replica: str, template: Object, failure_policy: str
+) -> None:
+    """The eviction API sets DisruptionTarget, as preemption and node loss do."""
+    trial.submit(master(template=template), workers(1, template=template), failurePolicy=failure_policy)
+    trial.await_phase("Running")
+    pod = trial.await_running(replica)
+    evict(trial, pod)
+    trial.await_running(replica, but=pod["metadata"]["name"])
+    status = trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "1/1"})
+    assert (status["phase"], status["state"]) == ("Running", "Running")
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 137])
+def test_what_a_chief_that_its_node_evicted_exits_with_does_not_count(trial: Trial, exit_code: int) -> None:
+    """The kubelet's own eviction: the pod stays, Failed, with reason Evicted and the condition."""
+    trial.submit(master(template=alone(restartPolicy="Never")))
+    pod = trial.await_pod("master-0")
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    statuses = [{"name": "tensorflow", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": ended}]
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": [condition], "containerStatuses": statuses}
+    path = f"{pod_path(trial.namespace, pod['metadata']['name'])}/status"
+    child = trial.child_job("master-0")["metadata"]["uid"]
+    trial.jobs.api.patch(path, {"status": status})
+    trial.await_pod("master-0", but=pod["metadata"]["name"])
+    status = trial.await_status(lambda status: status.get("restarts") == 1)
+    assert status["state"] == "Running"
+    assert "completionTime" not in status
+    assert trial.child_job("master-0")["metadata"]["uid"] == child
