@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ class EventContract:
 
     @pytest.fixture
     def clock(self) -> FakeClock:
-        return FakeClock(RealClock().now())
+        return FakeClock(RealClock().now(), is_strict=True)
 
     @pytest.fixture
     def recorder(self, requester: Requester, clock: FakeClock) -> Iterator[EventRecorder]:
@@ -123,13 +124,17 @@ class EventContract:
         events: Read,
         requester: Requester,
         written: Wait,
+        clock: FakeClock,
     ) -> None:
         recorder.event(job, "Normal", "Running", "it runs")
         written(1)
         requester.request("DELETE", EVENTS.path(job.namespace, events()[0]["metadata"]["name"]))
+        clock.advance(3.0)
         recorder.event(job, "Normal", "Running", "it runs")
         written(2)
-        assert [event["series"]["count"] for event in events()] == [2]
+        (event,) = events()
+        assert event["series"] == {"count": 2, "lastObservedTime": micro_time(clock.now())}
+        assert event["eventTime"] == micro_time(clock.now() - timedelta(seconds=3))
 
     def test_repeats_before_the_first_write_are_in_it(
         self, requester: Requester, clock: FakeClock, job: ObjectReference, events: Read

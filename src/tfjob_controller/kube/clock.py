@@ -53,21 +53,26 @@ class RealClock:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits on a fake clock: for a condition, or (without one) until a moment."""
+    """Somebody who waits on a fake clock until a moment, or (with a condition) until that is notified."""
 
+    until: float
     condition: threading.Condition | None = None
-    until: float = 0.0
 
 
 class FakeClock:
     """A clock that stands still until a test moves it.
+
+    A move wakes everybody, and `waiters` counts those who then wait again: a test knows that all have seen the time. If
+    it `is_strict`, a move wakes only those whose time is over, as on a real clock: who forgets to notify a waiter is
+    found out, but whoever is notified is counted as waiting until it has woken.
 
     No wake-up is lost. A thread works out how long to wait from a time it has read, then waits; were the clock moved
     in between, it would wait too long. So the clock remembers, for each thread, at which move it last read the time: a
     wait that is based on a time that has passed returns at once, and the caller's loop reads the time again.
     """
 
-    def __init__(self, now: datetime | None = None) -> None:
+    def __init__(self, now: datetime | None = None, *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
         self._now = now or datetime(2026, 1, 1, tzinfo=UTC)
         self._monotonic = 1000.0
         self._moves = 0
@@ -96,7 +101,7 @@ class FakeClock:
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
         with self._changed:
-            waiter = _Waiter(until=self._monotonic + seconds)
+            waiter = _Waiter(self._monotonic + seconds)
             self._add(waiter)
             try:
                 while not stop.is_set() and self._monotonic < waiter.until:
@@ -106,16 +111,16 @@ class FakeClock:
         return stop.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Move both scales forward and wake every waiter, which then finds its time over or waits again."""
+        """Move both scales forward and wake the waiters, who then find their time over or wait again."""
         with self._changed:
             self._monotonic += seconds
             self._now += timedelta(seconds=seconds)
             self._moves += 1
-            conditions = [waiter.condition for waiter in self._waiters if waiter.condition is not None]
-            # Those who wake are no longer counted, so `waiters` grows again only once they have seen the new time.
-            self._waiters = [waiter for waiter in self._waiters if waiter.until > self._monotonic]
+            woken = [waiter for waiter in self._waiters if self._is_woken(waiter)]
+            # No longer counted, so that `waiters` grows again only once they have seen the new time.
+            self._waiters = [waiter for waiter in self._waiters if not self._is_woken(waiter)]
             self._changed.notify_all()
-        for condition in conditions:
+        for condition in {waiter.condition for waiter in woken if waiter.condition is not None}:
             with condition:
                 condition.notify_all()
 
@@ -126,7 +131,7 @@ class FakeClock:
 
     @property
     def waiters(self) -> int:
-        """How many threads wait on this clock and have seen its present time."""
+        """How many threads wait on this clock and have seen its present time (see the class)."""
         with self._changed:
             return len(self._waiters)
 
@@ -139,6 +144,10 @@ class FakeClock:
             if not self._changed.wait_for(lambda: len(self._waiters) >= count, timeout_seconds):
                 raise TimeoutError(f"{len(self._waiters)} threads wait on the clock, not {count}")
 
+    def _is_woken(self, waiter: _Waiter) -> bool:
+        is_over = waiter.until <= self._monotonic
+        return is_over or (waiter.condition is not None and not self._is_strict)
+
     def _register(self, condition: threading.Condition, timeout_seconds: float | None) -> _Waiter | None:
         """Nothing if there is nothing to wait for: no time is left, or it has moved since this thread read it."""
         with self._changed:
@@ -146,7 +155,8 @@ class FakeClock:
             self._read.moves = self._moves
             if timeout_seconds is not None and (timeout_seconds <= 0 or read_at != self._moves):
                 return None
-            waiter = _Waiter(condition)
+            limit = float("inf") if timeout_seconds is None else timeout_seconds
+            waiter = _Waiter(self._monotonic + limit, condition)
             self._add(waiter)
             return waiter
 

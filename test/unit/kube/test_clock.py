@@ -106,8 +106,9 @@ def test_a_sleep_ends_when_its_time_is_over_and_not_before(run: Run) -> None:
     assert answers == [False]
 
 
-def test_a_move_wakes_those_who_wait_on_a_condition(run: Run) -> None:
-    clock, condition = FakeClock(), threading.Condition()
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_move_wakes_those_whose_time_is_over(run: Run, is_strict: bool) -> None:
+    clock, condition = FakeClock(is_strict=is_strict), threading.Condition()
     due = clock.monotonic() + 5.0
 
     def wait() -> None:
@@ -118,8 +119,26 @@ def test_a_move_wakes_those_who_wait_on_a_condition(run: Run) -> None:
     run(wait)
     clock.await_waiters(1)
     clock.advance(2.0)
-    clock.await_waiters(1)  # it has seen the new time and waits for the rest
+    clock.await_waiters(1)
     clock.advance(3.0)
+
+
+@pytest.mark.parametrize("timeout_seconds", [None, 5.0])
+def test_a_move_of_a_strict_clock_wakes_nobody_whose_time_is_not_over(run: Run, timeout_seconds: float | None) -> None:
+    clock, condition, woken = FakeClock(is_strict=True), threading.Condition(), []
+
+    def wait() -> None:
+        with condition:
+            clock.wait(condition, timeout_seconds)
+            woken.append(True)
+
+    waiter = run(wait)
+    clock.await_waiters(1)
+    clock.advance(4.9)
+    waiter.join(0.05)
+    assert not woken
+    with condition:
+        condition.notify_all()
 
 
 def test_a_move_between_reading_the_time_and_waiting_is_not_slept_through() -> None:
@@ -143,7 +162,7 @@ def test_a_missed_move_wakes_only_once(run: Run) -> None:
         with condition:
             clock.wait(condition, 3600.0)
             woken.append("missed move")
-            clock.wait(condition, 3600.0)
+            clock.wait(condition, 1.0)
             woken.append("next move")
 
     waiter = run(wait)

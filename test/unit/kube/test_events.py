@@ -107,10 +107,9 @@ class TestEvents(EventContract):
         events: Read,
         written: Wait,
     ) -> None:
-        for _ in range(2):
+        for count in (1, 2):
             recorder.event(job, "Normal", "Running", "it runs")
-            written(1)
-        eventually(lambda: recorder.statistics().pending == 0)
+            written(count)
         for _ in range(5):  # their turn would come in ten seconds
             recorder.event(job, "Normal", "Running", "it runs")
         recorder.event(job, "Normal", "Done", "it is done")
@@ -139,6 +138,9 @@ class TestEvents(EventContract):
         stopping.join()
         assert stopped == [True]
         assert 2 <= len(requester.requests) <= 5
+        assert [request.timeout_seconds <= 4.0 for request in requester.requests[1:]] == [True] * (
+            len(requester.requests) - 1
+        )
         assert "events not written before the end" in capsys.readouterr().out
         assert recorder.statistics().pending == 1
 
