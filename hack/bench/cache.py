@@ -22,16 +22,16 @@ import time
 from pathlib import Path
 
 from bench import server
-from bench.report import ROUNDS, Reach, alternate, progress, report
+from bench.report import ROUNDS, Reach, alternate, progress, report, size
 from bench.stage import stage
 from bench.start import report_start
 from bench.watch import Counter, bare_loop, informer_of_pods
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.transport import Transport
 
-POD_COUNT = 20_000
+POD_COUNT = size(20_000, tiny=50)
 # Of these the baseline's lines are made; all would take more memory than what is measured.
-_SAMPLE = 2000
+_SAMPLE = size(2000, tiny=50)
 _LIMIT_SECONDS = 300.0
 
 
@@ -77,8 +77,8 @@ def main() -> int:
         print(json.dumps(measure_here(sys.argv[1])))
         return 0
     sample = list(server.lines(_SAMPLE, 0))
-    size = sum(map(len, sample)) // len(sample)
-    progress(f"{POD_COUNT} pods of {size} bytes")
+    json_bytes = sum(map(len, sample)) // len(sample)
+    progress(f"{POD_COUNT} pods of {json_bytes} bytes")
     memory: list[float] = []
 
     def listed_per_second() -> float:
@@ -91,7 +91,7 @@ def main() -> int:
         kubeconfig = server.kubeconfig(url, Path(folder))
         values, baselines = alternate(listed_per_second, lambda: bare_loop(sample), ROUNDS)
     most = Reach(max_value=10 * 1024)
-    ok = report("rss_per_cached_pod", "bytes", memory, baselines=[size], reach=most, pods=POD_COUNT)
+    ok = report("rss_per_cached_pod", "bytes", memory, baselines=[json_bytes], reach=most, pods=POD_COUNT)
     ok &= report("pods_listed", "1/s", values, baselines=baselines, pods=POD_COUNT)
     with stage() as ready:
         ok &= report_start(ready)

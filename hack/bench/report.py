@@ -5,18 +5,29 @@ them in turn, `report` prints one JSON line on standard output. Values are media
 distance between the highest and the lowest round as a share of the median; `ratio` is value / baseline. What was
 reached is judged by `reach` ("at least", ratio or value) and shown as `ok`, so that a reader need not know the table.
 Everything else, such as progress, goes to standard error.
+
+`BENCH_TINY=1` makes every `size` its tiny one and judges nothing: it shows that a benchmark works, and nothing else.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ROUNDS = 3
+TINY = bool(os.environ.get("BENCH_TINY"))
+
+
+def size(full: int, tiny: int) -> int:
+    """How many of something a benchmark takes."""
+    return tiny if TINY else full
+
+
+ROUNDS = size(3, tiny=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,9 @@ def build(
         ratio = value / baseline
         figure |= {"baseline": _rounded(baseline), "ratio": _rounded(ratio)}
     figure |= {"rounds": len(values), "spread": _rounded(_spread(values))}
-    if reach is not None:
+    if TINY:
+        figure["tiny"] = True
+    elif reach is not None:
         figure["ok"] = reach.is_reached(value, ratio)
     return figure | extra
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
-import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import yaml
 
 from bench.report import progress
 from localcluster import process, stack, state
-from localcluster.api import Api
+from localcluster.api import Api, RefusedError
 from localcluster.controlplane import ControlPlane
 from localcluster.programs import Options
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
 # Writers of what is there before a measurement begins.
 _THREADS = 16
+_LIMIT_SECONDS = 300.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +56,50 @@ def stage(options: Options | None = None) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def namespace(api: Api, name: str) -> Iterator[str]:
-    """A namespace that goes with all that is in it."""
+    """A namespace that is gone afterwards with all that was in it, so that what follows is not disturbed."""
+    path = f"/api/v1/namespaces/{name}"
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    api.delete(f"/api/v1/namespaces/{name}")
+    try:
+        yield name
+    finally:
+        api.delete(path)
+    wait(lambda: api.find(path) is None, f"namespace {name} is not gone")
 
 
-def in_parallel(what: Callable[[Any], object], items: Iterable[Any]) -> None:
-    """Do it for all, in a few threads; the first error is raised."""
+def in_parallel(what: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Do it for all, in a few threads; the results in order. The first error is raised."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(what, items):
-            pass
-
-
-def controller_command(kubeconfig: Path, *flags: str) -> list[str]:
-    """The command line of the controller as a process of its own."""
-    return [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={kubeconfig}", *flags]
+        return list(threads.map(what, items))
 
 
 def _with_crds(kubeconfig: Path) -> Stage:
+    """Apply them, and wait until the server serves them."""
     api = Api.from_kubeconfig(kubeconfig)
     for path in sorted(CRDS.glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            api.apply(
-                f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{document['metadata']['name']}", document
-            )
+        for crd in yaml.safe_load_all(path.read_text()):
+            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
+            spec = crd["spec"]
+            for version in spec["versions"]:
+                served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+                wait(functools.partial(_is_served, api, served), f"{served} is not served")
     return Stage(kubeconfig, api)
+
+
+def _is_served(api: Api, path: str) -> bool:
+    """Not before its storage is set up, either: 429 until then."""
+    try:
+        api.get(path)
+    except RefusedError as error:
+        if error.status in (404, 429):
+            return False
+        raise
+    return True
+
+
+def wait(is_so: Callable[[], bool], complaint: str) -> None:
+    """Until it is so; TimeoutError with the complaint if it takes minutes."""
+    begin = time.monotonic()
+    while not is_so():
+        if time.monotonic() - begin > _LIMIT_SECONDS:
+            raise TimeoutError(f"{complaint} after {_LIMIT_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)

@@ -8,36 +8,27 @@ what it asked for is read from its own `rest_client_requests_total`.
 
 from __future__ import annotations
 
-import contextlib
-import re
-import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import urllib3
-
-from bench.report import ROUNDS, Reach, progress, report
-from bench.stage import Stage, controller_command, in_parallel, namespace, stage
+from bench.controller import controller
+from bench.report import ROUNDS, Reach, progress, report, size
+from bench.stage import Stage, in_parallel, namespace, stage
 from localcluster.api import Api
 
-JOBS = 1000
+JOBS = size(1000, tiny=3)
 REPLICAS = 5
 NAMESPACE = "bench-start"
 RUNTIME_ID = "k3f9"
 # Lists and watches of five kinds, and the server's version.
 ALLOWED_REQUESTS = 6
-READY_LIMIT_SECONDS = 60.0
 # Longer than the controller would need to write to every job.
-WATCHED_SECONDS = 5.0
-_POLL_SECONDS = 0.01
+WATCHED_SECONDS = float(size(5, tiny=1))
 
 _TFJOBS = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
-_REQUESTS = re.compile(r'^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\S+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +49,12 @@ def fill(api: Api) -> None:
 
 def measure(kubeconfig: Path) -> Start:
     """Start the controller once."""
-    probes, metrics = _free_port(), _free_port()
-    command = controller_command(
-        kubeconfig,
-        f"--health-probe-bind-address=127.0.0.1:{probes}",
-        f"--metrics-bind-address=127.0.0.1:{metrics}",
-    )
     begin = time.perf_counter()
-    with _process(command) as process:
-        _wait_ready(f"http://127.0.0.1:{probes}/readyz", process)
+    with controller(kubeconfig) as running:
+        running.wait_ready()
         seconds = time.perf_counter() - begin
         time.sleep(WATCHED_SECONDS)
-        text = urllib3.request("GET", f"http://127.0.0.1:{metrics}/metrics").data.decode()
-        requests: dict[str, int] = {}
-        for method, count in _REQUESTS.findall(text):
-            requests[method] = requests.get(method, 0) + int(float(count))
-        return Start(seconds, requests, _resident_bytes(process.pid))
+        return Start(seconds, running.requests(), running.resident_bytes())
 
 
 def report_start(stage: Stage) -> bool:
@@ -145,37 +126,6 @@ def _status() -> dict[str, Any]:
         "startTime": "2026-11-21T08:00:00Z",
         "completionTime": "2026-11-21T09:00:00Z",
     }
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@contextlib.contextmanager
-def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    begin = time.monotonic()
-    while time.monotonic() - begin < READY_LIMIT_SECONDS:
-        if process.poll() is not None:
-            raise RuntimeError(f"the controller ended with exit code {process.returncode}")
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            if urllib3.request("GET", url, retries=False, timeout=1.0).status == 200:
-                return
-        time.sleep(_POLL_SECONDS)
-    raise TimeoutError(f"not ready within {READY_LIMIT_SECONDS:.0f} s")
-
-
-def _resident_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
 
 
 def main() -> int:

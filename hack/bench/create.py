@@ -1,0 +1,158 @@
+"""`make bench-create`: how fast TFJobs become children and pods, and what that costs.
+
+- `children_per_second`: 200 jobs of 5 replicas are there when the controller starts; children per second from the first
+  of the 2,000 Jobs and Services to the last, as a watch sees them. Baseline: bare POSTs of the same bodies by as many
+  threads. Here nothing but the API server works beside: kube-controller-manager only cleans up.
+- `children_per_second_busy`: the same with all controllers of Kubernetes at work on the children, in both.
+- `pods_exist`: the controller is idle; seconds from the first POST of 200 jobs until all 1,000 pods (which the Job
+  controller makes) and Services exist. Baseline: bare POSTs of 1,000 pods and 1,000 Services. `pods_exist_cpu` and
+  `pods_exist_rss` are what the controller has used from its start until then.
+- `requests_per_job`, `first_child_p99`: see bench.single.
+
+The controller has its own defaults, but for `--qps=0`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from bench.bare import Post, post_all, posts
+from bench.controller import controller
+from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, Object, children_of, master_and_workers, pods_of
+from bench.report import Reach, alternate, progress, report, size
+from bench.single import report_single
+from bench.stage import Stage, in_parallel, namespace, stage
+from bench.watcher import Watcher
+from localcluster.programs import Options
+from tfjob_controller.options import RunOptions
+
+JOB_COUNT = size(200, tiny=3)
+REPLICAS = size(5, tiny=2)
+CHILDREN = JOB_COUNT * REPLICAS
+# Workers write too, see controller.fanout: so many requests can be under way at once.
+THREADS = RunOptions().workers + RunOptions().concurrent_writes
+LIMIT_SECONDS = 300.0
+# Nobody makes pods, endpoints and the like of the children; their removal works.
+QUIET = Options(controller_manager_flags=("--controllers=namespace-controller,garbage-collector-controller",))
+
+_numbers = itertools.count()
+
+
+def children_per_second(stage: Stage) -> float:
+    """One round with the controller."""
+    with namespace(stage.api, _name()) as space, ExitStack() as open_:
+        _submit(stage, space)
+        watchers = _watch(open_, stage, JOBS.format(space), SERVICES.format(space))
+        open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
+        last = max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers)
+        return (2 * CHILDREN - 1) / (last - min(watcher.first for watcher in watchers))
+
+
+def bare_children_per_second(stage: Stage) -> float:
+    """One round of the baseline. The owners exist, so that the garbage collector finds nothing amiss."""
+    with namespace(stage.api, _name()) as space:
+        owners = _submit(stage, space, named=True)
+        wanted = list(itertools.chain.from_iterable(_child_posts(space, owner) for owner in owners))
+        return len(wanted) / post_all(stage.kubeconfig, wanted, THREADS)
+
+
+def report_children(stage: Stage, name: str) -> bool:
+    """Print the figure; False if it missed what it must reach."""
+    values, baselines = alternate(lambda: children_per_second(stage), lambda: bare_children_per_second(stage))
+    extra = {"jobs": JOB_COUNT, "replicas": REPLICAS, "threads": THREADS}
+    return report(name, "1/s", values, baselines=baselines, reach=Reach(min_ratio=0.9), **extra)
+
+
+def report_pods(stage: Stage) -> bool:
+    """Print `pods_exist` and its costs; they have no reach."""
+    cpu_seconds: list[float] = []
+    resident_megabytes: list[float] = []
+
+    def measured() -> float:
+        with namespace(stage.api, _name()) as space, ExitStack() as open_:
+            watchers = _watch(open_, stage, PODS.format(space), SERVICES.format(space))
+            running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
+            running.wait_ready()
+            begin = time.monotonic()
+            _submit(stage, space)
+            last = max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers)
+            cpu_seconds.append(running.cpu_seconds())
+            resident_megabytes.append(running.resident_bytes() / 1e6)
+            return last - begin
+
+    values, baselines = alternate(measured, lambda: _bare_pods(stage))
+    ok = report("pods_exist", "s", values, baselines=baselines, pods=CHILDREN, threads=THREADS)
+    ok &= report("pods_exist_cpu", "s", cpu_seconds)
+    return ok & report("pods_exist_rss", "MB", resident_megabytes)
+
+
+def _bare_pods(stage: Stage) -> float:
+    with namespace(stage.api, _name()) as space:
+        owners = [_as_created(space, number) for number in range(JOB_COUNT)]
+        pods = (pod for owner in owners for pod in pods_of(owner))
+        services = (_orphan(service) for owner in owners for service in children_of(owner)[1])
+        wanted = posts(PODS.format(space), pods) + posts(SERVICES.format(space), services)
+        return post_all(stage.kubeconfig, wanted, THREADS)
+
+
+def _watch(open_: ExitStack, stage: Stage, *paths: str) -> list[Watcher]:
+    return [open_.enter_context(Watcher(stage.api, path, "kubeflow.org")) for path in paths]
+
+
+def _submit(stage: Stage, space: str, *, named: bool = False) -> Sequence[Object]:
+    """Create all TFJobs; `named`: as if the controller had given them their RuntimeIds already."""
+    return in_parallel(
+        lambda number: stage.api.create(TFJOBS.format(space), _manifest(number, named=named)), range(JOB_COUNT)
+    )
+
+
+def _manifest(number: int, *, named: bool) -> Object:
+    manifest = master_and_workers(f"job-{number:03d}", REPLICAS)
+    if named:
+        manifest["spec"]["RuntimeId"] = f"r{number:03d}"
+    return manifest
+
+
+def _child_posts(space: str, owner: Object) -> Iterator[Post]:
+    """In the controller's order."""
+    jobs, services = children_of(owner)
+    for pair in zip(posts(JOBS.format(space), jobs), posts(SERVICES.format(space), services), strict=True):
+        yield from pair
+
+
+def _as_created(space: str, number: int) -> Object:
+    """A TFJob that only seems to be on a server."""
+    manifest = _manifest(number, named=True)
+    manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
+    return manifest
+
+
+def _orphan(child: Object) -> Object:
+    """Without its owner, which does not exist: the garbage collector would take it away."""
+    metadata = {name: value for name, value in child["metadata"].items() if name != "ownerReferences"}
+    return {**child, "metadata": metadata}
+
+
+def _name() -> str:
+    return f"bench-create-{next(_numbers)}"
+
+
+def main() -> int:
+    """Print all figures; 1 if one missed what it must reach."""
+    progress("children, with the API server alone")
+    with stage(QUIET) as quiet:
+        ok = report_children(quiet, "children_per_second")
+    progress("children and pods, with all controllers of Kubernetes")
+    with stage() as busy:
+        ok &= report_children(busy, "children_per_second_busy")
+        ok &= report_pods(busy)
+    ok &= report_single()
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

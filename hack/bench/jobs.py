@@ -1,0 +1,70 @@
+"""TFJobs to measure with, and the children that the controller makes of them, by its own code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.trainer.children import build_job, build_service
+from tfjob_controller.trainer.plan import Plan, build_plan
+
+Object = dict[str, Any]
+
+TFJOBS = "/apis/kubeflow.org/v1alpha1/namespaces/{}/tfjobs"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+SERVICES = "/api/v1/namespaces/{}/services"
+PODS = "/api/v1/namespaces/{}/pods"
+
+
+def template(annotations: dict[str, str] | None = None) -> Object:
+    container = {"name": "tensorflow", "image": "localhost/trainer:1", "args": ["python", "train.py"]}
+    return {
+        "metadata": {"annotations": annotations or {}},
+        "spec": {"restartPolicy": "OnFailure", "containers": [container]},
+    }
+
+
+def replica_spec(kind: str, replicas: int, annotations: dict[str, str] | None = None) -> Object:
+    return {"tfReplicaType": kind, "replicas": replicas, "template": template(annotations)}
+
+
+def tfjob(name: str, *replica_specs: Object, **spec: Any) -> Object:
+    return {
+        "apiVersion": "kubeflow.org/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": list(replica_specs), **spec},
+    }
+
+
+def master_and_workers(name: str, replicas: int) -> Object:
+    """One MASTER, the rest WORKERs."""
+    return tfjob(name, replica_spec("MASTER", 1), *([replica_spec("WORKER", replicas - 1)] if replicas > 1 else []))
+
+
+def plan_of(created: Object) -> Plan:
+    """The plan of a TFJob that the API server answered with; it must have a RuntimeId."""
+    job = decode_tfjob(msgspec.json.encode(created))
+    return build_plan(job, ControllerConfig(), restart_rules=True)
+
+
+def children_of(created: Object) -> tuple[list[Object], list[Object]]:
+    """Bodies of the child Jobs and of the Services."""
+    plan = plan_of(created)
+    replicas = list(plan.by_name.values())
+    return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
+
+
+def pods_of(created: Object) -> list[Object]:
+    """Bodies of the pods that the Job controller would make, as far as they concern whoever posts them."""
+    jobs, _ = children_of(created)
+    return [_pod(job) for job in jobs]
+
+
+def _pod(job: Object) -> Object:
+    inner = job["spec"]["template"]
+    metadata = {**inner["metadata"], "name": job["metadata"]["name"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner["spec"]}

@@ -1,0 +1,160 @@
+"""One job at a time, nothing else to do: what it costs in requests, and how soon its first child is there.
+
+- `requests_per_job`: what the controller sends for one job of N replicas from its creation until it is Done, without
+  events and watches, when every replica ends by itself. Counted by the API server, in its audit log.
+- `requests_per_job_ps`: the same for a job whose parameter servers run until they are stopped.
+- `first_child_p99`: from the answer to the POST of a TFJob until a watch in the same process sees the first child; of
+  `JOB_COUNT` jobs one after another, nearest rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.controller import controller
+from bench.jobs import JOBS, TFJOBS, Object, master_and_workers, replica_spec, tfjob
+from bench.report import ROUNDS, Reach, progress, report, size
+from bench.stage import Stage, namespace, stage
+from bench.watcher import Watcher
+from localcluster import stack
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.programs import Options
+
+REPLICAS = size(10, tiny=2)
+SERVERS = size(4, tiny=1)
+ALLOWED_BEYOND_CHILDREN = 6
+JOB_COUNT = size(200, tiny=3)
+# Between two jobs: what the last one still causes has come to rest.
+REST_SECONDS = 0.3
+# Longer than the controller would need for anything that it still has in mind.
+AFTERWARDS_SECONDS = 2.0
+LIMIT_SECONDS = 60.0
+
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+def report_single() -> bool:
+    """Print all figures; False if one missed what it must reach."""
+    progress("single jobs")
+    with _audited_stage() as (ready, audit):
+        ok = report_first_child(ready)
+        if audit is None:
+            progress("requests are counted only on a control plane of our own: the API server's audit log is needed")
+            return ok
+        with FakeKubelet(ready.api):
+            return ok & report_requests(ready, audit)
+
+
+def report_first_child(stage: Stage) -> bool:
+    with (
+        namespace(stage.api, "bench-first-child") as space,
+        Watcher(stage.api, JOBS.format(space)) as watcher,
+        controller(stage.kubeconfig, f"--namespace={space}") as running,
+    ):
+        running.wait_ready()
+        delays = [_first_child(stage.api, space, watcher, f"job-{number:03d}") for number in range(JOB_COUNT)]
+    median, highest = (round(value * 1000, 1) for value in (_rank(delays, 0.5), max(delays)))
+    worst, reach = _rank(delays, 0.99) * 1000, Reach(max_value=50.0)
+    return report("first_child_p99", "ms", [worst], reach=reach, jobs=JOB_COUNT, median=median, highest=highest)
+
+
+def report_requests(stage: Stage, audit: Path) -> bool:
+    everybody_ends = _counts(stage, audit, "ends", lambda name: _ending(master_and_workers(name, REPLICAS)))
+    reach = Reach(max_value=2 * REPLICAS + ALLOWED_BEYOND_CHILDREN)
+    ok = report("requests_per_job", "requests", everybody_ends, reach=reach, replicas=REPLICAS)
+    with_servers = _counts(stage, audit, "servers", _with_servers)
+    return ok & report("requests_per_job_ps", "requests", with_servers, replicas=REPLICAS, servers=SERVERS)
+
+
+def _first_child(api: Api, space: str, watcher: Watcher, name: str) -> float:
+    api.create(TFJOBS.format(space), master_and_workers(name, 4))
+    begin = time.monotonic()
+    seconds = watcher.wait_for_job(name, LIMIT_SECONDS) - begin
+    time.sleep(REST_SECONDS)
+    return max(0.0, seconds)
+
+
+def _counts(stage: Stage, audit: Path, what: str, manifest: Callable[[str], Object]) -> list[float]:
+    """Requests of one job after another, each with a controller that knows nothing yet but has its caches."""
+    counts: list[float] = []
+    for number in range(ROUNDS):
+        space = f"bench-requests-{what}-{number}"
+        with namespace(stage.api, space), controller(stage.kubeconfig, f"--namespace={space}") as running:
+            running.wait_ready()
+            stage.api.create(TFJOBS.format(space), manifest("job"))
+            _wait_done(stage.api, f"{TFJOBS.format(space)}/job")
+            # What follows after the end would count too.
+            time.sleep(AFTERWARDS_SECONDS)
+        sent = list(_sent(audit, space))
+        counts.append(len(sent))
+        progress(f"{what}: {len(sent)} requests, of them {_changes(sent)} for the TFJob itself")
+    return counts
+
+
+def _wait_done(api: Api, path: str) -> None:
+    begin = time.monotonic()
+    while (phase := api.get(path).get("status", {}).get("phase")) != "Done":
+        if phase == "Failed" or time.monotonic() - begin > LIMIT_SECONDS:
+            raise RuntimeError(f"the job is in phase {phase}")
+        time.sleep(0.05)
+
+
+def _sent(audit: Path, space: str) -> Iterator[Object]:
+    """What the controller sent in that namespace, but for events and watches."""
+    for line in audit.read_text().splitlines():
+        entry = json.loads(line)
+        reference: dict[str, Any] = entry.get("objectRef") or {}
+        ours = entry.get("userAgent", "").startswith("tfjob-controller/") and reference.get("namespace") == space
+        if ours and entry["verb"] != "watch" and reference.get("resource") != "events":
+            yield entry
+
+
+def _changes(sent: list[Object]) -> int:
+    return sum(entry["objectRef"]["resource"] == "tfjobs" for entry in sent)
+
+
+def _ending(manifest: Object) -> Object:
+    """The master ends last; its workers end before, not all at once."""
+    for spec in manifest["spec"]["replicaSpecs"]:
+        seconds = "2" if spec["tfReplicaType"] == "MASTER" else "1"
+        spec["template"]["metadata"]["annotations"] = {RUN_SECONDS: seconds}
+    return manifest
+
+
+def _with_servers(name: str) -> Object:
+    rest = REPLICAS - SERVERS - 1
+    specs = [replica_spec("MASTER", 1), *([replica_spec("WORKER", rest)] if rest > 0 else [])]
+    return tfjob(name, *_ending(tfjob(name, *specs))["spec"]["replicaSpecs"], replica_spec("PS", SERVERS))
+
+
+def _rank(values: list[float], share: float) -> float:
+    """Nearest rank: the least value that so many are at or below."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+@contextlib.contextmanager
+def _audited_stage() -> Iterator[tuple[Stage, Path | None]]:
+    """A cluster and its audit log; none if the cluster is somebody else's."""
+    if stack.existing_kubeconfig() is not None:
+        with stage() as ready:
+            yield ready, None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        policy, audit = Path(folder) / "policy.json", Path(folder) / "audit.log"
+        policy.write_text(json.dumps(_POLICY))
+        flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")
+        with stage(Options(apiserver_flags=flags)) as ready:
+            yield ready, audit

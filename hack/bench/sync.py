@@ -1,0 +1,127 @@
+"""`make bench-sync`: what the sync of a job that has nothing to do costs.
+
+A job of 100 replicas runs on a real control plane (its pods as a stand-in for kubelets reports them), made by the real
+controller. Once it is quiet, the caches of a second one are filled from the same API server in this process, and its
+engine syncs the job again and again in one thread: milliseconds per sync, and all requests that its transport sends
+meanwhile. The first sync, which plans the job, is told apart: `first_sync` is what the start of a controller costs for
+each job that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.controller import controller
+from bench.jobs import PODS, TFJOBS, master_and_workers
+from bench.report import ROUNDS, Reach, progress, report, size
+from bench.stage import Stage, namespace, stage, wait
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJOBS as TFJOBS_RESOURCE
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.engine import Engine
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.outcome import DONE
+from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.events import EventRecorder
+from tfjob_controller.kube.transport import Transport
+from tfjob_controller.telemetry.metrics import Metrics
+
+REPLICAS = size(100, tiny=2)
+SYNCS = size(1000, tiny=10)
+NAMESPACE = "bench-sync"
+NAME = "job"
+KEY = f"{NAMESPACE}/{NAME}"
+# Longer than any write of the controller that made the job may wait.
+QUIET_SECONDS = float(size(5, tiny=2))
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """An engine over real caches; nothing but this module calls it."""
+
+    engine: Engine[TFJob]
+    transport: Transport
+
+
+@contextlib.contextmanager
+def bench(stage: Stage) -> Iterator[Bench]:
+    """Caches filled and quiet."""
+    clock = RealClock()
+    transport = Transport(load_config(str(stage.kubeconfig)), qps=0)
+    caches = Caches(transport, NAMESPACE, clock)
+    store, metrics = caches.tfjobs.store, Metrics("bench")
+    kind = TFJobKind(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
+    client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
+    recorder = EventRecorder(transport, clock, "bench", "bench")
+    engine = Engine(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)
+    caches.start()
+    try:
+        wait(lambda: caches.is_synced and not caches.problems(), "caches are not filled")
+        yield Bench(engine, transport)
+    finally:
+        caches.stop(10.0)
+        transport.close()
+
+
+def measure(stage: Stage) -> tuple[float, float, int]:
+    """Milliseconds of the first sync, median of the others, and the requests sent."""
+    with bench(stage) as made:
+        before = made.transport.statistics().requests
+        milliseconds = [_sync(made.engine) for _ in range(SYNCS)]
+        requests = made.transport.statistics().requests - before
+        return milliseconds[0], statistics.median(milliseconds[1:]), requests
+
+
+def _sync(engine: Engine[TFJob]) -> float:
+    begin = time.perf_counter()
+    outcome = engine.sync(KEY)
+    milliseconds = (time.perf_counter() - begin) * 1000
+    if outcome != DONE:
+        raise RuntimeError(f"there is something to do: {outcome}")
+    return milliseconds
+
+
+def make_job(stage: Stage) -> None:
+    """A job all of whose pods run, and a controller that has said so."""
+    with controller(stage.kubeconfig, f"--namespace={NAMESPACE}") as running:
+        running.wait_ready()
+        stage.api.create(TFJOBS.format(NAMESPACE), master_and_workers(NAME, REPLICAS))
+        wait(lambda: _is_running(stage.api), "the job does not run")
+        time.sleep(QUIET_SECONDS)
+
+
+def _is_running(api: Api) -> bool:
+    status = api.get(f"{TFJOBS.format(NAMESPACE)}/{NAME}").get("status", {})
+    pods = api.list(PODS.format(NAMESPACE))
+    up = sum(pod["status"].get("phase") == "Running" for pod in pods)
+    return bool(status.get("phase") == "Running" and up == REPLICAS)
+
+
+def main() -> int:
+    """Print all figures; 1 if one missed what it must reach."""
+    with stage() as ready, FakeKubelet(ready.api), namespace(ready.api, NAMESPACE):
+        make_job(ready)
+        progress(f"a job of {REPLICAS} replicas runs")
+        rounds = [measure(ready) for _ in range(ROUNDS)]
+        first, unchanged, requests = zip(*rounds, strict=True)
+        ok = report("sync_unchanged", "ms", unchanged, reach=Reach(max_value=2.0), replicas=REPLICAS, syncs=SYNCS)
+        ok &= report("sync_unchanged_requests", "requests", requests, reach=Reach(max_value=0))
+        ok &= report("first_sync", "ms", first, replicas=REPLICAS)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
