@@ -1,0 +1,274 @@
+"""What a user may ask for on top, on a real API server: clean-up, time limits, suspension, scale."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, parameter_servers, pod_template, workers
+from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
+from helpers.poll import eventually
+from localcluster.api import RefusedError
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+NEVER = pod_template(container(), restartPolicy="Never")
+
+
+def condition(status: Object, condition_type: str) -> Object:
+    found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
+    return found[0] if found else {"status": "absent"}
+
+
+def roles_of(pods: dict[str, Object]) -> list[str]:
+    """`worker-1` of each pod, those that are on their way out apart."""
+    alive = [pod["metadata"]["labels"] for pod in pods.values() if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(f"{labels['job_type'].lower()}-{labels['task_index']}" for labels in alive)
+
+
+def await_pods(trial: Trial, *replicas: str) -> None:
+    eventually(
+        lambda: roles_of(trial.children("pods")) == sorted(replicas),
+        PATIENCE_SECONDS,
+        PERIOD_SECONDS,
+    )
+
+
+# cleanPodPolicy
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        pytest.param(None, ["master-0", "worker-0"], id="default"),
+        pytest.param("Running", ["master-0", "worker-0"], id="Running"),
+        pytest.param("All", [], id="All"),
+        pytest.param("None", ["master-0", "ps-0", "worker-0", "worker-1"], id="None"),
+    ],
+)
+@pytest.mark.parametrize(("exit_code", "phase"), [(0, "Done"), (7, "Failed")], ids=["succeeded", "failed"])
+def test_after_the_end_these_pods_stay(
+    trial: Trial, policy: str | None, kept: list[str], exit_code: int, phase: str
+) -> None:
+    """worker-0 has ended by then; worker-1 and ps-0 would run on."""
+    trial.plays("worker-0", ends(0))
+    trial.plays("master-0", ends(exit_code, after=1.5))
+    given = {} if policy is None else {"cleanPodPolicy": policy}
+    trial.submit(master(template=NEVER), workers(2), parameter_servers(1), **given)
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    trial.await_running("worker-1")
+    trial.await_running("ps-0")
+    assert trial.await_end()["phase"] == phase
+    await_pods(trial, *kept)
+    # Jobs and Services stay in any case.
+    assert len(trial.children("jobs")) == len(trial.children("services")) == 4
+    for replica in ("worker-1", "ps-0"):
+        assert trial.child_job(replica)["spec"]["suspend"] is (policy != "None")
+        assert trial.starts(replica) == 1
+
+
+# Time
+
+
+def test_the_time_to_live_deletes_the_job_and_all_its_children_without_any_other_event(trial: Trial) -> None:
+    trial.plays("master-0", ends(0))
+    trial.submit(master(), workers(1), parameter_servers(1), ttlSecondsAfterFinished=2)
+    runtime_id = trial.runtime_id
+    ended = trial.await_phase("Done")
+    assert ended["completionTime"]
+    began = time.monotonic()
+    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    # Times are whole seconds on the wire.
+    assert time.monotonic() - began > 0.9
+    eventually(lambda: not everything(trial, runtime_id), PATIENCE_SECONDS, 0.2)
+
+
+def everything(trial: Trial, runtime_id: str) -> list[str]:
+    return [
+        name
+        for plural in ("jobs", "services", "configmaps", "pods")
+        for name, each in trial.jobs.children(plural).items()
+        if each["metadata"]["labels"]["runtime_id"] == runtime_id
+    ]
+
+
+def test_a_time_to_live_of_0_deletes_at_once_and_of_a_failed_job_too(trial: Trial) -> None:
+    trial.plays("master-0", ends(1))
+    trial.submit(master(template=NEVER), ttlSecondsAfterFinished=0)
+    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def test_a_time_to_live_that_is_given_only_after_the_end_counts(trial: Trial) -> None:
+    trial.plays("master-0", ends(0))
+    trial.submit(master())
+    trial.await_phase("Done")
+    trial.change(ttlSecondsAfterFinished=0)
+    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def test_the_deadline_fails_the_job_without_any_other_event(trial: Trial) -> None:
+    trial.submit(master(), workers(1), activeDeadlineSeconds=2)
+    trial.await_phase("Running")
+    status = trial.await_end()
+    assert (status["phase"], status["state"]) == ("Failed", "Failed")
+    assert status["reason"] == "DeadlineExceeded: not done after 2 s"
+    assert condition(status, "Failed")["reason"] == "DeadlineExceeded"
+    await_pods(trial)
+
+
+def test_the_deadline_also_counts_while_nothing_can_run(trial: Trial) -> None:
+    nowhere = pod_template(container(), nodeSelector={"kubernetes.io/hostname": "nowhere"})
+    trial.submit(master(template=nowhere), activeDeadlineSeconds=2)
+    assert trial.await_end()["reason"] == "DeadlineExceeded: not done after 2 s"
+
+
+def test_time_in_suspension_is_no_time(trial: Trial) -> None:
+    trial.submit(master(), activeDeadlineSeconds=4)
+    first = trial.await_phase("Running")
+    trial.change(suspend=True)
+    suspended = trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+    assert "startTime" not in suspended
+    time.sleep(1.1)  # times are whole seconds on the wire
+    trial.change(suspend=False)
+    resumed = trial.await_phase("Running")
+    assert resumed["startTime"] > first["startTime"]
+    assert trial.await_end()["reason"] == "DeadlineExceeded: not done after 4 s"
+
+
+def test_the_backoff_limit_counts_restarts_of_all_replicas(trial: Trial) -> None:
+    trial.plays("worker-0", ends(1), ends(143), FOREVER)
+    trial.plays("ps-0", ends(1), FOREVER)
+    trial.submit(master(), workers(1), parameter_servers(1), backoffLimit=2)
+    status = trial.await_end()
+    assert (status["phase"], status["restarts"]) == ("Failed", 3)
+    assert status["reason"] == "BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 2"
+    assert condition(status, "Failed")["reason"] == "BackoffLimitExceeded"
+    await_pods(trial)
+
+
+def test_the_backoff_limit_counts_pods_that_were_made_anew(trial: Trial) -> None:
+    """The Job controller makes the next pod only after 10 s; the first failure counts at once."""
+    trial.plays("worker-0", ends(1), ends(1))
+    trial.submit(master(), workers(1, template=NEVER), backoffLimit=1)
+    status = trial.await_end()
+    assert (status["restarts"], status["reason"].partition(":")[0]) == (2, "BackoffLimitExceeded")
+
+
+def test_a_backoff_limit_of_0_allows_no_restart(trial: Trial) -> None:
+    trial.plays("worker-0", ends(143))
+    trial.submit(master(), workers(1), backoffLimit=0)
+    assert trial.await_end()["reason"] == "BackoffLimitExceeded: 1 restarts of replicas, backoffLimit is 0"
+
+
+# Suspension
+
+
+def test_a_job_that_is_created_suspended_has_no_children_until_it_is_resumed(trial: Trial) -> None:
+    trial.submit(master(), workers(1), suspend=True)
+    status = trial.await_reason("Suspended: spec.suspend is true")
+    assert (status["phase"], status["state"], condition(status, "Suspended")["status"]) == (
+        "Creating",
+        "Unknown",
+        "True",
+    )
+    assert "startTime" not in status
+    assert everything(trial, trial.runtime_id) == []
+    trial.change(suspend=False)
+    status = trial.await_phase("Running")
+    assert (condition(status, "Suspended")["status"], status.get("reason", "")) == ("False", "")
+    assert len(trial.children("jobs")) == 2
+
+
+def test_suspending_a_running_job_stops_all_pods_and_resuming_starts_them_but_for_those_that_succeeded(
+    trial: Trial,
+) -> None:
+    trial.plays("worker-0", ends(0))
+    trial.submit(master(), workers(2), parameter_servers(1))
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "2/2", "ps": "1/1"})
+    services = set(trial.children("services"))
+    trial.change(suspend=True)
+    await_pods(trial, "worker-0")  # it has ended, and its log stays
+    status = trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+    assert (status["phase"], condition(status, "Running")["status"]) == ("Creating", "False")
+    assert set(trial.children("services")) == services
+    assert len(trial.children("jobs")) == 4
+    trial.change(suspend=False)
+    status = trial.await_phase("Running")
+    trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "2/2", "ps": "1/1"})
+    assert [trial.starts(replica) for replica in ("master-0", "worker-0", "worker-1", "ps-0")] == [2, 1, 2, 2]
+    # Being stopped is no restart.
+    assert trial.status().get("restarts", 0) == 0
+
+
+def test_a_suspended_job_can_be_resumed_and_end(trial: Trial) -> None:
+    trial.plays("master-0", FOREVER, ends(0))
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    trial.change(suspend=True)
+    await_pods(trial)
+    trial.change(suspend=False)
+    status = trial.await_phase("Done")
+    assert (status["state"], status.get("restarts", 0)) == ("Succeeded", 0)
+
+
+# Scale
+
+
+def scale(administrator: Kubectl, trial: Trial, replicas: int) -> None:
+    administrator.must("scale", f"tfjob/{trial.name}", f"--replicas={replicas}", f"--namespace={trial.namespace}")
+
+
+def test_kubectl_scales_workers_up_and_down(trial: Trial, administrator: Kubectl) -> None:
+    trial.submit(master(), workers(1), parameter_servers(1))
+    trial.await_phase("Running")
+    scale(administrator, trial, 3)
+    await_pods(trial, "master-0", "ps-0", "worker-0", "worker-1", "worker-2")
+    status = trial.await_status(lambda status: status["ready"]["worker"] == "3/3")
+    assert status["workerReplicas"] == 3
+    first = trial.await_running("worker-0")["metadata"]["uid"]
+    scale(administrator, trial, 1)
+    await_pods(trial, "master-0", "ps-0", "worker-0")
+    names = {trial.child(replica) for replica in ("master-0", "ps-0", "worker-0")}
+    eventually(lambda: set(trial.children("jobs")) == set(trial.children("services")) == names, PATIENCE_SECONDS)
+    status = trial.await_status(lambda status: status["ready"]["worker"] == "1/1")
+    assert (status["workerReplicas"], status["phase"]) == (1, "Running")
+    assert trial.await_running("worker-0")["metadata"]["uid"] == first
+    scaled = administrator.must(
+        "get", f"tfj/{trial.name}", "--subresource=scale", "-o", "json", f"--namespace={trial.namespace}"
+    )
+    assert f"runtime_id={trial.runtime_id}" in scaled
+
+
+def test_workers_can_be_scaled_to_none_and_the_job_still_ends(trial: Trial, administrator: Kubectl) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    scale(administrator, trial, 0)
+    await_pods(trial, "master-0")
+    status = trial.await_status(lambda status: status["ready"]["worker"] == "0/0")
+    assert (status["phase"], status["state"]) == ("Running", "Running")
+
+
+def test_a_worker_that_succeeded_and_was_scaled_away_does_not_run_again(trial: Trial) -> None:
+    trial.plays("worker-1", ends(0))
+    trial.submit(master(), workers(2))
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-1"])
+    trial.change(workerReplicas=1)
+    trial.await_children("jobs", 2)
+    trial.change(workerReplicas=3)
+    trial.await_running("worker-2")
+    assert trial.starts("worker-1") == 1
+    assert trial.status()["succeededIndexes"] == ["worker-1"]
+
+
+def test_what_is_fixed_is_refused_by_the_api_server(trial: Trial) -> None:
+    trial.submit(master(), workers(1))
+    runtime_id = trial.runtime_id
+    with pytest.raises(RefusedError, match="RuntimeId names all children of the job and cannot change"):
+        trial.change(RuntimeId="zzzz")
+    assert trial.runtime_id == runtime_id
