@@ -71,6 +71,8 @@ class Kind(Protocol[ObjectT]):
 
     def finished(self, job: ObjectT, now: datetime) -> StatusResult: ...
 
+    def status_of(self, job: ObjectT) -> Any: ...
+
     def with_status(self, job: ObjectT, status: Any) -> ObjectT:
         """The job as it would be with another status."""
 
@@ -100,6 +102,8 @@ class _Memo(Generic[ObjectT]):
     # A status that waits to be written, and since when (monotonic): mere figures. Decisions are made on it as if it
     # were written, so that nothing which it remembers is lost when the child that it was read from goes.
     deferred: Any = None
+    # The written status that it follows on: once that is another, the deferred one is out of date.
+    deferred_from: Any = None
     deferred_since: float = 0.0
 
 
@@ -169,7 +173,7 @@ class Engine(Generic[ObjectT]):
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
-        current = job if memo.deferred is None else self._kind.with_status(job, memo.deferred)
+        current = self._current(job, memo)
         observed = self._snapshots.take(job, plan)
         actions = self._kind.actions(current, plan, observed, now)
         report = Report()
@@ -184,6 +188,12 @@ class Engine(Generic[ObjectT]):
             self._tell_writes(job, report)
         return _outcome(report.faults, _sooner(result.wake_after_seconds, rest_seconds))
 
+    def _current(self, job: ObjectT, memo: _Memo[ObjectT]) -> ObjectT:
+        """The job with the status that waits to be written, if there is one."""
+        if memo.deferred is not None and memo.deferred_from != self._kind.status_of(job):
+            memo.deferred = None
+        return job if memo.deferred is None else self._kind.with_status(job, memo.deferred)
+
     def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
         """Judge each generation of a job once."""
         memo = self._memos.get(key)
@@ -193,7 +203,8 @@ class Engine(Generic[ObjectT]):
         before = memo.job if memo is not None and same and memo.problem is None else None
         new = self._memos[key] = _Memo(job, self._kind.problem(job, before))
         if memo is not None and same:
-            new.deferred, new.deferred_since = memo.deferred, memo.deferred_since
+            new.deferred, new.deferred_from = memo.deferred, memo.deferred_from
+            new.deferred_since = memo.deferred_since
         return new
 
     def _identify(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
@@ -214,9 +225,9 @@ class Engine(Generic[ObjectT]):
         rest_seconds = self._defer_seconds(job, memo, result)
         if rest_seconds > 0:
             return rest_seconds
-        memo.deferred = None
         meta = job.metadata
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
+        memo.deferred = None
         self._kind.told(job, result, self._clock.now())
         self._emit(job, result)
         return None
@@ -228,7 +239,7 @@ class Engine(Generic[ObjectT]):
         now = self._clock.monotonic()
         if memo.deferred is None:
             memo.deferred_since = now
-        memo.deferred = result.status
+        memo.deferred, memo.deferred_from = result.status, self._kind.status_of(job)
         return max(0.0, memo.deferred_since + MINOR_DELAY_SECONDS - now)
 
     def _retire(self, job: ObjectT) -> Outcome:

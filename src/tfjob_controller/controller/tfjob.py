@@ -89,6 +89,9 @@ class TFJobKind:
             change["status"]["controlPaused"] = result.status.control_paused
         return change if change["status"] else None
 
+    def status_of(self, job: TFJob) -> TFJobStatus:
+        return job.status
+
     def with_status(self, job: TFJob, status: TFJobStatus) -> TFJob:
         return replace(job, status=status)
 

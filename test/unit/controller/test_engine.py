@@ -243,6 +243,41 @@ def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(benc
     assert bench.status["ready"] == {"master": "1/1", "worker": "3/3"}
 
 
+def test_a_success_that_waits_to_be_written_outlives_a_failed_write(bench: ControllerBench) -> None:
+    bench.create(master(), workers(2))
+    bench.settle()
+    bench.runs("master-0")
+    bench.settle_minor()
+    bench.exits("worker-1", 0)
+    bench.sync()
+    bench.clock.advance(1.0)
+    bench.api.fail(500, "InternalError", method="PATCH", part="/status")
+    assert isinstance(bench.sync(), Retry)
+    bench.api.remove(f"{JOB_PATH}/{bench.child('worker-1')}")
+    bench.api.remove(f"{POD_PATH}/{bench.child('worker-1')}-x")
+    bench.settle()
+    assert bench.status["succeededIndexes"] == ["worker-1"]
+    assert f"{JOB_PATH}/{bench.child('worker-1')}" not in bench.api.objects
+
+
+def test_a_status_that_was_written_without_an_answer_is_not_taken_back(bench: ControllerBench) -> None:
+    bench.create(master(), workers(2))
+    bench.settle()
+    bench.runs("master-0")
+    bench.settle()
+    bench.runs("worker-0")
+    bench.sync()  # figures wait
+    bench.exits("master-0", 0)
+    bench.api.fail(0, "Timeout", method="PATCH", part="/status", carried_out=True, outcome_unknown=True)
+    assert isinstance(bench.sync(), Retry)
+    written = bench.status
+    assert written["phase"] == "CleanUp"
+    bench.clock.advance(30.0)
+    bench.settle()
+    assert bench.status["completionTime"] == written["completionTime"]
+    assert len([sent for sent in bench.api.sent if sent.body.get("status", {}).get("phase") == "CleanUp"]) == 1
+
+
 def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
     bench.create(master())
     bench.settle()
