@@ -144,6 +144,23 @@ class TestEvents(EventContract):
         assert "events not written before the end" in capsys.readouterr().out
         assert recorder.statistics().pending == 1
 
+    def test_stop_does_not_wait_longer_for_a_rest_that_the_server_asked_for(
+        self, job: ObjectReference, requester: MemoryApi, clock: FakeClock
+    ) -> None:
+        recorder = EventRecorder(requester, clock, "tfjob-controller", "one")
+        requester.always = refusal(503, retry_after_seconds=100.0)
+        recorder.event(job, "Normal", "Running", "it runs")
+        recorder.start()
+        clock.await_waiters(1)
+        stopped: list[bool] = []
+        stopping = threading.Thread(target=lambda: stopped.append(recorder.stop(1.0)))
+        stopping.start()
+        eventually(lambda: len(requester.requests) == 2)  # a last try
+        clock.await_waiters(1)
+        clock.advance(1.0)
+        stopping.join()
+        assert stopped == [True]
+
     def test_stop_does_not_wait_longer_for_a_request_that_hangs(
         self, job: ObjectReference, requester: MemoryApi, clock: FakeClock
     ) -> None:
