@@ -1,0 +1,172 @@
+"""Why does this job not run? Pure: from what was read to what is shown.
+
+The replicas are judged by the very functions that the controller uses, so both say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.tfjob import TFJob, TFJobCondition
+from tfjob_controller.api.validation import validate
+from tfjob_controller.kubectl.reads import Event
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.exit_codes import in_words
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import build_plan
+from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.replicas import View, classify
+from tfjob_controller.trainer.restarts import next_restart_counts
+from tfjob_controller.trainer.status import is_finished
+
+# Of so many replicas that wait the events are read too: the first ones tell what the others suffer from.
+LOOKED_INTO = 3
+MAX_EVENTS = 20
+
+
+class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One replica. `restarts` are those of the pods that exist; `last_exit` is empty if it never ended."""
+
+    replica: str
+    state: str
+    pod: str
+    node: str
+    ready: bool
+    restarts: int
+    last_exit: str
+    message: str
+
+
+class EventRow(msgspec.Struct, frozen=True, rename="camel"):
+    last_seen: str
+    type: str
+    reason: str
+    about: str
+    count: int
+    note: str
+
+
+class Description(msgspec.Struct, frozen=True, rename="camel"):
+    """All that `describe` shows. `hints` are what the status itself cannot say. Times are RFC 3339."""
+
+    name: str
+    namespace: str
+    phase: str
+    state: str
+    reason: str
+    runtime_id: str
+    created: str
+    started: str
+    completed: str
+    restarts: int
+    backoff_limit: int | None
+    ready: dict[str, str]
+    hints: list[str]
+    replicas: list[ReplicaRow]
+    conditions: list[TFJobCondition]
+    events: list[EventRow]
+
+
+# Events about one object by its UID; with "Warning" only those.
+EventsOf = Callable[[str, str], Iterable[Event]]
+
+
+def views_of(job: TFJob, observed: Observed, now: datetime) -> tuple[View, ...]:
+    """Its replicas, none where the job has not begun or never can."""
+    if not job.spec.runtime_id or validate(job) is not None:
+        return ()
+    plan = build_plan(job, ControllerConfig())
+    return classify(plan, observed, job.status.succeeded_indexes, now, job.status.start_time)
+
+
+def describe(job: TFJob, views: Sequence[View], events_of: EventsOf) -> Description:
+    meta, status = job.metadata, job.status
+    counts = next_restart_counts(views, {})
+    return Description(
+        name=meta.name,
+        namespace=meta.namespace,
+        phase=status.phase,
+        state=status.state,
+        reason=status.reason,
+        runtime_id=job.spec.runtime_id,
+        created=meta.creation_timestamp or "",
+        started=status.start_time or "",
+        completed=status.completion_time or "",
+        restarts=status.restarts,
+        backoff_limit=job.spec.backoff_limit,
+        ready=status.ready,
+        hints=list(_hints(job)),
+        replicas=[_row(view, counts) for view in views],
+        conditions=list(status.conditions),
+        events=_events(job, views, events_of),
+    )
+
+
+def _hints(job: TFJob) -> Iterable[str]:
+    meta, status = job.metadata, job.status
+    if meta.deletion_timestamp:
+        yield "The job is being deleted."
+    if not status.phase:
+        yield "No controller has seen the job yet: does one run (`kubectl get pods -A | grep tfjob-controller`)?"
+    elif status.observed_generation < meta.generation and not is_finished(status):
+        yield "The controller has not seen the last change of the spec yet."
+    if not is_finished(status) and (problem := validate(job)) is not None:
+        yield f"The spec cannot be run: {problem}."
+
+
+def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:
+    pod = view.pod
+    own = [child.metadata.uid for child in (view.job, *view.pods) if child is not None]
+    return ReplicaRow(
+        replica=view.replica.id,
+        state=view.state,
+        pod=pod.metadata.name if pod is not None else "",
+        node=pod.spec.node_name if pod is not None else "",
+        ready=view.is_ready,
+        restarts=sum(restart_counts.get(uid, 0) for uid in own),
+        last_exit=in_words(view.exited) if view.exited is not None else "",
+        message=_message(view),
+    )
+
+
+def _message(view: View) -> str:
+    """Why it waits, else the last words of its program, else what it does."""
+    if view.pending:
+        return view.pending
+    if view.exited is not None and view.exited.message:
+        return shortened(view.exited.message)
+    if view.is_up or view.state != replicas.RUNNING:
+        return ""
+    if view.is_restarting:
+        return "is started again"
+    return "starting" if view.pod is not None else "waits for its pod"
+
+
+def _events(job: TFJob, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
+    """The job's own, and the warnings about the Jobs and pods of replicas that wait, oldest first."""
+    found = list(events_of(job.metadata.uid, ""))
+    waiting = [view for view in views if view.state == replicas.RUNNING and not view.is_up]
+    for view in waiting[:LOOKED_INTO]:
+        for child in (view.job, view.pod):
+            if child is not None:
+                found.extend(events_of(child.metadata.uid, "Warning"))
+    rows = sorted((_event_row(job, event) for event in found), key=lambda row: row.last_seen)
+    return rows[-MAX_EVENTS:]
+
+
+def _event_row(job: TFJob, event: Event) -> EventRow:
+    series = event.series
+    seen = (series.last_observed_time if series else None) or event.last_timestamp or event.event_time
+    about = event.involved_object.name
+    return EventRow(
+        last_seen=seen or event.metadata.creation_timestamp or "",
+        type=event.type,
+        reason=event.reason,
+        about="" if about == job.metadata.name else about,
+        count=max(series.count if series else 0, event.count or 0, 1),
+        note=shortened(event.message),
+    )

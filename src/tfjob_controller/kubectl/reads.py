@@ -1,0 +1,142 @@
+"""What the plugin reads of a cluster: a job, its children, the events about them. Few requests, bounded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import JOBS, PODS, Job, Pod
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kubectl.errors import CommandError
+from tfjob_controller.trainer.labels import POD_JOB_NAME, job_labels, selector_string
+from tfjob_controller.trainer.observed import Observed
+
+# The old API shows the events of both.
+EVENTS = Resource("", "v1", "events", "Event")
+# What kubectl asks for, so that the server chooses and fills the columns, ages too.
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+# Whoever waits is a person.
+_TIMEOUT_SECONDS = 10.0
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    priority: int = 0
+
+
+class RowObject(msgspec.Struct, frozen=True):
+    """What a row is about (PartialObjectMetadata)."""
+
+    metadata: ObjectMeta
+
+
+class Row(msgspec.Struct, frozen=True):
+    cells: list[Any]
+    object: RowObject
+
+
+class _PageMeta(msgspec.Struct, frozen=True):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Table(msgspec.Struct, frozen=True, rename="camel"):
+    """A list as the server prints it (meta.k8s.io/v1 Table)."""
+
+    kind: str
+    column_definitions: list[Column] = []
+    rows: list[Row] | None = None
+    metadata: _PageMeta = _PageMeta()
+
+
+class Series(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An event of either API; which of the times are set depends on who wrote it."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: Series | None = None
+    involved_object: ObjectMeta = ObjectMeta()
+
+
+_decode_table = decoder_for(Table)
+
+
+class Reader:
+    """Reads one namespace ("" is all of them). Raises `ApiError`, or `CommandError`."""
+
+    def __init__(self, requester: Requester, namespace: str) -> None:
+        self._requester = requester
+        self._namespace = namespace
+        self._tfjobs = ResourceClient(requester, TFJOBS, decode_tfjob, timeout_seconds=_TIMEOUT_SECONDS)
+        self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), timeout_seconds=_TIMEOUT_SECONDS)
+        self._pods = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_TIMEOUT_SECONDS)
+        self._events = ResourceClient(requester, EVENTS, decoder_for(Event), timeout_seconds=_TIMEOUT_SECONDS)
+
+    def tables(self) -> Iterator[Table]:
+        """The jobs page by page, as the server prints them."""
+        query = {"limit": str(PAGE_SIZE)}
+        while True:
+            path = TFJOBS.path(self._namespace)
+            body = self._requester.request("GET", path, query=query, accept=_TABLE, timeout_seconds=_TIMEOUT_SECONDS)
+            yield (table := _read_table(body))
+            if not table.metadata.continue_:
+                return
+            query["continue"] = table.metadata.continue_
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """The jobs as they are, but for their managedFields."""
+        found = [msgspec.json.decode(item) for page in self._tfjobs.pages(self._namespace) for item in page.items]
+        for each in found:
+            each["metadata"].pop("managedFields", None)
+        return found
+
+    def job(self, name: str) -> TFJob:
+        return self._tfjobs.get(self._namespace, name)
+
+    def children(self, job: TFJob) -> Observed:
+        """Its child Jobs and their pods; the same that the controller goes by."""
+        meta = job.metadata
+        selector = selector_string(job_labels(meta.name, job.spec.runtime_id))
+        by_job: dict[str, list[Pod]] = {}
+        for pod in self._pods.list(self._namespace, selector):
+            if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
+                by_job.setdefault(pod.metadata.labels.get(POD_JOB_NAME, ""), []).append(pod)
+        return Observed(
+            jobs={
+                child.metadata.name: child
+                for child in self._jobs.list(self._namespace, selector)
+                if (owner := controller_of(child)) is not None and owner.uid == meta.uid
+            },
+            pods=by_job,
+        )
+
+    def events(self, uid: str, event_type: str = "") -> Sequence[Event]:
+        """About one object."""
+        selector = f"involvedObject.uid={uid}" + (f",type={event_type}" if event_type else "")
+        return self._events.list(self._namespace, field_selector=selector)
+
+
+def _read_table(body: bytes) -> Table:
+    try:
+        table = _decode_table(body)
+    except msgspec.MsgspecError:
+        table = Table("")
+    if table.kind != "Table":
+        raise CommandError("the server sent no table: is something between you and it? Try `kubectl get tfjobs`")
+    return table
