@@ -110,13 +110,16 @@ def violations(history: History, unfinished: Collection[str] = ()) -> list[str]:
 
 
 def duplicates(history: History) -> Iterator[str]:
-    """No two children at once for one replica; no two names for one job's children; no name twice at once."""
+    """No two children at once for one replica; no two names for one job's children; no name twice at once.
+
+    Two pods of one child Job are no violation: a Job controller whose create got no answer makes another pod, and takes
+    the surplus away.
+    """
     for kind in (JOB, SERVICE):
         lives = history.of(kind)
         yield from _overlaps(lives, lambda life: _replica(history, life), lambda life: life.end, "for one replica")
         yield from _overlaps(lives, lambda life: life.name, lambda life: life.end, "under one name")
-    pods = history.of(POD)
-    yield from _overlaps(pods, lambda life: _replica(history, life), _end_of_activity, "for one replica")
+    yield from _overlapping_pods(history)
     for job in history.of(TFJOB):
         ids = {version["spec"]["RuntimeId"] for version in job.versions if version["spec"].get("RuntimeId")}
         if len(ids) > 1:
@@ -301,6 +304,24 @@ def _overlaps(
         for first, second in itertools.pairwise(sorted(group, key=lambda life: life.begin)):
             if second.begin < end(first):
                 yield f"duplicate: {first} and {second} {words} at once"
+
+
+def _overlapping_pods(history: History) -> Iterator[str]:
+    """Two Jobs, one after the other, whose pods ran for one replica at once."""
+    groups: dict[Replica, list[Life]] = {}
+    for pod in history.of(POD):
+        if (replica := _replica(history, pod)) is not None:
+            groups.setdefault(replica, []).append(pod)
+    for group in groups.values():
+        ordered = sorted(group, key=lambda life: life.begin)
+        for first, second in itertools.combinations(ordered, 2):
+            if second.begin < _end_of_activity(first) and _job_uid(first) != _job_uid(second):
+                yield f"duplicate: {first} and {second} of two Jobs for one replica at once"
+
+
+def _job_uid(pod: Life) -> str:
+    owner = _controller(pod.last)
+    return owner["uid"] if owner else ""
 
 
 # Status

@@ -32,6 +32,8 @@ SEED = 20261121
 CHANGES_PER_LIFE = (1, 60)
 # ... or for so long, if nothing happens any more.
 LIFE_SECONDS = 3.0
+# The jobs so far when a program of the control plane is killed.
+KILLED_AT = {JOBS // 3: "kube-apiserver", JOBS * 2 // 3: "etcd"}
 
 
 @pytest.fixture
@@ -84,8 +86,7 @@ def own(own_control_plane: Cluster, tmp_path: Path) -> Cluster:
     return own_control_plane
 
 
-@pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
-def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_jobs(own: Cluster, program: str) -> None:
+def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_jobs(own: Cluster) -> None:
     namespace = new_namespace(own.api)
     fleet = Fleet(Jobs(own.api, namespace))
     with (
@@ -95,10 +96,10 @@ def test_a_control_plane_that_is_killed_and_comes_back_in_the_middle_of_many_job
     ):
         for number in range(JOBS):
             fleet.submit(number)
-            if number in (JOBS // 3, JOBS * 2 // 3):
-                own.own.kill(program)
+            if number in KILLED_AT:
+                own.own.kill(KILLED_AT[number])
                 time.sleep(0.5)  # long enough for everybody to notice
-                own.own.start_program(program)
+                own.own.start_program(KILLED_AT[number])
         fleet.await_ends()
         auditor.await_no_violations()
 
@@ -113,12 +114,12 @@ def test_a_history_that_is_compacted_while_the_watches_are_cut_is_listed_anew(ow
         FaultProxy(own.own.server) as proxy,
         running_controller(proxy.kubeconfig(tmp_path, own.own.token), namespace) as controller,
     ):
-        for number in range(18):
+        for number in range(9):
             fleet.submit(number)
-        eventually(lambda: len(fleet.jobs.children("pods")) > 20, 60, 0.1)
+        eventually(lambda: len(fleet.jobs.children("pods")) > 10, 60, 0.1)
         proxy.is_refusing = True
         proxy.cut_all()
-        for number in range(18, 27):
+        for number in range(9, 18):
             fleet.submit(number)
         fleet.change()
         gone = [name for name, end in fleet.ends.items() if not end]
@@ -148,7 +149,7 @@ def test_lost_answers_and_storms_of_refusals_make_nothing_twice(
         FaultProxy(control_plane.own.server) as proxy,
         running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), namespace),
     ):
-        for number in range(len(SORTS) * 3):
+        for number in range(len(SORTS) * 2):
             for method, times in (("POST", 3), ("PATCH", 2), ("DELETE", 1)):
                 for _ in range(times):
                     proxy.next(random_fault(rng), method=method)
@@ -161,5 +162,5 @@ def test_lost_answers_and_storms_of_refusals_make_nothing_twice(
         fleet.await_ends()
         auditor.await_no_violations()
         met = [each.fault for each in proxy.seen if each.fault is not None]
-    assert len(met) > 100
-    assert sum(isinstance(fault, LoseAnswer) for fault in met) > 30
+    assert len(met) > 60
+    assert sum(isinstance(fault, LoseAnswer) for fault in met) > 15

@@ -156,7 +156,10 @@ MASTERS_OWNER = {"kind": TFJOB, "name": "job", "uid": "job", "controller": True}
 
 
 def second_pod(story: Story) -> None:
-    story.pod("other", "ps", phase="Running")
+    """The child Job is made anew before the first one's pod has gone."""
+    story.delete(JOB, "Job-ps")
+    story.child(JOB, "ps", uid="again")
+    story.pod("other", "ps", job="again", phase="Running")
 
 
 def two_runtime_ids(story: Story) -> None:
@@ -270,6 +273,13 @@ def test_a_pod_that_was_told_to_end_or_disrupted_has_not_succeeded() -> None:
     story.exits("again", 0, conditions=[condition("DisruptionTarget")])
     story.pod("once-more", phase="Running")
     assert not [line for line in story.found() if line.startswith("rerun")]
+
+
+def test_a_surplus_pod_of_one_job_is_the_job_controllers_affair() -> None:
+    story = started()
+    story.pod("surplus", "ps", phase="Running")
+    story.delete(POD, "surplus")
+    assert not [line for line in story.found() if line.startswith("duplicate")]
 
 
 def test_a_gap_hides_ends_but_makes_no_duplicates_up() -> None:
