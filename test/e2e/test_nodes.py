@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from helpers import interrupt, machine
-from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path
+from helpers.cluster import Cluster, pod_path
 from helpers.poll import eventually
 from localcluster import binaries, images, network, node, process, stack, state
 from localcluster import nodes as nodes_module
@@ -25,15 +25,6 @@ pytestmark = pytest.mark.nodes
 HACK = Path(stack.__file__).parents[1]
 SERVER = ["python3", "-m", "http.server", "8000"]
 SLEEP = ["sleep", "infinity"]
-
-
-@pytest.fixture
-def space(nodes: Cluster) -> Iterator[str]:
-    """A namespace on the real nodes whose ServiceAccount pods can use at once."""
-    name = new_namespace(nodes.api, "nodes")
-    eventually(lambda: nodes.api.find(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
-    yield name
-    delete_namespace(nodes.api, name)
 
 
 def pod(name: str, command: list[str], node_name: str = "", **container: Any) -> dict[str, Any]:

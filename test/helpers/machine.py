@@ -72,3 +72,17 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
+
+
+def of_pod(uid: str) -> list[int]:
+    """The processes of a pod's containers on this machine, without the one that holds its network."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            groups = (path / "cgroup").read_text()
+        except OSError:  # it has just ended
+            continue
+        pid = int(path.name)
+        if uid in groups.replace("_", "-") and not _command(pid).startswith("/pause"):
+            found.append(pid)
+    return found

@@ -1,0 +1,172 @@
+"""What goes wrong on real nodes, and what becomes of the job: killed programs, lost nodes, images, room."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from helpers import machine
+from helpers.cluster import Cluster
+from helpers.controller import Jobs
+from helpers.errand import ERRAND, preferring, template
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, pod_template, tfjob, workers
+from helpers.poll import eventually
+from localcluster import nodes as nodes_module
+from localcluster import stack
+
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes")]
+
+# Generous: the machine may be busy. A kubelet restarts at once, the Job controller after 10 s.
+PATIENCE_SECONDS = 90.0
+
+Object = dict[str, Any]
+
+# The second time that it starts in the same pod it ends well.
+SECOND_TIME_LUCKY = """
+import os, time
+if not os.path.exists("/state/seen"):
+    open("/state/seen", "w").close()
+    print("waiting", flush=True)
+    time.sleep(1000)
+print("well done", flush=True)
+"""
+STATE = {
+    "volumes": [{"name": "state", "emptyDir": {}}],
+    "volumeMounts": [{"name": "state", "mountPath": "/state"}],
+}
+NOT_ON_NODE_2 = 'import os, time\ntime.sleep(1000 if os.environ["NODE"] == "node-2" else 0)'
+
+
+def pods_of(jobs: Jobs, job_type: str) -> list[Object]:
+    return [pod for pod in jobs.children("pods").values() if pod["metadata"]["labels"]["job_type"] == job_type]
+
+
+def log_of(kubectl: Kubectl, job_type: str) -> str:
+    return kubectl.run("logs", "-l", f"job_type={job_type}", "--tail=-1").out
+
+
+def kill(pod: Object) -> None:
+    """SIGKILL for all that runs in it, from outside: no process can do that to the first of its own container."""
+    pids = machine.of_pod(pod["metadata"]["uid"])
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def worker_state(jobs: Jobs) -> str:
+    reported = jobs.status().get("replicaStatuses", [])
+    return next((str(one["state"]) for one in reported if one["tf_replica_type"] == "WORKER"), "")
+
+
+def await_success(jobs: Jobs, name: str = "example-job") -> Object:
+    status = jobs.await_phase("Done", name, PATIENCE_SECONDS)
+    assert (status["state"], status["reason"]) == ("Succeeded", "master-0 succeeded")
+    return status
+
+
+@pytest.mark.parametrize("restart_policy", ["OnFailure", "Never"])
+def test_a_worker_that_is_killed_starts_again_and_the_job_succeeds(
+    jobs: Jobs, kubectl: Kubectl, restart_policy: str
+) -> None:
+    worker = template(ERRAND, env={"TROUBLE": "wait"}, restartPolicy=restart_policy)
+    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=worker)))
+    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS, 0.2)
+    (first,) = pods_of(jobs, "WORKER")
+    kill(first)
+    status = await_success(jobs)
+    assert status["restarts"] == 1
+    assert "start worker-0 2" in log_of(kubectl, "MASTER")
+    uids = {pod["metadata"]["uid"] for pod in pods_of(jobs, "WORKER")}
+    # The kubelet restarts in place, the Job controller by another pod.
+    assert (uids == {first["metadata"]["uid"]}) == (restart_policy == "OnFailure")
+    assert notes(jobs, "Restarted") == ["Restarted worker-0: 1 restarts so far"]
+
+
+def notes(jobs: Jobs, reason: str) -> list[str]:
+    return eventually(lambda: [event["note"] for event in jobs.events() if event["reason"] == reason])
+
+
+def test_a_worker_that_takes_too_much_memory_starts_again_and_the_job_succeeds(jobs: Jobs, kubectl: Kubectl) -> None:
+    limit = {"limits": {"memory": "64Mi"}}
+    worker = template(ERRAND, env={"TROUBLE": "memory"}, resources=limit, restartPolicy="OnFailure")
+    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=worker)))
+    assert await_success(jobs)["restarts"] == 1
+    (pod,) = pods_of(jobs, "WORKER")
+    (told,) = pod["status"]["containerStatuses"]
+    assert told["restartCount"] == 1
+    assert told["lastState"]["terminated"]["reason"] == "OOMKilled"
+
+
+def test_replicas_that_lose_their_node_start_again_elsewhere_and_the_job_succeeds(
+    own_nodes: Cluster, jobs: Jobs, kubectl: Kubectl
+) -> None:
+    """A worker, and in another job the chief, whose Job makes no new pod as long as nobody knows of the old one."""
+    there = preferring("node-2")
+    worker = template(ERRAND, env={"TROUBLE": "wait"}, affinity=there)
+    leader = template(ERRAND, nodeSelector={"kubernetes.io/hostname": "node-1"})
+    jobs.submit(tfjob(master(template=leader), workers(1, template=worker)))
+    jobs.submit(tfjob(master(template=template(NOT_ON_NODE_2, affinity=there)), name="lonely"))
+    eventually(lambda: "in trouble" in log_of(kubectl, "WORKER"), PATIENCE_SECONDS, 0.2)
+    eventually(lambda: jobs.phase("lonely") == "Running", PATIENCE_SECONDS, 0.2)
+    stack.node_kill(own_nodes.folder, 2)
+    try:
+        lost_after = nodes_module.GRACE_SECONDS + nodes_module.TOLERATION_SECONDS
+        jobs.await_phase("Done", timeout=lost_after + PATIENCE_SECONDS)
+        jobs.await_phase("Done", "lonely", timeout=lost_after + PATIENCE_SECONDS)
+    finally:
+        stack.node_start(own_nodes.folder, 2)
+    assert await_success(jobs)["restarts"] == 1
+    assert await_success(jobs, "lonely")["restarts"] == 1
+    assert "start worker-0 2" in log_of(kubectl, "MASTER")
+
+
+def test_a_chief_that_gives_up_fails_the_job_with_its_last_words_and_its_log_stays(
+    jobs: Jobs, kubectl: Kubectl
+) -> None:
+    program = (
+        "import sys\nprint('epoch 1', flush=True)\n"
+        "open('/dev/termination-log', 'w').write('the learning rate must be positive')\nsys.exit(1)"
+    )
+    worker = template(ERRAND, env={"TROUBLE": "wait"})
+    jobs.submit(tfjob(master(template=template(program)), workers(1, template=worker)))
+    status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
+    words = "master-0 failed: exit code 1: the learning rate must be positive"
+    assert (status["state"], status["reason"], status.get("restarts", 0)) == ("Failed", words, 0)
+    assert notes(jobs, "Failed") == [f"Job is in phase Failed: {words}"]
+    assert words in kubectl.must("describe", "tfjob", "example-job")
+    eventually(lambda: pods_of(jobs, "WORKER") == [], 30)
+    assert log_of(kubectl, "MASTER") == "epoch 1\n"
+
+
+def test_a_chief_that_is_killed_starts_again_in_place_and_the_job_succeeds(jobs: Jobs, kubectl: Kubectl) -> None:
+    jobs.submit(tfjob(master(template=template(SECOND_TIME_LUCKY, restartPolicy="OnFailure", **STATE))))
+    eventually(lambda: "waiting" in log_of(kubectl, "MASTER"), PATIENCE_SECONDS, 0.2)
+    kill(pods_of(jobs, "MASTER")[0])
+    assert await_success(jobs)["restarts"] == 1
+    assert log_of(kubectl, "MASTER") == "well done\n"
+    (pod,) = pods_of(jobs, "MASTER")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+def test_an_image_that_cannot_be_pulled_is_named_as_the_reason(jobs: Jobs, kubectl: Kubectl) -> None:
+    """And nothing else ever stands there: the kubelet's two words for it would take turns."""
+    missing = pod_template(container(image="localhost/does-not-exist", imagePullPolicy="IfNotPresent"))
+    jobs.submit(tfjob(master(template=missing)))
+    reason = eventually(lambda: jobs.status().get("reason"), PATIENCE_SECONDS)
+    assert reason.startswith("master-0: ImagePullBackOff: ")
+    assert "localhost/does-not-exist" in reason
+    assert jobs.phase() == "Creating"
+    assert "ImagePullBackOff" in kubectl.must("get", "tfj", "example-job", "-o", "wide")
+
+
+def test_want_of_room_is_told_in_the_scheduler_s_words_and_waited_for(jobs: Jobs) -> None:
+    greedy = template("pass", resources={"requests": {"cpu": "1000"}})
+    jobs.submit(tfjob(master(template=template(ERRAND)), workers(1, template=greedy)))
+    reason = eventually(lambda: jobs.status().get("reason"), PATIENCE_SECONDS)
+    assert reason.startswith("worker-0: Unschedulable: 0/2 nodes are available: 2 Insufficient cpu")
+    eventually(lambda: jobs.phase() == "Running", PATIENCE_SECONDS)  # the chief goes on
+    assert jobs.status()["reason"] == reason

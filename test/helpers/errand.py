@@ -1,0 +1,82 @@
+"""A training program for real nodes that needs no TensorFlow, so that it starts at once: workers run an errand.
+
+The master counts who starts and who is done, over HTTP at the address that TF_CONFIG has for it, and ends with 0 when
+all workers are done. A worker that starts for the first time gets into trouble as its TROUBLE says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from helpers.manifests import container, pod_template
+
+IMAGE = "localhost/base"
+
+ERRAND = """
+import collections, http.server, json, os, sys, time, urllib.request
+
+config = json.loads(os.environ["TF_CONFIG"])
+task, cluster = config["task"], config["cluster"]
+me = "%s-%d" % (task["type"], task["index"])
+starts, done = collections.Counter(), set()
+
+
+class Desk(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        verb, who = self.path[1:].split("/")
+        starts[who] += verb == "start"
+        if verb == "done":
+            done.add(who)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%d" % starts[who])
+        print(verb, who, starts[who], flush=True)
+
+    def log_message(self, *words):
+        pass
+
+
+def tell(verb):
+    while True:
+        try:
+            url = "http://%s/%s/%s" % (cluster["master"][0], verb, me)
+            return int(urllib.request.urlopen(url, b"", timeout=5).read())
+        except OSError:  # not there yet
+            time.sleep(0.1)
+
+
+if task["type"] == "master":
+    server = http.server.HTTPServer(("", 2222), Desk)
+    while len(done) < len(cluster["worker"]):
+        server.handle_request()
+    sys.exit(0)
+
+if tell("start") == 1:
+    print("in trouble", flush=True)
+    if os.environ["TROUBLE"] == "memory":
+        hoard = [bytearray(1 << 20) for _ in range(4096)]
+    time.sleep(1000)
+tell("done")
+"""
+
+
+def template(program: str, *, env: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    """A pod that runs a Python program; `fields` that belong to a container go there, others to the pod."""
+    in_container = {name: fields.pop(name) for name in ("resources", "volumeMounts") if name in fields}
+    variables = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    variables.append({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    main = container(
+        image=IMAGE,
+        imagePullPolicy="IfNotPresent",
+        command=["python3", "-c", program],
+        env=variables,
+        **in_container,
+    )
+    return pod_template(main, **{"terminationGracePeriodSeconds": 1, **fields})
+
+
+def preferring(node: str) -> dict[str, Any]:
+    """Affinity: there if it can be."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    term = {"weight": 100, "preference": {"matchExpressions": [expression]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
