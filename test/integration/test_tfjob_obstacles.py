@@ -1,0 +1,295 @@
+"""What stands in a TFJob's way on a real API server: quotas, foreign objects, lost answers, templates nobody takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from tfjob_controller.manager import Manager
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+NAME = "example-job"
+
+
+@pytest.fixture
+def proxy(control_plane: Cluster) -> Iterator[FaultProxy]:
+    with FaultProxy(control_plane.own.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def controller(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, namespace: str, proxy: FaultProxy, tmp_path: Path
+) -> Iterator[Manager]:
+    """In the test's own namespace, through the proxy."""
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), namespace) as manager:
+        yield manager
+
+
+@pytest.fixture
+def jobs(api: Api, namespace: str) -> Jobs:
+    return Jobs(api, namespace)
+
+
+def lasting(seconds: float) -> Object:
+    return {"metadata": {"annotations": {RUN_SECONDS: str(seconds)}}, **pod_template(container())}
+
+
+def await_status(jobs: Jobs, *words: str) -> Object:
+    eventually(lambda: all(word in jobs.status().get("reason", "") for word in words), PATIENCE_SECONDS, PERIOD_SECONDS)
+    return jobs.status()
+
+
+# Quota
+
+
+def quota(amounts: dict[str, str]) -> Object:
+    metadata = {"name": "limited"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": amounts}}
+
+
+def set_quota(api: Api, namespace: str, amounts: dict[str, str]) -> None:
+    """And wait until it is counted: before that it refuses everything in other words."""
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    if not api.create_if_missing(path, quota(amounts)):
+        api.patch(f"{path}/limited", {"spec": {"hard": amounts}})
+    eventually(
+        lambda: api.get(f"{path}/limited").get("status", {}).get("hard") == amounts, PATIENCE_SECONDS, PERIOD_SECONDS
+    )
+
+
+def test_a_quota_shows_as_the_reason_and_the_job_goes_on_once_it_is_raised(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    set_quota(api, namespace, {"count/jobs.batch": "1"})
+    jobs.submit(tfjob(master(template=lasting(1)), workers(2)))
+    status = await_status(jobs, "cannot create Job example-job-", "exceeded quota: limited")
+    assert status["phase"] in ("Creating", "Running")
+    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()], PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert len(jobs.children("jobs")) == 1
+    set_quota(api, namespace, {"count/jobs.batch": "3"})
+    jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    assert len(jobs.children("jobs")) == 3
+
+
+def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    set_quota(api, namespace, {"pods": "0"})
+    jobs.submit(tfjob(master(template=lasting(0.5))))
+    eventually(lambda: len(jobs.children("jobs")) == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert jobs.await_phase("Creating")["state"] == "Running"
+    set_quota(api, namespace, {"pods": "5"})
+    jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+
+
+# A template that the API refuses
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        pytest.param(
+            pod_template(container(imagePullPolicy="Sometimes")),
+            ("imagePullPolicy", 'Unsupported value: "Sometimes"'),
+            id="a value",
+        ),
+        pytest.param(pod_template(container(name="tensorflow", image="")), ("image", "Required value"), id="no image"),
+        pytest.param(
+            pod_template(container(volumeMounts=[{"name": "missing", "mountPath": "/data"}])),
+            ("volumeMounts[0].name", 'Not found: "missing"'),
+            id="a volume that is not there",
+        ),
+    ],
+)
+def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_words(
+    trial: Trial, template: Object, words: tuple[str, ...]
+) -> None:
+    trial.submit(master(), workers(2, template=template), parameter_servers(1))
+    status = trial.await_end()
+    assert (status["phase"], status["state"]) == ("Failed", "Failed")
+    assert status["reason"].startswith("cannot create Job trial-")
+    for word in ("is invalid", *words):
+        assert word in status["reason"]
+    (failed,) = [each for each in status["conditions"] if each["type"] == "Failed"]
+    assert (failed["status"], failed["reason"]) == ("True", "CreateRefused")
+    # What could be made is stopped again, and nothing is tried anew.
+    eventually(lambda: all(each["spec"]["suspend"] for each in trial.children("jobs").values()), PATIENCE_SECONDS)
+    assert trial.child("worker-0") not in trial.children("jobs")
+    assert trial.await_event("FailedCreate", "is invalid")["type"] == "Warning"
+
+
+# Answers that never come
+
+
+@pytest.mark.parametrize(
+    ("fault", "method", "path"),
+    [
+        pytest.param(LoseAnswer(), "POST", "/jobs", id="a Job was made and nobody told us"),
+        pytest.param(LoseAnswer(), "POST", "/services", id="a Service was made and nobody told us"),
+        pytest.param(LoseRequest(), "POST", "/jobs", id="a create never arrived"),
+        pytest.param(LoseAnswer(), "PATCH", "/tfjobs/example-job", id="the RuntimeId was written and nobody told us"),
+        pytest.param(LoseAnswer(), "PATCH", "/status", id="a status was written and nobody told us"),
+        pytest.param(Reply(500, "InternalError"), "POST", "/jobs", id="500"),
+        pytest.param(Reply(429, "TooManyRequests", retry_after_seconds=1), "POST", "/jobs", id="429"),
+        pytest.param(Reply(503, "ServiceUnavailable"), "POST", "/services", id="503"),
+        pytest.param(Reply(409, "Conflict"), "PATCH", "/status", id="409"),
+        pytest.param(Reply(403, "Forbidden"), "POST", "/services", id="403"),
+        pytest.param(Reply(504, "Timeout"), "PATCH", "/tfjobs/example-job", id="504"),
+    ],
+)
+def test_a_fault_that_passes_makes_nothing_twice_and_the_job_ends_well(
+    controller: Manager, proxy: FaultProxy, jobs: Jobs, fault: Fault, method: str, path: str
+) -> None:
+    proxy.next(fault, method=method, path=path, times=2)
+    jobs.submit(tfjob(master(template=lasting(1)), workers(1, template=lasting(0.3))))
+    status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    assert (status["state"], status.get("restarts", 0)) == ("Succeeded", 0)
+    assert any(each.fault for each in proxy.seen)
+    assert len(jobs.children("jobs")) == len(jobs.children("services")) == 2
+    assert len({each["metadata"]["labels"]["runtime_id"] for each in jobs.children("jobs").values()}) == 1
+
+
+# Foreign objects
+
+
+def service(name: str, **metadata: Any) -> Object:
+    spec = {"clusterIP": "None", "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def test_a_foreign_object_under_a_childs_name_is_named_and_untouched_until_it_goes(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    name, path = "example-job-worker-abcd-0", f"/api/v1/namespaces/{namespace}/services"
+    before = api.create(path, service(name))
+    jobs.submit(tfjob(master(template=lasting(3)), workers(1), RuntimeId="abcd"))
+    status = await_status(jobs, f"cannot create Service {name}: Service {name} exists already and is not this job's")
+    assert status["phase"] in ("Creating", "Running")
+    assert api.get(f"{path}/{name}")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    api.delete(f"{path}/{name}")
+    jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    assert api.get(f"{path}/{name}")["metadata"]["ownerReferences"][0]["name"] == NAME
+
+
+def test_children_of_another_job_with_the_same_names_are_left_alone(controller: Manager, jobs: Jobs) -> None:
+    """Names are cut at 40 characters, and somebody may have copied a RuntimeId."""
+    first, second = "a" * 40 + "-first", "a" * 40 + "-second"
+    jobs.submit(tfjob(master(), name=first, RuntimeId="abcd"))
+    jobs.await_phase("Running", first, PATIENCE_SECONDS)
+    children = jobs.children("jobs")
+    jobs.submit(tfjob(master(), name=second, RuntimeId="abcd"))
+    words = f"belongs to TFJob {first}"
+    eventually(lambda: words in jobs.status(second).get("reason", ""), PATIENCE_SECONDS, PERIOD_SECONDS)
+    now = jobs.children("jobs")
+    assert {name: each["metadata"]["uid"] for name, each in now.items()} == {
+        name: each["metadata"]["uid"] for name, each in children.items()
+    }
+    assert jobs.phase(first) == "Running"
+
+
+def test_a_child_that_lost_its_labels_is_taken_back(controller: Manager, jobs: Jobs, api: Api, namespace: str) -> None:
+    jobs.submit(tfjob(master(template=lasting(3)), workers(1)))
+    jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
+    name = next(name for name in jobs.children("services") if "-worker-" in name)
+    path = f"/api/v1/namespaces/{namespace}/services/{name}"
+    uid = api.get(path)["metadata"]["uid"]
+    api.patch(path, {"metadata": {"labels": None}})
+    eventually(lambda: name in jobs.children("services"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert api.get(path)["metadata"]["uid"] == uid
+    jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+
+
+# Deletion
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+def test_a_deleted_job_takes_all_its_children_along(trial: Trial, propagation: str) -> None:
+    trial.submit(master(), workers(2), parameter_servers(1))
+    trial.await_phase("Running")
+    runtime_id = trial.runtime_id
+    trial.jobs.api.delete(f"{trial.jobs.path}/{trial.name}", propagationPolicy=propagation)
+
+    def left() -> list[str]:
+        return [
+            name
+            for plural in ("jobs", "services", "configmaps", "pods")
+            for name, each in trial.jobs.children(plural).items()
+            if each["metadata"]["labels"]["runtime_id"] == runtime_id
+        ]
+
+    eventually(lambda: not left() and trial.status() == {}, PATIENCE_SECONDS, 0.2)
+
+
+def test_children_that_a_deleted_job_leaves_behind_as_orphans_are_nobodys(trial: Trial) -> None:
+    trial.plays("master-0", ends(0, after=3))
+    trial.submit(master())
+    trial.await_phase("Running")
+    name = trial.child("master-0")
+    trial.jobs.api.delete(f"{trial.jobs.path}/{trial.name}", propagationPolicy="Orphan")
+    eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    path = trial.child_path("jobs", name)
+    eventually(
+        lambda: trial.jobs.api.get(path).get("status", {}).get("succeeded") == 1, PATIENCE_SECONDS, PERIOD_SECONDS
+    )
+    assert "ownerReferences" not in trial.jobs.api.get(path)["metadata"]
+    trial.jobs.api.delete(path, propagationPolicy="Background")
+    trial.jobs.api.delete(trial.child_path("services", name))
+
+
+def test_a_namespace_that_goes_takes_its_jobs_along_and_the_controller_stays_well(
+    controller: Manager, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    jobs.submit(tfjob(master(), workers(3), parameter_servers(1)))
+    jobs.submit(tfjob(master(), name="another", suspend=True))
+    jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
+    api.delete(f"/api/v1/namespaces/{namespace}")
+    eventually(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None, PATIENCE_SECONDS, 0.2)
+    eventually(lambda: controller.caches.tfjobs.store.list() == [], PATIENCE_SECONDS)
+    assert controller.problems() == []
+
+
+# What it costs
+
+
+def test_a_job_that_nothing_can_be_made_for_does_not_knock_at_every_door(
+    controller: Manager, proxy: FaultProxy, jobs: Jobs, api: Api, namespace: str
+) -> None:
+    """Each try is as many creates as may be under way at once, not one for each of 80 children."""
+    set_quota(api, namespace, {"count/jobs.batch": "0", "count/services": "0"})
+    jobs.submit(tfjob(workers(40)))
+    await_status(jobs, "exceeded quota")
+    eventually(lambda: tries(controller) >= 5, PATIENCE_SECONDS, PERIOD_SECONDS)
+    before = jobs.get()["metadata"]["resourceVersion"]
+    done = tries(controller)
+    eventually(lambda: tries(controller) > done, PATIENCE_SECONDS, PERIOD_SECONDS)
+    # One more is under way when it is looked.
+    assert creates(proxy) <= 16 * (tries(controller) + 1)
+    # And a reason that stays is not written again.
+    assert jobs.get()["metadata"]["resourceVersion"] == before
+
+
+def creates(proxy: FaultProxy) -> int:
+    return sum(each.method == "POST" and ("/jobs" in each.path or "/services" in each.path) for each in proxy.seen)
+
+
+def tries(manager: Manager) -> float:
+    count = 0.0
+    for family in manager.metrics.registry.collect():
+        count += sum(each.value for each in family.samples if each.name == "controller_runtime_reconcile_total")
+    return count
