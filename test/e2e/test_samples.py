@@ -1,0 +1,69 @@
+"""The samples train real models: TensorFlow in every replica, over both nodes."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.poll import eventually
+from localcluster import images
+from localcluster import nodes as nodes_module
+
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow")]
+
+# Five TensorFlows start on two processors that may be busy otherwise.
+PATIENCE_SECONDS = 240.0
+# A server that does not heed SIGTERM is killed after the pod's grace of 30 s; a busy machine may take some seconds.
+PROMPT_SECONDS = 15.0
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def tensorflow(nodes: Cluster) -> None:
+    if nodes.plane is None:
+        pytest.skip("needs the image localhost/tensorflow, which an existing cluster may not have: unset KUBECONFIG")
+    nodes_module.load_image(nodes.folder, images.TENSORFLOW)
+
+
+def losses(log: str) -> tuple[float, float]:
+    before, after = (re.search(rf"^loss {when}: (\d+\.\d+)$", log, re.MULTILINE) for when in ("before", "after"))
+    assert before is not None, log
+    assert after is not None, log
+    return float(before[1]), float(after[1])
+
+
+def run(jobs: Jobs, kubectl: Kubectl, sample: str) -> Object:
+    kubectl.must("apply", "-f", str(MANIFESTS / "samples" / f"{sample}.yaml"))
+    eventually(lambda: jobs.phase(sample) in ("Done", "Failed"), PATIENCE_SECONDS, 0.1)
+    status = jobs.status(sample)
+    assert (status["phase"], status["state"]) == ("Done", "Succeeded"), status
+    return status
+
+
+def test_parameter_servers_train_a_model_and_stop_promptly_when_it_is_done(jobs: Jobs, kubectl: Kubectl) -> None:
+    run(jobs, kubectl, "train-ps")
+    done = time.monotonic()
+    before, after = losses(kubectl.must("logs", "-l", "job_type=MASTER", "--tail=-1"))
+    assert after < before / 10
+    eventually(lambda: not running_servers(jobs), PROMPT_SECONDS)
+    assert time.monotonic() - done < PROMPT_SECONDS
+
+
+def running_servers(jobs: Jobs) -> list[str]:
+    pods = jobs.children("pods")
+    return [name for name, pod in pods.items() if pod["metadata"]["labels"]["job_type"] == "PS"]
+
+
+def test_workers_train_a_model_in_step(jobs: Jobs, kubectl: Kubectl) -> None:
+    run(jobs, kubectl, "train-mirrored")
+    log = kubectl.must("logs", "-l", "job_type=WORKER,task_index=0", "--tail=-1")
+    before, after = losses(log)
+    assert after < before / 10
+    assert re.search(r"^worker-0: (\d+) replicas in step$", log, re.MULTILINE), log
