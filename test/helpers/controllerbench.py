@@ -12,7 +12,7 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.caches import Caches
-from tfjob_controller.controller.engine import Engine
+from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.tfjob import TFJobKind
@@ -111,7 +111,7 @@ class ControllerBench:
     def settle_minor(self) -> None:
         """As `settle`, and let the time of minor writes pass."""
         if isinstance(self.settle(), RequeueAfter):
-            self.clock.advance(2.0)
+            self.clock.advance(MINOR_DELAY_CAP_SECONDS)
             self.settle()
 
     @property

@@ -8,8 +8,8 @@ What a job *is* is said by its `Kind`; this file knows only that a kind has plan
 put into the caches as soon as they are answered, so that the next sync knows them: there is nothing to expect and
 nothing to wait for. A job with nothing to do costs no request, a finished one none ever again but for its time to live.
 
-A status that differs only in figures (how many are ready) may wait for `MINOR_DELAY_SECONDS`, and goes along with the
-next change of substance if that comes first.
+A status that differs only in figures (how many are ready) waits for `MINOR_DELAY_SECONDS` or longer, and goes along
+with the next change of substance if that comes first.
 
 Threads: `sync` may be called by many workers, but never for one key at a time by two (the queue sees to that).
 """
@@ -41,8 +41,11 @@ from tfjob_controller.trainer.status import NORMAL, WARNING, StatusResult
 
 log = structlog.get_logger(__name__)
 
-# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.
-MINOR_DELAY_SECONDS = 1.0
+# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches. Each
+# further write of figures alone waits twice as long, up to the cap: replicas that come one by one, for minutes, cost a
+# few writes and not one each. A change of substance starts over.
+MINOR_DELAY_SECONDS = 2.0
+MINOR_DELAY_CAP_SECONDS = 8.0
 
 
 class Kind(Protocol[ObjectT]):
@@ -105,6 +108,7 @@ class _Memo(Generic[ObjectT]):
     # The written status that it follows on: once that is another, the deferred one is out of date.
     deferred_from: Any = None
     deferred_since: float = 0.0
+    minor_delay_seconds: float = MINOR_DELAY_SECONDS
 
 
 class Engine(Generic[ObjectT]):
@@ -204,7 +208,7 @@ class Engine(Generic[ObjectT]):
         new = self._memos[key] = _Memo(job, self._kind.problem(job, before))
         if memo is not None and same:
             new.deferred, new.deferred_from = memo.deferred, memo.deferred_from
-            new.deferred_since = memo.deferred_since
+            new.deferred_since, new.minor_delay_seconds = memo.deferred_since, memo.minor_delay_seconds
         return new
 
     def _identify(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
@@ -228,19 +232,29 @@ class Engine(Generic[ObjectT]):
         meta = job.metadata
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         memo.deferred = None
+        memo.minor_delay_seconds = self._next_delay_seconds(job, memo, result)
         self._kind.told(job, result, self._clock.now())
         self._emit(job, result)
         return None
 
     def _defer_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
         """For how long a write can wait; 0 for one of substance, or one that has waited."""
-        if result.events or not self._kind.is_minor(job, result):
+        if not self._is_minor(job, result):
             return 0.0
         now = self._clock.monotonic()
         if memo.deferred is None:
             memo.deferred_since = now
         memo.deferred, memo.deferred_from = result.status, self._kind.status_of(job)
-        return max(0.0, memo.deferred_since + MINOR_DELAY_SECONDS - now)
+        return max(0.0, memo.deferred_since + memo.minor_delay_seconds - now)
+
+    def _next_delay_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
+        """How long figures wait after this write."""
+        if not self._is_minor(job, result):
+            return MINOR_DELAY_SECONDS
+        return min(MINOR_DELAY_CAP_SECONDS, 2 * memo.minor_delay_seconds)
+
+    def _is_minor(self, job: ObjectT, result: StatusResult) -> bool:
+        return not result.events and self._kind.is_minor(job, result)
 
     def _retire(self, job: ObjectT) -> Outcome:
         """A finished job: nothing, until its time to live is over."""

@@ -14,6 +14,7 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
+from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, MINOR_DELAY_SECONDS
 from tfjob_controller.controller.outcome import DONE, Done, GiveUp, RequeueAfter, Retry
 
 
@@ -235,9 +236,9 @@ def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(benc
         bench.runs(replica)
         outcome = bench.sync()
         assert isinstance(outcome, RequeueAfter)
-        assert 0 < outcome.seconds <= 1.0
+        assert 0 < outcome.seconds <= MINOR_DELAY_SECONDS
     assert len(bench.api.sent) == sent
-    bench.clock.advance(1.0)
+    bench.clock.advance(MINOR_DELAY_SECONDS)
     bench.sync()
     assert len(bench.api.sent) == sent + 1
     assert bench.status["ready"] == {"master": "1/1", "worker": "3/3"}
@@ -250,7 +251,7 @@ def test_a_success_that_waits_to_be_written_outlives_a_failed_write(bench: Contr
     bench.settle_minor()
     bench.exits("worker-1", 0)
     bench.sync()
-    bench.clock.advance(1.0)
+    bench.clock.advance(MINOR_DELAY_SECONDS)
     bench.api.fail(500, "InternalError", method="PATCH", part="/status")
     assert isinstance(bench.sync(), Retry)
     bench.api.remove(f"{JOB_PATH}/{bench.child('worker-1')}")
@@ -276,6 +277,23 @@ def test_a_status_that_was_written_without_an_answer_is_not_taken_back(bench: Co
     bench.settle()
     assert bench.status["completionTime"] == written["completionTime"]
     assert len([sent for sent in bench.api.sent if sent.body.get("status", {}).get("phase") == "CleanUp"]) == 1
+
+
+def test_replicas_that_come_one_by_one_do_not_cost_a_write_each(bench: ControllerBench) -> None:
+    bench.create(master(), workers(60))
+    bench.settle()
+    bench.runs("master-0")
+    bench.settle()
+    sent = len(bench.api.sent)
+    for index in range(60):
+        bench.runs(f"worker-{index}")
+        bench.sync()
+        bench.clock.advance(1.0)
+        bench.sync()
+    assert 3 <= len(bench.api.sent) - sent <= 9
+    bench.clock.advance(MINOR_DELAY_CAP_SECONDS)
+    bench.sync()
+    assert bench.status["ready"]["worker"] == "60/60"
 
 
 def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:

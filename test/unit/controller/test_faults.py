@@ -8,6 +8,7 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
+from tfjob_controller.controller.engine import MINOR_DELAY_SECONDS
 from tfjob_controller.controller.outcome import DONE, GiveUp, Retry
 
 
@@ -110,7 +111,7 @@ def test_a_foreign_object_is_named_and_not_touched(bench: ControllerBench) -> No
     name = bench.child("master-0")
     foreign = bench.api.put(SERVICE_PATH, {"metadata": {"name": name, "namespace": "team"}, "spec": {"mine": True}})
     assert isinstance(bench.sync(), Retry)
-    bench.clock.advance(1.0)
+    bench.clock.advance(MINOR_DELAY_SECONDS)
     assert isinstance(bench.sync(), Retry)
     assert f"Service {name} exists already and is not this job's" in bench.status["reason"]
     assert any(f"Service {name}" in note for _, reason, note in bench.recorder.events if reason == "FailedCreate")
