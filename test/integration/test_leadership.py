@@ -1,0 +1,168 @@
+"""Who leads, who follows, and how one hands over to the other: nothing is done twice, nothing is left out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.auditor import Auditor
+from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
+from helpers.controller import Jobs, running_controller
+from helpers.controllerprocess import WORKING, controller_process
+from helpers.faultproxy import FaultProxy
+from helpers.fleet import Fleet, fleet_kubelet, runs
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob
+from helpers.poll import eventually
+from localcluster.api import Api
+
+pytestmark = pytest.mark.cluster
+
+LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 4.0, 3.0, 0.5
+# A loaded machine is slow to notice; what is measured here is seconds.
+SLACK_SECONDS = 3.0
+STOP_SECONDS = 10.0
+
+
+@pytest.fixture
+def flags(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
+    return (
+        "--leader-elect",
+        f"--leader-elect-lease-namespace={namespace}",
+        f"--leader-elect-lease-duration={LEASE_SECONDS:g}s",
+        f"--leader-elect-renew-deadline={RENEW_SECONDS:g}s",
+        f"--leader-elect-retry-period={RETRY_SECONDS * 1000:g}ms",
+    )
+
+
+@pytest.fixture
+def auditor(api: Api, kubectl: Kubectl, namespace: str) -> Iterator[Auditor]:
+    with Auditor(api, namespace) as auditor:
+        yield auditor
+
+
+@pytest.fixture
+def fleet(api: Api, kubectl: Kubectl, namespace: str) -> Iterator[Fleet]:
+    """Jobs, and kubelets for them."""
+    with fleet_kubelet(api, namespace):
+        yield Fleet(Jobs(api, namespace))
+
+
+def test_a_leader_that_is_killed_is_followed_within_its_lease(
+    control_plane: Cluster, fleet: Fleet, auditor: Auditor, namespace: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    with (
+        controller_process(control_plane.kubeconfig, namespace, tmp_path / "first", *flags) as first,
+        controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second,
+    ):
+        eventually(lambda: first.logged(WORKING) + second.logged(WORKING), 60)
+        leader, other = (first, second) if first.logged(WORKING) else (second, first)
+        other.await_log("waiting for the lease")
+        for number in range(4):
+            fleet.submit(number)
+        eventually(lambda: auditor.count > 40, 60)
+        leader.kill()
+        killed = time.monotonic()
+        assert not other.logged(WORKING)
+        other.await_log(WORKING)
+        assert time.monotonic() - killed < LEASE_SECONDS + RETRY_SECONDS + SLACK_SECONDS
+        fleet.await_ends()
+        auditor.await_no_violations()
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
+    control_plane: Cluster, fleet: Fleet, auditor: Auditor, namespace: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its last request gives the lease back; the next leader works within 2 s."""
+    with (
+        FaultProxy(control_plane.own.server) as proxy,
+        controller_process(
+            proxy.kubeconfig(tmp_path, control_plane.own.token), namespace, tmp_path / "first", *flags
+        ) as first,
+    ):
+        first.await_log(WORKING)
+        with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second:
+            second.await_log("waiting for the lease")
+            eventually(lambda: second.logged('"event": "listed"') >= 5, 60)
+            for number in range(6):
+                fleet.submit(number)
+            eventually(lambda: auditor.count > 60, 60)
+            told = time.monotonic()
+            first.terminate()
+            assert first.wait(STOP_SECONDS + SLACK_SECONDS) == 0
+            ended = time.monotonic()
+            assert ended - told < STOP_SECONDS
+            second.await_log(WORKING)
+            assert time.monotonic() - ended < 2.0
+            last = [each for each in proxy.seen if "watch=1" not in each.path][-1]
+            assert (last.method, "/leases/" in last.path) == ("PUT", True), last
+            fleet.await_ends()
+            auditor.await_no_violations()
+
+
+def test_a_leader_that_reaches_nobody_ends_before_another_leads(
+    control_plane: Cluster, namespace: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    with FaultProxy(control_plane.own.server) as proxy:
+        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with controller_process(kubeconfig, namespace, tmp_path / "first", *flags) as first:
+            first.await_log(WORKING)
+            with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second:
+                second.await_log("waiting for the lease")
+                proxy.is_swallowing = True  # half open: nothing comes back, not even a refusal
+                assert first.wait(RENEW_SECONDS + SLACK_SECONDS) == 1
+                assert not second.logged(WORKING)
+                assert first.logged("the lease is lost")
+                second.await_log(WORKING, LEASE_SECONDS + RETRY_SECONDS + SLACK_SECONDS)
+
+
+def test_a_stop_is_in_time_although_the_server_has_fallen_silent(
+    control_plane: Cluster, fleet: Fleet, namespace: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The lease is not given back then: a write may still be under way."""
+    with FaultProxy(control_plane.own.server) as proxy:
+        kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with controller_process(kubeconfig, namespace, tmp_path / "log", *flags[:2]) as controller:
+            controller.await_log(WORKING)
+            proxy.delay_seconds = 20.0  # requests hang, watches go on
+            fleet.submit(0)
+            time.sleep(1.0)  # nothing outside shows that its first write is under way
+            told = time.monotonic()
+            controller.terminate()
+            code = controller.wait(STOP_SECONDS + SLACK_SECONDS)
+            assert code == 1
+            assert time.monotonic() - told < STOP_SECONDS + 1.0
+
+
+def test_a_right_that_is_granted_later_makes_it_ready(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    token = new_service_account(api, namespace, "late", [])
+    kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
+    with running_controller(kubeconfig, namespace, ready=False) as manager:
+        eventually(lambda: any("forbidden" in problem for problem in manager.problems()), 30)
+        new_service_account(api, namespace, "late", everything)
+        eventually(lambda: not manager.problems(), 90)
+    delete_service_account(api, namespace, "late")
+
+
+def test_it_leaves_no_thread_behind(control_plane: Cluster, fleet: Fleet, namespace: str) -> None:
+    before = set(threading.enumerate())
+    for name in ("first", "second"):
+        with running_controller(
+            control_plane.kubeconfig, namespace, leader_elect=True, leader_elect_lease_namespace=namespace
+        ):
+            fleet.jobs.submit(tfjob(master(template=runs(0.1)), name=name))
+            fleet.jobs.await_phase("Done", name)
+            assert len(threading.enumerate()) > len(before)
+        own = [each for each in threading.enumerate() if each not in before and not _is_the_tests(each)]
+        assert own == [], own
+
+
+def _is_the_tests(thread: threading.Thread) -> bool:
+    return thread.name.startswith("fake-kubelet")
