@@ -53,9 +53,7 @@ def start(folder: Path, count: int, owner: Identity | None = None, report: Repor
     """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
     check_machine(report)
     folder = folder.absolute()
-    if binaries.find(binaries.PROGRAMS["runc"]) is None:
-        debian.ensure_packages(debian.RUNC_PACKAGES, report)
-    programs = binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "coredns"], report)
+    programs = prepare_programs(report)
     prepare_images(DEFAULT_IMAGES, report)
     stop(folder)
     plan = network.claim(folder)
@@ -122,6 +120,13 @@ def status(folder: Path) -> list[dict[str, object]]:
         }
         for number in range(1, _read(folder).count + 1)
     ]
+
+
+def prepare_programs(report: Report = to_stderr) -> dict[str, Path]:
+    """All programs of a stack with nodes, built where needed; their paths."""
+    if binaries.find(binaries.PROGRAMS["runc"]) is None:
+        debian.ensure_packages(debian.RUNC_PACKAGES, report)
+    return binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "coredns"], report)
 
 
 def prepare_images(names: Iterable[str], report: Report = to_stderr) -> None:

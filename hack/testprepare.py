@@ -1,0 +1,35 @@
+"""Builds what the tests need, before their clocks run: on a cold cache that takes minutes. Argument: `nodes` or none.
+
+What cannot be had is not this program's business: the tests say so, or are skipped, by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from localcluster import binaries, stack
+from localcluster.controlplane import check_platform
+from localcluster.errors import LocalClusterError
+from localcluster.report import to_stderr
+
+
+def main(wanted: list[str]) -> None:
+    if stack.existing_kubeconfig() is not None:
+        return
+    check_platform()
+    binaries.ensure_all([*binaries.CONTROL_PLANE, "kubectl"], to_stderr)
+    if "nodes" in wanted and os.geteuid() == 0:
+        from localcluster import images, nodes
+
+        nodes.check_machine(to_stderr)
+        nodes.prepare_programs(to_stderr)
+        nodes.prepare_images([*nodes.DEFAULT_IMAGES, images.TENSORFLOW], to_stderr)
+        images.ensure(images.CONTROLLER, to_stderr)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except LocalClusterError as error:
+        to_stderr(f"not prepared: {error}")
