@@ -56,7 +56,9 @@ def _connected(parsed: Any) -> int:
     agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
     transport = Transport(config, qps=0, user_agent=agent)
     try:
-        return _carry_out(parsed, transport, parsed.namespace or config.namespace)
+        code = _carry_out(parsed, transport, parsed.namespace or config.namespace)
+        sys.stdout.flush()  # here, where a reader that is gone is no surprise
+        return code
     except CommandError as error:
         return _refuse(str(error), EXIT_FAILED)
     except ApiError as error:

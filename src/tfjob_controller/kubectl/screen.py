@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 # Wider than any line: in a pipe a name must not be cut.
 _UNBOUNDED = 1_000_000
+# Columns that the last cell needs at least; where there are fewer, the terminal folds the line, as with kubectl.
+_WORTH_FOLDING = 30
 _STYLES = {
     "Running": "cyan",
     "Succeeded": "green",
@@ -33,14 +35,13 @@ def _escaped(character: str) -> str:
 
 
 class Screen:
-    """Writes to `out`. Rows of tables are folded in their last column only."""
+    """Writes to `out`; `width` is its own unless given. Rows of tables are folded in their last column only."""
 
     def __init__(self, out: IO[str], *, width: int | None = None) -> None:
         self._out = out
-        self._is_plain = not out.isatty() and width is None
-        self._console = Console(
-            file=out, width=_UNBOUNDED if self._is_plain else width, highlight=False, markup=False, emoji=False
-        )
+        plain = not out.isatty() and width is None
+        self._console = _console(out, _UNBOUNDED if plain else width)
+        self._endless = _console(out, _UNBOUNDED)
 
     def heading(self, text: str) -> None:
         self._console.print()
@@ -67,20 +68,21 @@ class Screen:
         table.add_column(Text(headers[-1].upper()), overflow="fold")
         for row in rows:
             table.add_row(*(_cell(each or "-") for each in row))
-        self._print(table)
+        taken = sum(
+            max(cell_len(visible(row[index])) for row in (headers, *rows)) + 2 for index in range(len(headers) - 1)
+        )
+        self._print(table, folds=self._console.width - taken >= _WORTH_FOLDING)
 
-    def _print(self, table: Table) -> None:
-        with self._without_padding():
-            self._console.print(table)
-
-    @contextlib.contextmanager
-    def _without_padding(self) -> Iterator[None]:
-        if not self._is_plain:
-            yield
-            return
-        with self._console.capture() as captured:
-            yield
+    def _print(self, table: Table, *, folds: bool = True) -> None:
+        console = self._console if folds else self._endless
+        with console.capture() as captured:
+            console.print(table)
+        # Cells are padded to the width of their column, the last ones too.
         self._out.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _console(out: IO[str], width: int | None) -> Console:
+    return Console(file=out, width=width, highlight=False, markup=False, emoji=False)
 
 
 def _cell(value: str) -> Text:

@@ -1,0 +1,117 @@
+"""The command line of the plugin, and what it does when the cluster is not there or says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from tfjob_controller.kubectl import cli
+
+TABLE = b"""{"kind": "Table", "metadata": {"continue": "%s"},
+ "columnDefinitions": [{"name": "Name"}, {"name": "Reason", "priority": 1}, {"name": "Age"}],
+ "rows": [{"cells": ["job-%s", "why", null], "object": {"metadata": {"namespace": "ns"}}}]}"""
+
+
+def kubeconfig(folder: Path, url: str) -> str:
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "s3cret"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def pages(request: Request) -> Answer:
+    """A table in two pages, or an empty list."""
+    if "Table" not in request.headers["accept"]:
+        return Answer(body=b'{"metadata": {}, "items": []}')
+    return Answer(body=TABLE % ((b"", b"2") if "continue" in request.query else (b"more", b"1")))
+
+
+def test_version_and_help_need_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    assert "tfjob 0." in shown
+    assert {"list", "describe", "logs"} <= set(shown.split())
+
+
+def test_help_imports_neither_the_client_nor_rich() -> None:
+    code = "import sys; from tfjob_controller.kubectl import cli; cli.main([]); "
+    code += "print({'kubernetes', 'rich', 'msgspec', 'urllib3'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["walk"], "invalid choice: 'walk'", id="unknown command"),
+        pytest.param(["list", "--foo"], "unrecognized arguments: --foo", id="unknown flag"),
+        pytest.param(["describe"], "required: NAME", id="no name"),
+        pytest.param(["list", "-o", "xml"], "invalid choice: 'xml'", id="unknown format"),
+        pytest.param(["logs", "j", "--tail", "-1"], "--tail", id="negative count"),
+        pytest.param(["list", "--kubeconfig=/nowhere/kubeconfig"], "/nowhere/kubeconfig", id="no such kubeconfig"),
+    ],
+)
+def test_what_cannot_be_used_ends_with_one_line_and_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_important(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(pages) as server:
+        assert cli.main(["list", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 0
+        assert capsys.readouterr().out == "NAME   AGE\njob-1  -\njob-2  -\n"
+        assert cli.main(["list", "-A", "-o", "wide", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == ["ns", "job-1", "why", "-"]
+    assert server.requests[0].path == "/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"
+    assert server.requests[0].headers["user-agent"].startswith("kubectl-tfjob/")
+    assert server.requests[2].path == "/apis/kubeflow.org/v1alpha1/tfjobs"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(status_answer(403, "Forbidden", "you may not"), "you may not: ask for the role `view`", id="403"),
+        pytest.param(status_answer(401, "Unauthorized"), "log in again", id="401"),
+        pytest.param(Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply -f", id="no CRD"),
+        pytest.param(Answer(200, b"<html>log in</html>"), "the server sent no table", id="a login page"),
+    ],
+)
+def test_a_refusal_is_one_line_with_its_remedy_and_no_secret(
+    answer: Answer, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(lambda request: answer) as server:
+        assert cli.main(["list", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_reader_that_has_seen_enough_is_no_error_worth_a_word(output: str, tmp_path: Path) -> None:
+    with HttpServer(pages) as server:
+        command = [sys.executable, "-c", "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"]
+        command += ["list", "-o", output, "--kubeconfig", kubeconfig(tmp_path, server.url)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            running.stdout.close()
+            assert running.stderr.read() == b""
+            assert running.wait(20) == cli.EXIT_BROKEN_PIPE
