@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, TFJob
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
@@ -80,8 +81,11 @@ def _pods(observed: Observed) -> Iterator[Pod]:
 
 
 def seconds_to_live(job: TFJob, now: datetime) -> float | None:
-    """How long a finished job is still kept; 0 or less: it must go. None: for ever."""
+    """How long a finished job is still kept; 0 or less: it must go. None: for ever.
+
+    A limit that validation refuses is none: whoever wrote it should be able to read why the job failed.
+    """
     limit = job.spec.ttl_seconds_after_finished
-    if limit is None or job.status.completion_time is None:
+    if limit is None or not 0 <= limit <= INT32_MAX or job.status.completion_time is None:
         return None
     return seconds_until(job.status.completion_time, limit, now)

@@ -363,6 +363,16 @@ def test_the_write_that_finishes_a_job_says_when_its_time_is_over() -> None:
     assert cluster.sync().wake_after_seconds == 60
 
 
+@pytest.mark.parametrize("seconds", [-1, 2**31, 10**18])
+def test_a_time_to_live_that_is_refused_deletes_nothing(seconds: int) -> None:
+    """Or the user would never read why the job is invalid."""
+    job = decoded(tfjob(ttlSecondsAfterFinished=seconds))
+    result = invalid_status(job, "spec.ttlSecondsAfterFinished: must be from 0 to 2147483647", START)
+    assert (result.status.phase, result.wake_after_seconds) == ("Failed", None)
+    later = finished_status(replace(job, status=result.status), START)
+    assert (later.wake_after_seconds, later.delete_job) == (None, False)
+
+
 def test_an_invalid_job_fails_at_once_and_for_good() -> None:
     job = decoded(tfjob(), generation=4)
     result = invalid_status(job, "Missing ReplicaSpec for chief: MASTER", START)
