@@ -1,0 +1,186 @@
+"""A play in which the controller uses every right that it has, and rights that are taken away one by one.
+
+The jobs of the play, in one namespace:
+
+- `adopted` has children that somebody made before, without labels: they are read and labelled (get, patch)
+- `whole` goes from its creation to the end of its time to live (create, status, pods deleted, the job deleted)
+- `foreign` meets an object that is not its own, again and again (events, and their series)
+- `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers.cluster import new_token
+from helpers.controller import Jobs
+from helpers.fleet import runs
+from helpers.kubectl import MANIFESTS
+from helpers.manifests import master, parameter_servers, tfjob, workers
+from helpers.poll import eventually
+from localcluster.api import Api
+from tfjob_controller.manager import Manager
+
+Object = dict[str, Any]
+RBAC = MANIFESTS / "base" / "rbac"
+_RBAC_PATH = "/apis/rbac.authorization.k8s.io/v1"
+_ACCOUNT = "controller"
+_TFJOB = "kubeflow.org/v1alpha1"
+_FOREIGN = "foreign-master-cccc-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One verb of one resource."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+def shipped_rules() -> list[Object]:
+    """The rules of the controller's ClusterRole and of its leader's Role."""
+    documents = [each for name in ("controller-role", "leader-role") for each in _documents(RBAC / f"{name}.yaml")]
+    return [rule for each in documents if each["kind"] in ("ClusterRole", "Role") for rule in each["rules"]]
+
+
+def rights_of(rules: list[Object]) -> Iterator[Right]:
+    for rule in rules:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                yield Right(rule["apiGroups"][0], resource, verb)
+
+
+def without(rules: list[Object], right: Right) -> list[Object]:
+    """The same rules but for one verb of one resource."""
+    kept = []
+    for rule in rules:
+        hit = rule["apiGroups"] == [right.group] and rule["resources"] == [right.resource]
+        verbs = [verb for verb in rule["verbs"] if not (hit and verb == right.verb)]
+        if verbs:
+            kept.append({**rule, "verbs": verbs})
+    return kept
+
+
+def account_with(api: Api, namespace: str, rules: list[Object]) -> str:
+    """A token of a ServiceAccount that has just these rights in the namespace, as soon as they count."""
+    meta = {"name": _ACCOUNT}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+    version = "rbac.authorization.k8s.io/v1"
+    role = {"apiVersion": version, "kind": "Role", "metadata": meta, "rules": rules}
+    api.create(f"{_RBAC_PATH}/namespaces/{namespace}/roles", role)
+    binding = {
+        "apiVersion": version,
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": _ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": namespace}],
+    }
+    api.create(f"{_RBAC_PATH}/namespaces/{namespace}/rolebindings", binding)
+    token = new_token(api, namespace, _ACCOUNT)
+    await_rights(api, token, namespace, next(rights_of(rules)))
+    return token
+
+
+def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
+    """The server's view of a role lags behind a little; all of its rules come at once."""
+    user = api.as_token(token)
+    attributes = {"namespace": namespace, "verb": right.verb, "group": right.group, "resource": right.resource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    eventually(lambda: user.create(path, review)["status"]["allowed"], 30)
+    user.close()
+
+
+def forbidden(manager: Manager) -> float:
+    """How many requests of a controller were answered 403."""
+    return sum(
+        sample.value
+        for metric in manager.metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "rest_client_requests_total" and sample.labels["code"] == "403"
+    )
+
+
+class Play:
+    """See the module. `prepare` before the controller starts, `goes_on` again and again while it works."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self._has_shrunk = False
+
+    def prepare(self) -> None:
+        self._adopted()
+        self._foreign()
+        servers = parameter_servers(1)
+        whole = tfjob(master(template=runs(0.3)), workers(1, template=runs(60)), servers, name="whole", **_IMAGE)
+        whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
+        self.jobs.submit(whole)
+        early = parameter_servers(1, template=runs(0.2))
+        shrinking = tfjob(master(template=runs(2)), workers(2, template=runs(60)), early, name="shrinking")
+        self.jobs.submit(shrinking)
+
+    def goes_on(self) -> None:
+        """What the user does in the middle: once `shrinking` has all its children, it gets smaller and sleeps."""
+        has_all = any("shrinking-worker-" in name and name.endswith("-1") for name in self.jobs.children("jobs"))
+        if has_all and not self._has_shrunk:
+            self._has_shrunk = True
+            self.jobs.change({"spec": {"workerReplicas": 1}}, "shrinking")
+            self.jobs.change({"spec": {"suspend": True}}, "shrinking")
+
+    def relent(self) -> None:
+        """Let all jobs come to their end."""
+        self.jobs.change({"spec": {"suspend": False}}, "shrinking")
+        path = f"/apis/batch/v1/namespaces/{self.jobs.namespace}/jobs/{_FOREIGN}"
+        self.jobs.api.delete(path, propagationPolicy="Background")
+
+    def _adopted(self) -> None:
+        job = tfjob(master(template=runs(1)), parameter_servers(1), name="adopted", RuntimeId="aaaa", **_IMAGE)
+        owner = self._owner(self.jobs.submit(job))
+        name = "adopted-master-aaaa-0"
+        labels = {"kubeflow.org": "", "runtime_id": "aaaa", "tf_job_name": "adopted"}
+        labels |= {"job_type": "MASTER", "task_index": "0"}
+        pod = runs(1)
+        pod["metadata"]["labels"] = labels
+        pod["spec"]["restartPolicy"] = "Never"
+        # Suspended, so that nothing happens before the controller has seen it, and resumes it.
+        spec = {"suspend": True, "template": pod}
+        self._make("/apis/batch/v1", "jobs", name, owner, apiVersion="batch/v1", kind="Job", spec=spec)
+        service = {"clusterIP": "None", "selector": labels, "ports": [{"name": "tf-port", "port": 2222}]}
+        self._make("/api/v1", "services", name, owner, apiVersion="v1", kind="Service", spec=service)
+        self._make("/api/v1", "configmaps", "cm-ps-aaaa", owner, apiVersion="v1", kind="ConfigMap", data={"x": "y"})
+
+    def _foreign(self) -> None:
+        self.jobs.submit(tfjob(master(template=runs(0.3)), name="foreign", RuntimeId="cccc"))
+        template = runs(1)
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"suspend": True, "template": template}
+        self._make("/apis/batch/v1", "jobs", _FOREIGN, None, apiVersion="batch/v1", kind="Job", spec=spec)
+
+    def _owner(self, job: Object) -> Object:
+        meta = job["metadata"]
+        return {"apiVersion": _TFJOB, "kind": "TFJob", "name": meta["name"], "uid": meta["uid"], "controller": True}
+
+    def _make(self, group: str, plural: str, name: str, owner: Object | None, **fields: Any) -> None:
+        metadata = {"name": name, **({"ownerReferences": [owner]} if owner else {})}
+        self.jobs.api.create(f"{group}/namespaces/{self.jobs.namespace}/{plural}", {**fields, "metadata": metadata})
+
+
+_IMAGE = {"tfImage": "localhost/tensorflow"}
+
+
+def _documents(path: Path) -> list[Object]:
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]

@@ -1,0 +1,135 @@
+"""Least rights: what is shipped is enough for everything the controller does, and not one verb of it is too much."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, new_namespace, new_token, write_kubeconfig
+from helpers.controller import Jobs, running_controller
+from helpers.faultproxy import FaultProxy, Reply
+from helpers.fleet import fleet_kubelet
+from helpers.kubectl import Kubectl
+from helpers.poll import eventually
+from helpers.rights import (
+    RBAC,
+    Play,
+    Right,
+    account_with,
+    await_rights,
+    forbidden,
+    rights_of,
+    shipped_rules,
+    without,
+)
+from localcluster import process, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.programs import Options
+
+pytestmark = pytest.mark.cluster
+
+SYSTEM = "tfjob-system"
+NAME = "tfjob-controller"
+# Asked for only where the admission plugin is on that `strict` has.
+FINALIZERS = Right("kubeflow.org", "tfjobs/finalizers", "update")
+LEADS: dict[str, Any] = {
+    "leader_elect": True,
+    "leader_elect_lease_duration": 8.0,
+    "leader_elect_renew_deadline": 5.0,
+    "leader_elect_retry_period": 0.2,
+}
+RIGHTS = [right for right in rights_of(shipped_rules()) if right != FINALIZERS]
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=str)
+def test_every_single_right_is_needed(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path, right: Right
+) -> None:
+    """Without it, the play meets a refusal; with all of them it meets none: see the other test."""
+    token = account_with(api, namespace, without(shipped_rules(), right))
+    play = Play(Jobs(api, namespace))
+    play.prepare()
+    with FaultProxy(control_plane.own.server) as proxy, fleet_kubelet(api, namespace):
+        if right.verb == "list":
+            # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
+            proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
+        kubeconfig = proxy.kubeconfig(tmp_path, token)
+        leads = {**LEADS, "leader_elect_lease_namespace": namespace}
+        with running_controller(kubeconfig, namespace, ready=False, **leads) as manager:
+
+            def refused() -> bool:
+                play.goes_on()
+                return forbidden(manager) > 0
+
+            eventually(refused, 60, 0.05)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[Cluster]:
+    """A control plane which asks for the right to block an owner's deletion, as OpenShift does."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    plugins = Options(apiserver_flags=("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",))
+    plane = ControlPlane(state.stack_dir(f"test-{owner}-{worker}-strict"), plugins, owner=process.identify(owner))
+    with plane:
+        yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)
+
+
+def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path: Path) -> None:
+    kubectl = Kubectl(strict.kubeconfig, tmp_path / "cache")
+    kubectl.install_crds()
+    kubectl.must("create", "namespace", SYSTEM)
+    for name in ("service-account", "controller-role", "leader-role"):
+        kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC / f"{name}.yaml"))
+    namespace = new_namespace(strict.api)
+    token = new_token(strict.api, SYSTEM, NAME)
+    await_rights(strict.api, token, namespace, RIGHTS[0])
+    await_rights(strict.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
+    play = Play(Jobs(strict.api, namespace))
+    play.prepare()
+    kubeconfig = write_kubeconfig(strict, token, tmp_path / "kubeconfig")
+    leads = {**LEADS, "leader_elect_lease_namespace": SYSTEM}
+    with fleet_kubelet(strict.api, namespace), running_controller(kubeconfig, "", **leads) as manager:
+        _to_the_end(play)
+        assert forbidden(manager) == 0
+        # The one right that only this server asks for.
+        role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
+        rules = strict.api.get(role)["rules"]
+        strict.api.patch(role, {"rules": without(rules, FINALIZERS)})
+        numbers = iter(range(100))
+
+        def refused() -> bool:
+            again = Play(Jobs(strict.api, new_namespace(strict.api, f"again-{next(numbers)}")))
+            again.prepare()
+            return forbidden(manager) > 0
+
+        eventually(refused, 30, 0.5)
+
+
+def _to_the_end(play: Play) -> None:
+    """Every job of the play ends as it must."""
+    jobs = play.jobs
+
+    def is_suspended() -> bool:
+        play.goes_on()
+        conditions = jobs.status("shrinking").get("conditions") or ()
+        return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
+
+    eventually(is_suspended, 60, 0.05)
+    eventually(lambda: "exists already" in str(jobs.status("foreign").get("reason")), 60, 0.05)
+    eventually(lambda: any(each.get("series") for each in jobs.events()), 60, 0.1)
+    play.relent()
+    for name in ("adopted", "foreign", "shrinking"):
+        eventually(lambda name=name: jobs.phase(name) == "Done", 90, 0.1)  # type: ignore[misc] # bound now
+    eventually(lambda: "whole" not in {each["metadata"]["name"] for each in jobs.all()}, 60, 0.1)
+    assert {each["reason"] for each in jobs.events()} >= {
+        "SuccessfulCreate",
+        "SuccessfulDelete",
+        "FailedCreate",
+        "Done",
+    }
