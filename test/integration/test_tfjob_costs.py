@@ -1,0 +1,122 @@
+"""What a TFJob costs an API server: requests per job, and none for one that is over or has nothing to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.faultproxy import FaultProxy, Seen
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from tfjob_controller.manager import Manager
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+
+def lasting(seconds: float) -> Object:
+    return {"metadata": {"annotations": {RUN_SECONDS: str(seconds)}}, **pod_template(container())}
+
+
+@pytest.fixture
+def proxy(control_plane: Cluster, kubectl: Kubectl) -> Iterator[FaultProxy]:
+    with FaultProxy(control_plane.own.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def jobs(api: Api, namespace: str) -> Jobs:
+    return Jobs(api, namespace)
+
+
+def requests(seen: list[Seen]) -> list[str]:
+    """Those for jobs and their children; lists and watches, the version and events are apart."""
+    apart = ("watch=1", "/version", "/events")
+    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
+
+
+def syncs(manager: Manager) -> float:
+    count = 0.0
+    for family in manager.metrics.registry.collect():
+        count += sum(each.value for each in family.samples if each.name == "controller_runtime_reconcile_total")
+    return count
+
+
+def test_a_job_costs_two_requests_for_each_replica_and_six_and_one_for_each_that_must_be_stopped(
+    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+) -> None:
+    """The tutorial's job, with its two parameter servers, which run until they are stopped. The cheapest of three:
+    where a machine is busy, replicas come up one by one, and how many are ready is written in between."""
+    replicas, stopped = 4, 2
+    counts = []
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
+        for name in ("first", "second", "third"):
+            before = len(requests(proxy.seen))
+            roles = (master(template=lasting(2)), workers(1, template=lasting(1.8)), parameter_servers(2))
+            jobs.submit(tfjob(*roles, name=name))
+            jobs.await_phase("Done", name, PATIENCE_SECONDS)
+            sent = requests(proxy.seen)[before:]
+            assert sum(path.startswith("POST") for path in sent) == 2 * replicas + 1, sent
+            counts.append(len(sent))
+    assert min(counts) <= 2 * replicas + 6 + stopped, counts
+
+
+def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
+    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, api: Api, tmp_path: Path
+) -> None:
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
+        jobs.submit(tfjob(master(), workers(2), parameter_servers(1)))
+        wanted = {"master": "1/1", "worker": "2/2", "ps": "1/1"}
+        eventually(lambda: jobs.status().get("ready") == wanted, PATIENCE_SECONDS, PERIOD_SECONDS)
+        time.sleep(0.5)  # what is under way
+        before, synced = len(requests(proxy.seen)), syncs(manager)
+        jobs.change({"metadata": {"labels": {"touched": "yes"}}})
+        for pod in jobs.children("pods"):
+            api.patch(f"/api/v1/namespaces/{jobs.namespace}/pods/{pod}", {"metadata": {"labels": {"touched": "yes"}}})
+        for name in jobs.children("jobs"):
+            path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
+            api.patch(path, {"metadata": {"annotations": {"touched": "yes"}}})
+        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
+        time.sleep(0.5)
+        assert requests(proxy.seen)[before:] == []
+
+
+def test_a_finished_job_costs_its_next_controller_one_request_when_its_time_to_live_is_over(
+    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(template=lasting(0.1)), ttlSecondsAfterFinished=3))
+        jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
+        eventually(lambda: jobs.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert requests(proxy.seen) == [f"DELETE {jobs.path}/example-job"]
+
+
+def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
+    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, api: Api, tmp_path: Path
+) -> None:
+    """Nothing is made anew: a finished job is left alone."""
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
+        jobs.submit(tfjob(master(template=lasting(0.1)), workers(1)))
+        jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+        time.sleep(0.5)
+        before, synced = len(requests(proxy.seen)), syncs(manager)
+        for name in jobs.children("services"):
+            api.delete(f"/api/v1/namespaces/{jobs.namespace}/services/{name}")
+        for name in jobs.children("jobs"):
+            api.delete(f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}", propagationPolicy="Background")
+        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: not jobs.children("pods"), PATIENCE_SECONDS, 0.2)
+        assert requests(proxy.seen)[before:] == []
+        assert jobs.children("jobs") == jobs.children("services") == {}
