@@ -263,3 +263,36 @@ def test_kubectl_describe_shows_the_events(trial: Trial, administrator: Kubectl)
     trial.await_event("Running")
     shown = administrator.must("describe", "tfj", trial.name, f"--namespace={trial.namespace}")
     assert re.search(r"Normal\s+SuccessfulCreate\s+\S+\s+tfjob-controller\s+Created job: trial-", shown)
+
+
+# Metrics
+
+
+def metric(trial: Trial, name: str, **labels: str) -> float:
+    registry = trial.playground.manager.metrics.registry
+    return registry.get_sample_value(name, labels) or 0.0
+
+
+def test_what_becomes_of_jobs_is_counted_and_no_series_carries_a_jobs_name(trial: Trial) -> None:
+    where = {"namespace": trial.namespace}
+    before = {
+        name: metric(trial, name)
+        for name in ("tfjob_created_total", "tfjob_restarts_total", "tfjob_duration_seconds_count")
+    }
+    succeeded = metric(trial, "tfjob_finished_total", state="Succeeded")
+    done = metric(trial, "tfjob_jobs", **where, phase="Done", state="Succeeded")
+    trial.plays("worker-0", ends(143), FOREVER)
+    trial.plays("master-0", ends(0, after=2.0))
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    assert metric(trial, "tfjob_jobs", **where, phase="Running", state="Running") >= 1
+    trial.await_phase("Done")
+    eventually(
+        lambda: metric(trial, "tfjob_finished_total", state="Succeeded") == succeeded + 1,
+        PATIENCE_SECONDS,
+        PERIOD_SECONDS,
+    )
+    for name, value in before.items():
+        assert metric(trial, name) == value + 1, name
+    assert metric(trial, "tfjob_jobs", **where, phase="Done", state="Succeeded") == done + 1
+    assert "trial-" not in trial.playground.manager.metrics.exposition()[1].decode()

@@ -1,0 +1,119 @@
+"""What happened while no controller ran, the next one finds and does, and nothing twice."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, pod_path
+from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def jobs(kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str) -> Jobs:
+    return Jobs(api, namespace)
+
+
+def lasting(seconds: float, exit_code: int = 0, message: str = "", **pod_spec: Any) -> Object:
+    notes = {RUN_SECONDS: str(seconds), EXIT_CODE: str(exit_code), MESSAGE: message}
+    return {"metadata": {"annotations": notes}, **pod_template(container(), **pod_spec)}
+
+
+def child_ended(jobs: Jobs, role: str) -> bool:
+    """Has that role's child Job a final word?"""
+    (job,) = [each for name, each in jobs.children("jobs").items() if f"-{role}-" in name]
+    return any(each["status"] == "True" for each in job.get("status", {}).get("conditions", ()))
+
+
+def await_running(jobs: Jobs) -> Object:
+    return jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
+
+
+def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluster, jobs: Jobs) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(template=lasting(3)), workers(1), parameter_servers(1)))
+        await_running(jobs)
+        before = jobs.get()["spec"]["RuntimeId"]
+    eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    assert (status["state"], jobs.get()["spec"]["RuntimeId"]) == ("Succeeded", before)
+    assert len(jobs.children("jobs")) == len(jobs.children("services")) == 3
+
+
+def test_a_failure_meanwhile_is_told_with_its_last_words(control_plane: Cluster, jobs: Jobs) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(template=lasting(3, 5, "out of data", restartPolicy="Never")), workers(1)))
+        await_running(jobs)
+    eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
+    assert status["reason"] == "master-0 failed: exit code 5: out of data"
+
+
+def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
+    control_plane: Cluster, jobs: Jobs, api: Api
+) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(template=lasting(8)), workers(1, template=lasting(2.5))))
+        await_running(jobs)
+    eventually(lambda: child_ended(jobs, "worker"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    (pod,) = [name for name in jobs.children("pods") if "-worker-" in name]
+    api.delete(pod_path(jobs.namespace, pod), gracePeriodSeconds=0)
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    assert status["succeededIndexes"] == ["master-0", "worker-0"]
+    assert not [name for name in jobs.children("pods") if "-worker-" in name]
+
+
+def test_a_deadline_that_passed_meanwhile_is_enforced(control_plane: Cluster, jobs: Jobs) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(), activeDeadlineSeconds=3))
+        await_running(jobs)
+    time.sleep(3.0)
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
+    assert status["reason"] == "DeadlineExceeded: not done after 3 s"
+
+
+def test_what_the_user_asked_for_meanwhile_is_done(control_plane: Cluster, jobs: Jobs) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(tfjob(master(), workers(1)))
+        await_running(jobs)
+    jobs.change({"spec": {"workerReplicas": 3}})
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        eventually(
+            lambda: jobs.status().get("ready") == {"master": "1/1", "worker": "3/3"}, PATIENCE_SECONDS, PERIOD_SECONDS
+        )
+    assert len(jobs.children("jobs")) == 4
+
+
+def test_events_of_a_phase_are_not_told_again(control_plane: Cluster, jobs: Jobs) -> None:
+    for _ in range(3):
+        with running_controller(control_plane.kubeconfig, jobs.namespace):
+            if not jobs.status():
+                jobs.submit(tfjob(master()))
+            await_running(jobs)
+            eventually(lambda: told(jobs)["Running"] == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert told(jobs) == {"Creating": 1, "Running": 1, "SuccessfulCreate": 2}
+
+
+def told(jobs: Jobs) -> dict[str, int]:
+    counts = {"Creating": 0, "Running": 0, "SuccessfulCreate": 0}
+    for event in jobs.events():
+        if event["regarding"]["kind"] == "TFJob":
+            times = (event.get("series") or {}).get("count", 1)
+            counts[event["reason"]] = counts.get(event["reason"], 0) + times
+    return counts
