@@ -36,6 +36,9 @@ from tfjob_controller.kube.ratelimit import RateLimiter, default_limiter
 
 # How often the gauges of unfinished work are brought up to date; client-go's period.
 UNFINISHED_WORK_UPDATE_SECONDS = 0.5
+# A heap is made anew once it has twice as many entries as items, and some more: that costs each entry O(1). Else an
+# item with a far time (a deadline in weeks) that is woken earlier again and again would leave an entry each time.
+_SPARE_ENTRIES = 64
 
 
 class ShutDown(Exception):  # noqa: N818 -- not an error but the end; the name says what happened
@@ -81,6 +84,9 @@ class _PriorityFifo(Generic[ItemT]):
     def _put(self, item: ItemT, place: tuple[int, int]) -> None:
         self._place[item] = place
         heapq.heappush(self._heap, (*place, item))
+        if len(self._heap) > 2 * len(self._place) + _SPARE_ENTRIES:
+            self._heap = [(*place, item) for item, place in self._place.items()]
+            heapq.heapify(self._heap)
 
 
 class WorkQueue(Generic[ItemT]):
@@ -296,6 +302,17 @@ class DelayingQueue(Generic[ItemT]):
         self._waiting[item] = (min(due, known_due), max(priority, known_priority))
         if due < known_due:
             heapq.heappush(self._heap, (due, next(self._order), item))
+            if len(self._heap) > 2 * len(self._waiting) + _SPARE_ENTRIES:
+                self._drop_leftovers()
+
+    def _drop_leftovers(self) -> None:
+        """What comes at the same time still comes in the order in which it was added."""
+        self._heap = [entry for entry in self._heap if self._is_current(entry)]
+        heapq.heapify(self._heap)
+
+    def _is_current(self, entry: tuple[float, int, ItemT]) -> bool:
+        due, _, item = entry
+        return item in self._waiting and self._waiting[item][0] == due
 
     def _ensure_thread(self) -> None:
         if self._is_stopped or (self._thread is not None and self._thread.is_alive()):
@@ -313,8 +330,9 @@ class DelayingQueue(Generic[ItemT]):
     def _add_due(self) -> None:
         now = self._clock.monotonic()
         while self._heap and self._heap[0][0] <= now:
-            due, _, item = heapq.heappop(self._heap)
-            if item in self._waiting and self._waiting[item][0] == due:
+            entry = heapq.heappop(self._heap)
+            if self._is_current(entry):
+                _, _, item = entry
                 _, priority = self._waiting.pop(item)
                 self._queue.add(item, priority)
 

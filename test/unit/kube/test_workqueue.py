@@ -7,6 +7,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from weakref import ReferenceType, ref
 
 import pytest
 
@@ -81,6 +82,14 @@ def move(clock: FakeClock, seconds: float) -> None:
     clock.await_waiters(1)
     clock.advance(seconds)
     clock.await_waiters(1)
+
+
+class Key(str):
+    """An item that can be watched: does the queue still hold it?"""
+
+
+def still_held(keys: list[ReferenceType[Key]]) -> int:
+    return sum(key() is not None for key in keys)
 
 
 class WatchedClock:
@@ -234,6 +243,20 @@ class TestPriority:
         queue.add("b", 1)
         queue.add("a", 0)
         assert take_all(queue) == ["b", "a"]
+
+    def test_raising_an_item_again_and_again_takes_no_more_and_more_room(self) -> None:
+        queue = WorkQueue[str](FakeClock())
+        queue.add("lowest", -200)
+        held: list[ReferenceType[Key]] = []
+        for _ in range(300):
+            key = Key("a")
+            held.append(ref(key))
+            queue.add(key, -100)
+            queue.add(key, 0)
+            del key
+            queue.done(queue.get())
+        assert still_held(held) < 100
+        assert queue.get() == "lowest"
 
 
 class TestShutDown:
@@ -435,6 +458,20 @@ class TestDelayingQueue:
         delaying.add_after("a", seconds)
         clock.advance(10.0)
         assert delaying.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
+
+    def test_an_item_that_is_woken_again_and_again_before_a_far_time_takes_no_more_and_more_room(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        held: list[ReferenceType[Key]] = []
+        for _ in range(300):  # a job with a deadline in two weeks, whose pods come and go
+            far, soon = Key("a"), Key("a")
+            held += [ref(far), ref(soon)]
+            delaying.add_after(far, 1e6)
+            delaying.add_after(soon, 1.0)
+            del far, soon
+            move(clock, 1.0)
+            assert take_all(delaying) == ["a"]
+        assert still_held(held) < 100
 
     def test_a_drain_does_not_wait_for_delayed_items(self, delaying: DelayingQueue[str]) -> None:
         delaying.add_after("a", 1e9)
