@@ -19,8 +19,8 @@ from tfjob_controller.controller.handlers import (
     by_runtime_label,
     identity_matters,
     job_matters,
-    key_by_owner,
-    key_by_runtime,
+    keys_by_owner,
+    keys_by_runtime,
     pod_matters,
 )
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
@@ -63,12 +63,12 @@ class Caches:
 
     def feed(self, queue: RateLimitingQueue[str]) -> None:
         """Queue the key of the TFJob that a change concerns."""
-        by_owner = key_by_owner(TFJOBS)
+        by_owner = keys_by_owner(TFJOBS)
         self.tfjobs.add_handler(JobHandler(queue))
         self.jobs.add_handler(ChildHandler(queue, by_owner, job_matters))
         self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
         self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
-        self.pods.add_handler(ChildHandler(queue, key_by_runtime(self.tfjobs.store), pod_matters))
+        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), pod_matters))
 
     def snapshots(self) -> Snapshots:
         return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)

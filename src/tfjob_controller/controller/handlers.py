@@ -9,7 +9,7 @@ Only changes that a sync could act on are queued: a heartbeat in a child's metad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic
 
 from tfjob_controller.api.core import Job, Pod
@@ -57,16 +57,19 @@ class JobHandler(Generic[ObjectT]):
 
 
 class ChildHandler(Generic[ObjectT]):
-    """Queues the job of a child, in batches. `owner_key` finds it; `matters` says whether a change is one."""
+    """Queues the job of a child, in batches. `owner_keys` finds it; `matters` says whether a change is one.
+
+    A child that changes hands is news for both, the former owner and the new one.
+    """
 
     def __init__(
         self,
         queue: RateLimitingQueue[str],
-        owner_key: Callable[[ObjectT], str | None],
+        owner_keys: Callable[[ObjectT], Iterable[str]],
         matters: Callable[[ObjectT, ObjectT], bool],
     ) -> None:
         self._queue = queue
-        self._owner_key = owner_key
+        self._owner_keys = owner_keys
         self._matters = matters
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
@@ -75,39 +78,40 @@ class ChildHandler(Generic[ObjectT]):
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new and self._matters(old, new):
             self._queue_owner(new, LIVE)
+            if old.metadata.owner_references != new.metadata.owner_references:
+                self._queue_owner(old, LIVE)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
         self._queue_owner(obj, LIVE)
 
     def _queue_owner(self, obj: ObjectT, priority: int) -> None:
-        key = self._owner_key(obj)
-        if key is not None:
+        for key in self._owner_keys(obj):
             self._queue.add_after(key, BATCH_SECONDS, priority)
 
 
-def key_by_owner(kind: Resource) -> Callable[[Object], str | None]:
+def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
     """Finds the job that controls a child Job, Service or ConfigMap."""
     group = kind.group + "/"
 
-    def owner_key(obj: Object) -> str | None:
+    def owner_keys(obj: Object) -> Iterable[str]:
         owner = controller_of(obj)
         if owner is None or owner.kind != kind.kind or not owner.api_version.startswith(group):
-            return None
-        return f"{obj.metadata.namespace}/{owner.name}"
+            return ()
+        return (f"{obj.metadata.namespace}/{owner.name}",)
 
-    return owner_key
+    return owner_keys
 
 
-def key_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], str | None]:
-    """Finds the job of a pod, which is controlled by a child Job and not by the job itself."""
+def keys_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], Iterable[str]]:
+    """Finds the job of a pod, which is controlled by a child Job and not by the job itself.
 
-    def owner_key(obj: Object) -> str | None:
-        for value in by_runtime_label(obj):
-            for job in jobs.by_index(BY_RUNTIME, value):
-                return key_of(job)
-        return None
+    There may be several: somebody has copied a manifest with its RuntimeId.
+    """
 
-    return owner_key
+    def owner_keys(obj: Object) -> Iterable[str]:
+        return [key_of(job) for value in by_runtime_label(obj) for job in jobs.by_index(BY_RUNTIME, value)]
+
+    return owner_keys
 
 
 def identity_matters(old: Object, new: Object) -> bool:

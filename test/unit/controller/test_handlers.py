@@ -18,8 +18,8 @@ from tfjob_controller.controller.handlers import (
     JobHandler,
     identity_matters,
     job_matters,
-    key_by_owner,
-    key_by_runtime,
+    keys_by_owner,
+    keys_by_runtime,
     pod_matters,
 )
 from tfjob_controller.controller.tfjob import by_runtime_id
@@ -48,7 +48,7 @@ def queue(clock: FakeClock) -> Iterator[Queue]:
 
 
 def service_handler(queue: Queue) -> ChildHandler[Any]:
-    return ChildHandler(queue, key_by_owner(TFJOBS), identity_matters)
+    return ChildHandler(queue, keys_by_owner(TFJOBS), identity_matters)
 
 
 def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
@@ -94,25 +94,61 @@ def test_what_no_job_controls_queues_nothing(queue: Queue, owners: tuple[OwnerRe
     assert queue.statistics().delayed == len(queue) == 0
 
 
+def queued_after(queue: Queue, clock: FakeClock) -> set[str]:
+    """What a swarm of changes has queued, once its time is over."""
+    wanted = queue.statistics().delayed
+    if wanted:
+        clock.await_waiters(1)
+    clock.advance(BATCH_SECONDS)
+    eventually(lambda: len(queue) == wanted)
+    return {queue.get() for _ in range(wanted)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((OWNER,), (), id="taken away"),
+        pytest.param((OWNER,), (replace(OWNER, name="other", uid="u9"),), id="given to another"),
+        pytest.param((), (OWNER,), id="given to it"),
+    ],
+)
+def test_a_child_that_changes_hands_queues_both_jobs(
+    queue: Queue, clock: FakeClock, before: tuple[OwnerReference, ...], after: tuple[OwnerReference, ...]
+) -> None:
+    old, new = (Service(replace(META, owner_references=owners)) for owners in (before, after))
+    service_handler(queue).on_update(old, new)
+    assert queued_after(queue, clock) == {f"team/{owner.name}" for owner in (*before, *after)}
+
+
+def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clock: FakeClock) -> None:
+    """As when somebody copies a running job's manifest under another name."""
+    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    for version, name in enumerate(("copy", "train", "zebra"), 5):
+        jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, name=name, resource_version=str(version))))
+    pod = Pod(ObjectMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
+    ChildHandler(queue, keys_by_runtime(jobs), pod_matters).on_add(pod, is_initial=False)
+    assert queued_after(queue, clock) == {"team/copy", "team/train", "team/zebra"}
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        pytest.param({"runtime_id": "ab12"}, "team/train", id="its job's label"),
-        pytest.param({"runtime_id": "zz99"}, None, id="a job that is not there"),
-        pytest.param({}, None, id="no label"),
+        pytest.param({"runtime_id": "ab12"}, ["team/train"], id="its job's label"),
+        pytest.param({"runtime_id": "zz99"}, [], id="a job that is not there"),
+        pytest.param({}, [], id="no label"),
     ],
 )
-def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: str | None) -> None:
+def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: list[str]) -> None:
     jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
     pod = Pod(ObjectMeta(name="p", namespace="team", labels=labels))
-    assert key_by_runtime(jobs)(pod) == expected
+    assert [*keys_by_runtime(jobs)(pod)] == expected
 
 
 def test_a_pod_of_another_namespace_is_another_job_s() -> None:
     jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
-    assert key_by_runtime(jobs)(Pod(ObjectMeta(name="p", namespace="x", labels={"runtime_id": "ab12"}))) is None
+    assert [*keys_by_runtime(jobs)(Pod(ObjectMeta(name="p", namespace="x", labels={"runtime_id": "ab12"})))] == []
 
 
 HEARTBEAT = replace(META, resource_version="9", labels={"a": "b"})
