@@ -17,8 +17,9 @@ from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.controllerprocess import ControllerProcess, controller_process
 from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
-from helpers.fleet import SORTS, Fleet, fleet_kubelet
+from helpers.fleet import SORTS, Fleet, fleet_kubelet, runs
 from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
 
@@ -164,3 +165,18 @@ def test_lost_answers_and_storms_of_refusals_make_nothing_twice(
         met = [each.fault for each in proxy.seen if each.fault is not None]
     assert len(met) > 60
     assert sum(isinstance(fault, LoseAnswer) for fault in met) > 15
+
+
+def test_a_worker_that_is_scaled_away_and_wanted_again_never_runs_twice(
+    control_plane: Cluster, auditor: Auditor, api: Api, namespace: str
+) -> None:
+    jobs = Jobs(api, namespace)
+    with fleet_kubelet(api, namespace), running_controller(control_plane.kubeconfig, namespace):
+        jobs.submit(tfjob(master(template=runs(600)), workers(3, template=runs(600))))
+        for _ in range(5):
+            eventually(lambda: len(jobs.children("pods")) == 4, 60, 0.02)
+            jobs.change({"spec": {"workerReplicas": 1}})
+            eventually(lambda: len(jobs.children("jobs")) < 4, 60, 0.005)
+            jobs.change({"spec": {"workerReplicas": 3}})
+        eventually(lambda: len(jobs.children("pods")) == 4, 60, 0.02)
+        auditor.await_no_violations(unfinished=["example-job"])

@@ -57,8 +57,9 @@ class Children(Generic[ObjectT]):
     def merge(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         self.store.assume(self._client.patch(namespace, name, patch))
 
-    def delete(self, namespace: str, name: str, uid: str) -> None:
-        self._client.delete(namespace, name, uid=uid)
+    def delete(self, namespace: str, action: Delete) -> None:
+        propagation = "Foreground" if action.foreground else "Background"
+        self._client.delete(namespace, action.name, uid=action.uid, propagation=propagation)
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class Writer:
             if isinstance(action, Create):
                 return self._create(namespace, owner.metadata.uid, action)
             if isinstance(action, Delete):
-                self._children[action.resource].delete(namespace, action.name, action.uid)
+                self._children[action.resource].delete(namespace, action)
             else:
                 self._children[JOBS].merge(namespace, action.name, {"spec": {"suspend": action.suspend}})
         except ApiError as error:

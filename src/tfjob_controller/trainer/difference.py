@@ -42,11 +42,15 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE by name with precondition `uid`, propagation Background. NotFound and Conflict are success."""
+    """DELETE by name with precondition `uid`. NotFound and Conflict are success.
+
+    `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
+    """
 
     resource: Resource
     name: str
     uid: str
+    foreground: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +123,20 @@ def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[
 
 
 def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
-    """Children of replicas that the job does not want any more."""
+    """Children of replicas that the job does not want any more.
+
+    If one is wanted again, its new pod must not run beside the old one, so its Job stays as long as that does.
+    """
     for name, job in observed.jobs.items():
         if name not in plan.by_name and job.metadata.deletion_timestamp is None:
-            yield _delete(JOBS, job)
+            yield _delete(JOBS, job, foreground=True)
     for name, service in observed.services.items():
         if name not in plan.by_name and service.metadata.deletion_timestamp is None:
             yield _delete(SERVICES, service)
 
 
 def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterator[Delete]:
+    """Their pods have ended, or are lost with their node and would keep a Job for ever."""
     for view in views:
         job = view.job if view.must_redo and is_recorded(view, restart_counts) else None
         if job is not None and job.metadata.deletion_timestamp is None:
@@ -154,5 +162,5 @@ def _would_run_again(view: View) -> bool:
     return exited is None or exited.exit_code != 0
 
 
-def _delete(resource: Resource, obj: Object) -> Delete:
-    return Delete(resource, obj.metadata.name, obj.metadata.uid)
+def _delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground)

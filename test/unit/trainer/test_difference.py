@@ -193,6 +193,23 @@ def test_of_fewer_workers_the_highest_index_goes_first() -> None:
     assert (cluster.job.status.worker_replicas, cluster.job.status.ready["worker"]) == (1, "1/1")
 
 
+def test_a_worker_that_goes_keeps_its_job_until_its_pod_is_gone() -> None:
+    """Else one that is wanted again would run beside the old one."""
+    cluster = running_world(master(), workers(2))
+    cluster.change(worker_replicas=1)
+    assert {delete.resource.plural: delete.foreground for delete in cluster.actions().deletes} == {
+        "jobs": True,
+        "services": False,
+    }
+
+
+def test_a_job_that_is_made_anew_does_not_wait_for_pods_on_lost_nodes() -> None:
+    cluster = running_world()
+    cluster.exits("ps-0", 0)
+    cluster.sync()
+    assert [delete.foreground for delete in cluster.actions().deletes] == [False]
+
+
 def test_a_worker_that_succeeded_does_not_run_again_after_a_scale_down_and_up() -> None:
     cluster = running_world(master(), workers(2))
     cluster.exits("worker-1", 0)
