@@ -170,8 +170,10 @@ class RunOptions:
     )
     context: str = _option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
     namespace: str = _option(NAMESPACE, "", "The one namespace to look after; empty for all.")
-    workers: int = _option(COUNT, "4", "How many jobs are worked on at the same time.")
-    concurrent_writes: int = _option(COUNT, "16", "How many children are written at the same time, over all jobs.")
+    workers: int = _option(COUNT, "10", "How many jobs are worked on at the same time.")
+    concurrent_writes: int = _option(
+        COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
+    )
     qps: float = _option(RATE, "200", "Requests per second to the API server, over all; 0 for no limit of our own.")
     burst: int = _option(COUNT, "400", "Requests that may go at once before --qps counts.")
     leader_elect: bool = _option(SWITCH, "false", "Only work while holding a Lease, so that several replicas can run.")

@@ -23,8 +23,6 @@ class Fanout:
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
-        # One sync gets at most half of them: another one's fifty children should not wait for these fifty.
-        self._share = max(1, helpers // 2)
         self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="writer") if helpers > 0 else None
 
     def run(self, tasks: Sequence[Task]) -> None:
@@ -51,7 +49,7 @@ class Fanout:
         if pool is None:
             return []
         # Each helper has a copy of the caller's context, so that its log lines carry the same reconcile_id.
-        return [pool.submit(contextvars.copy_context().run, _work_off, pile) for _ in range(min(wanted, self._share))]
+        return [pool.submit(contextvars.copy_context().run, _work_off, pile) for _ in range(min(wanted, self._helpers))]
 
 
 def _work_off(pile: deque[Task]) -> None:

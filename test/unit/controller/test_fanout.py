@@ -35,7 +35,7 @@ def test_one_task_runs_in_the_calling_thread(fanout: Fanout) -> None:
 
 
 def test_tasks_run_at_the_same_time_within_the_bound() -> None:
-    fanout = Fanout(6)  # of which one run gets three, and its own thread
+    fanout = Fanout(3)
     together = threading.Barrier(4, timeout=10)
     fanout.run([together.wait] * 4)  # type: ignore[list-item]  # its answer is ignored
     fanout.stop()
