@@ -109,6 +109,11 @@ class FaultProxy:
         with self._lock:
             self._rules.append(_Rule(fault, times, method, path))
 
+    def clear(self) -> None:
+        """Forget all that `next` has asked for."""
+        with self._lock:
+            self._rules.clear()
+
     def cut_all(self) -> int:
         """Reset every connection there is now; how many."""
         with self._lock:

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import FaultProxy, Seen
+from helpers.faultproxy import FaultProxy, Reply, Seen
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
@@ -30,7 +30,7 @@ def lasting(seconds: float) -> Object:
 
 
 @pytest.fixture
-def proxy(control_plane: Cluster, kubectl: Kubectl) -> Iterator[FaultProxy]:
+def proxy(control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet) -> Iterator[FaultProxy]:
     with FaultProxy(control_plane.own.server) as proxy:
         yield proxy
 
@@ -54,7 +54,7 @@ def syncs(manager: Manager) -> float:
 
 
 def test_a_job_costs_two_requests_for_each_replica_and_six_and_one_for_each_that_must_be_stopped(
-    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
 ) -> None:
     """The tutorial's job, with its two parameter servers, which run until they are stopped. The cheapest of three:
     where a machine is busy, replicas come up one by one, and how many are ready is written in between."""
@@ -73,7 +73,7 @@ def test_a_job_costs_two_requests_for_each_replica_and_six_and_one_for_each_that
 
 
 def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
-    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, api: Api, tmp_path: Path
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, api: Api, tmp_path: Path
 ) -> None:
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
         jobs.submit(tfjob(master(), workers(2), parameter_servers(1)))
@@ -93,7 +93,7 @@ def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
 
 
 def test_a_finished_job_costs_its_next_controller_one_request_when_its_time_to_live_is_over(
-    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, tmp_path: Path
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
 ) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         jobs.submit(tfjob(master(template=lasting(0.1)), ttlSecondsAfterFinished=3))
@@ -104,7 +104,7 @@ def test_a_finished_job_costs_its_next_controller_one_request_when_its_time_to_l
 
 
 def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
-    control_plane: Cluster, proxy: FaultProxy, kubelet: FakeKubelet, jobs: Jobs, api: Api, tmp_path: Path
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, api: Api, tmp_path: Path
 ) -> None:
     """Nothing is made anew: a finished job is left alone."""
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
@@ -120,3 +120,23 @@ def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
         eventually(lambda: not jobs.children("pods"), PATIENCE_SECONDS, 0.2)
         assert requests(proxy.seen)[before:] == []
         assert jobs.children("jobs") == jobs.children("services") == {}
+
+
+def test_events_are_written_after_the_status_they_speak_of(
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
+) -> None:
+    """A status that cannot be written is not told of; what was created is."""
+    proxy.next(Reply(500, "InternalError"), method="PATCH", path="/status", times=1000)
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
+        jobs.submit(tfjob(master()))
+        eventually(lambda: len(told(jobs)) >= 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: any(each.fault for each in proxy.seen), PATIENCE_SECONDS, PERIOD_SECONDS)
+        assert set(told(jobs)) == {"SuccessfulCreate"}
+        proxy.clear()
+        jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
+        eventually(lambda: "Running" in told(jobs), PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert told(jobs).count("Running") == 1
+
+
+def told(jobs: Jobs) -> list[str]:
+    return [each["reason"] for each in jobs.events() if each["regarding"]["kind"] == "TFJob"]

@@ -286,3 +286,24 @@ def test_what_a_chief_that_its_node_evicted_exits_with_does_not_count(trial: Tri
     assert status["state"] == "Running"
     assert "completionTime" not in status
     assert trial.child_job("master-0")["metadata"]["uid"] == child
+
+
+def test_a_parameter_server_may_be_the_chief_if_it_brings_its_own_program(trial: Trial) -> None:
+    trial.plays("ps-0", ends(0))
+    chief = {"chief": {"replicaName": "PS", "replicaIndex": 0}}
+    trial.submit(parameter_servers(1, template=ON_FAILURE), workers(1), terminationPolicy=chief)
+    status = trial.await_end()
+    assert (status["phase"], status["reason"]) == ("Done", "ps-0 succeeded")
+
+
+def test_a_chief_that_ran_out_of_memory_is_not_started_again_and_again_even_if_nothing_is_cleaned_up(
+    trial: Trial,
+) -> None:
+    """Its exit code is that of a signal, so the kubelet would restart it for ever: the controller stops its Job."""
+    trial.plays("master-0", *[ends(137, reason="OOMKilled", after=1.0)] * 9)
+    trial.submit(master(template=ON_FAILURE), workers(1), cleanPodPolicy="None")
+    assert trial.await_end()["reason"] == "master-0 failed: exit code 137 (OOMKilled)"
+    eventually(lambda: trial.pods("master-0") == [], PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert trial.child_job("master-0")["spec"]["suspend"] is True
+    assert trial.child_job("worker-0")["spec"]["suspend"] is False
+    assert len(trial.pods("worker-0")) == 1

@@ -27,14 +27,14 @@ NAME = "example-job"
 
 
 @pytest.fixture
-def proxy(control_plane: Cluster) -> Iterator[FaultProxy]:
+def proxy(control_plane: Cluster, kubelet: FakeKubelet) -> Iterator[FaultProxy]:
     with FaultProxy(control_plane.own.server) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def controller(
-    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, namespace: str, proxy: FaultProxy, tmp_path: Path
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, proxy: FaultProxy, tmp_path: Path
 ) -> Iterator[Manager]:
     """In the test's own namespace, through the proxy."""
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), namespace) as manager:

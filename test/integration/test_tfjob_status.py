@@ -248,6 +248,15 @@ def test_a_restart_is_told_once(trial: Trial) -> None:
     assert len(trial.notes("Restarted")) == 1
 
 
+def test_a_child_that_is_deleted_is_told(trial: Trial) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    name = trial.child("worker-0")
+    trial.change(workerReplicas=0)
+    trial.await_event("SuccessfulDelete", f"Deleted job: {name}")
+    trial.await_event("SuccessfulDelete", f"Deleted service: {name}")
+
+
 def test_suspension_and_resumption_are_told(trial: Trial) -> None:
     trial.submit(master())
     trial.await_phase("Running")
