@@ -108,7 +108,7 @@ def _is_noise(line: str) -> bool:
 
 def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
     """On our own two nodes the pods must use both; an existing cluster may have one only."""
-    return [check_spread(list(seen.node_of_replica.values()), stage.own_nodes)] if stage.own_nodes else []
+    return [check_spread(seen.nodes, stage.own_nodes)] if stage.own_nodes else []
 
 
 def farewell(stage: Stage, screen: Screen) -> None:

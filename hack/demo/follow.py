@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 from rich.live import Live
 
 from demo.kubectl import Kubectl
-from demo.picture import Object, changes, facts, picture, replica_of
+from demo.picture import Object, Row, changes, facts, picture, rows_of, with_gone
 from demo.screen import Screen
 
 POLL_SECONDS = 0.5
 FINISHED_PHASES = ("Done", "Failed")
 
-# Takes the job, its pods, and the seconds since the beginning.
-Show = Callable[[Object, Sequence[Object], float], None]
+# Takes the job, a row for each of its pods, and the seconds since the beginning.
+Show = Callable[[Object, Iterable[Row], float], None]
 
 
 class DemoError(Exception):
@@ -27,10 +27,14 @@ class DemoError(Exception):
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a job on its way: its last state, and where each of its replicas ran."""
+    """What was seen of a job on its way: its last state, and a row for each pod that it ever had, by its name."""
 
     job: Mapping[str, Any] = field(default_factory=dict)
-    node_of_replica: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[str]:
+        return [row.node for row in self.rows.values() if row.node]
 
 
 def follow(kubectl: Kubectl, name: str, screen: Screen, timeout_seconds: float) -> Seen:
@@ -49,15 +53,15 @@ def follow(kubectl: Kubectl, name: str, screen: Screen, timeout_seconds: float) 
 @contextmanager
 def _live(screen: Screen) -> Iterator[Show]:
     with Live(console=screen.console, refresh_per_second=4, transient=False) as live:
-        yield lambda job, pods, elapsed_seconds: live.update(picture(job, pods, elapsed_seconds))
+        yield lambda job, rows, elapsed_seconds: live.update(picture(job, rows, elapsed_seconds))
 
 
 @contextmanager
 def _lines(screen: Screen) -> Iterator[Show]:
     known: dict[str, str] = {}
 
-    def show(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> None:
-        now = facts(job, pods)
+    def show(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> None:
+        now = facts(job, rows)
         for line in changes(known, now):
             screen.output(f"{elapsed_seconds:5.1f} s  {line}")
         known.clear()
@@ -68,8 +72,5 @@ def _lines(screen: Screen) -> Iterator[Show]:
 
 def _look(kubectl: Kubectl, name: str, seen: Seen, show: Show, elapsed_seconds: float) -> None:
     seen.job = kubectl.get("tfjob", name)
-    pods = kubectl.items("pods", f"tf_job_name={name}")
-    for pod in pods:
-        if node := pod.get("spec", {}).get("nodeName"):
-            seen.node_of_replica[replica_of(pod)] = node
-    show(seen.job, pods, elapsed_seconds)
+    seen.rows = with_gone(seen.rows, rows_of(kubectl.items("pods", f"tf_job_name={name}")))
+    show(seen.job, seen.rows.values(), elapsed_seconds)

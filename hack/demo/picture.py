@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group
@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 Object = Mapping[str, Any]
+
+REMOVED = "removed"
 
 _COLOURS = {
     "Running": "cyan",
@@ -70,11 +72,18 @@ def rows_of(pods: Sequence[Object]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.replica, row.pod))
 
 
+def with_gone(known: Mapping[str, Row], rows: Sequence[Row]) -> dict[str, Row]:
+    """By pod: what is there now, and what was there before and has been removed since."""
+    present = {row.pod: row for row in rows}
+    gone = {pod: replace(row, state=REMOVED) for pod, row in known.items() if pod not in present}
+    return dict(sorted((gone | present).items(), key=lambda item: (item[1].replica, item[0])))
+
+
 def coloured(word: str) -> Text:
     return Text(word, style=_COLOURS.get(word, ""))
 
 
-def picture(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> Group:
+def picture(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> Group:
     """The job's phase and why, above the table of its replicas."""
     status = job.get("status", {})
     heading = Text.assemble(
@@ -88,19 +97,19 @@ def picture(job: Object, pods: Sequence[Object], elapsed_seconds: float) -> Grou
     table = Table(box=None, header_style="dim", pad_edge=False)
     for title in ("Replica", "Pod", "Node", "State", "Restarts"):
         table.add_column(title, no_wrap=True)
-    for row in rows_of(pods):
+    for row in rows:
         table.add_row(row.replica, row.pod, row.node or "-", coloured(row.state), str(row.restarts))
     reason = Text(status.get("reason", ""), style="yellow")
     return Group(heading, *([reason] if reason.plain else []), table)
 
 
-def facts(job: Object, pods: Sequence[Object]) -> dict[str, str]:
+def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
     """What there is to tell, by what it is about: the job, why it waits, each replica."""
     status = job.get("status", {})
     told = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
     if reason := status.get("reason"):
         told["reason"] = str(reason)
-    for row in rows_of(pods):
+    for row in rows:
         restarts = f", restarts: {row.restarts}" if row.restarts else ""
         told[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"
     return told

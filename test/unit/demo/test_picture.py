@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from demo.picture import Row, changes, facts, rows_of, state_of
+from demo.picture import Row, changes, facts, rows_of, state_of, with_gone
 
 
 def pod(*, job_type: str = "WORKER", index: int = 0, **status: Any) -> dict[str, Any]:
@@ -59,10 +59,21 @@ def test_rows_are_ordered_by_replica_and_count_restarts_of_all_containers() -> N
     ]
 
 
+def test_pods_that_were_removed_stay_in_sight() -> None:
+    first = with_gone({}, rows_of([pod(index=1, phase="Running"), pod(phase="Running")]))
+    assert [row.state for row in first.values()] == ["Running", "Running"]
+    later = with_gone(first, rows_of([pod(index=1, phase="Running")]))
+    assert later == {
+        "j-worker-0-x": Row("worker-0", "j-worker-0-x", "node-1", "removed", 0),
+        "j-worker-1-x": Row("worker-1", "j-worker-1-x", "node-1", "Running", 0),
+    }
+    assert list(with_gone(later, [])) == ["j-worker-0-x", "j-worker-1-x"]
+
+
 def test_facts_are_about_the_job_its_reason_and_each_replica() -> None:
     job = {"metadata": {"name": "j"}, "status": {"phase": "Running", "state": "Running", "reason": "worker-0: waits"}}
     pods = [pod(phase="Running", containerStatuses=[{"restartCount": 2}]), {**pod(index=1), "spec": {}}]
-    assert facts(job, pods) == {
+    assert facts(job, rows_of(pods)) == {
         "j": "phase Running, state Running",
         "reason": "worker-0: waits",
         "worker-0": "Running on node-1, restarts: 2",
