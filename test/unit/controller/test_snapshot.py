@@ -1,0 +1,83 @@
+"""The rules of controller/snapshot.py: what counts as a job's own."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import plan_of
+from helpers.manifests import master, parameter_servers
+from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
+from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kube.store import Store, by_controller_uid
+
+PLAN = plan_of(master(), parameter_servers(1))
+OWNER = TFJob(ObjectMeta(name="example-job", namespace="team", uid="u1", creation_timestamp="2026-01-01T00:00:00Z"))
+OURS = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "example-job", "u1", controller=True)
+CHILD = ObjectMeta(
+    name="child",
+    namespace="team",
+    resource_version="5",
+    owner_references=(OURS,),
+    creation_timestamp="2026-01-01T00:00:01Z",
+    labels={"runtime_id": PLAN.runtime_id, "batch.kubernetes.io/job-name": "child"},
+)
+
+
+class Stores:
+    def __init__(self) -> None:
+        self.jobs: Store[Job] = Store({BY_OWNER: by_controller_uid})
+        self.services: Store[Service] = Store({BY_OWNER: by_controller_uid})
+        self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
+        self.config_maps: Store[ConfigMap] = Store()
+        self.snapshots = Snapshots(self.jobs, self.services, self.pods, self.config_maps)
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return Stores()
+
+
+def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> None:
+    stores.jobs.upsert(Job(CHILD))
+    stores.services.upsert(Service(CHILD))
+    stores.pods.upsert(Pod(replace(CHILD, name="pod-1")))
+    stores.pods.upsert(Pod(replace(CHILD, name="pod-2")))
+    stores.config_maps.upsert(ConfigMap(replace(CHILD, name=PLAN.config_map)))
+    observed = stores.snapshots.take(OWNER, PLAN)
+    assert list(observed.jobs) == list(observed.services) == ["child"]
+    assert sorted(pod.metadata.name for pod in observed.pods["child"]) == ["pod-1", "pod-2"]
+    assert observed.has_config_map
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        pytest.param(replace(CHILD, owner_references=()), id="nobody's"),
+        pytest.param(replace(CHILD, owner_references=(replace(OURS, uid="u0"),)), id="an earlier job's of that name"),
+        pytest.param(replace(CHILD, owner_references=(replace(OURS, controller=None),)), id="not controlled by it"),
+    ],
+)
+def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: ObjectMeta) -> None:
+    stores.jobs.upsert(Job(meta))
+    stores.services.upsert(Service(meta))
+    stores.config_maps.upsert(ConfigMap(replace(meta, name=PLAN.config_map)))
+    observed = stores.snapshots.take(OWNER, PLAN)
+    assert not (observed.jobs or observed.services or observed.has_config_map)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        pytest.param(replace(CHILD, creation_timestamp="2025-12-31T23:59:59Z"), id="older than the job"),
+        pytest.param(replace(CHILD, namespace="other"), id="of another namespace"),
+        pytest.param(replace(CHILD, labels={"runtime_id": PLAN.runtime_id}), id="of no Job"),
+        pytest.param(replace(CHILD, labels={**CHILD.labels, "runtime_id": "zz99"}), id="of another RuntimeId"),
+    ],
+)
+def test_pods_that_are_not_the_jobs(stores: Stores, meta: ObjectMeta) -> None:
+    stores.pods.upsert(Pod(meta))
+    assert stores.snapshots.take(OWNER, PLAN).pods == {}
