@@ -212,9 +212,11 @@ class Manager:
         self._workers = self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)
         self._starting = ""
         self._recorder.start()
-        self.caches.feed(self._queue)
         self.caches.start()
         if self._wait_until_ready():
+            # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
+            # another instance leads.
+            self.caches.feed(self._queue)
             # Else each full collection walks all that is cached, while no sync can run: 50 ms at 100,000 objects.
             gc.collect()
             gc.freeze()

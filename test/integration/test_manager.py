@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,12 @@ def ready(port: int) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def page(port: int, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        shown: dict[str, Any] = json.load(answer)
+    return shown
 
 
 @contextmanager
@@ -131,6 +139,34 @@ def test_a_second_instance_leads_within_two_seconds_of_the_first_ones_stop(
             ended = time.monotonic()
             await_log(second_log, '"event": "working"')
             assert time.monotonic() - ended < 2.0
+
+
+def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str
+) -> None:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    api.create(
+        leases,
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "tfjob-controller"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
+        },
+    )
+    jobs = Jobs(api, namespace)
+    options = {"leader_elect": True, "leader_elect_lease_namespace": namespace}
+    with running_controller(control_plane.kubeconfig, namespace, **options) as standby:
+        for number in range(5):
+            jobs.submit(tfjob(master(), name=f"job-{number}"))
+            eventually(lambda: len(standby.caches.tfjobs.store) == 1, 20)
+            jobs.delete(f"job-{number}")
+            eventually(lambda: len(standby.caches.tfjobs.store) == 0, 20)
+        jobs.submit(tfjob(master(), name="stays"))
+        eventually(lambda: len(standby.caches.tfjobs.store) == 1, 20)
+        assert page(standby.servers[0].port, "/debug/queue")["queued"] == 0
+        api.patch(f"{leases}/tfjob-controller", {"spec": {"holderIdentity": ""}})
+        jobs.await_phase("Creating", "stays")
 
 
 def test_a_lost_lease_ends_the_process_at_once_with_a_code(
