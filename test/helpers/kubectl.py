@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.poll import eventually
 from localcluster import binaries
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -50,4 +51,6 @@ class Kubectl:
     def install_crds(self) -> None:
         """Those of this tree; several workers may do it at once."""
         self.must("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-        self.must("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+        # `kubectl wait` gives up on a CRD whose conditions are still null, as they are in its first moments.
+        wait = ("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+        eventually(lambda: self.run(*wait).code == 0, 60, 0.2)
