@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.labels import POD_JOB_NAME
+from tfjob_controller.trainer.labels import POD_JOB_NAME, TF_JOB_NAME, name_value
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 
@@ -30,10 +30,11 @@ class Snapshots:
     def take(self, owner: Object, plan: Plan) -> Observed:
         """The children of `owner` as of now."""
         uid, namespace = owner.metadata.uid, owner.metadata.namespace
+        jobs = {job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)}
         return Observed(
-            jobs={job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)},
+            jobs=jobs,
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
-            pods=self._pods_of(owner, runtime_key(namespace, plan.runtime_id)),
+            pods=self._pods_of(owner, jobs, runtime_key(namespace, plan.runtime_id)),
             has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
         )
 
@@ -41,15 +42,25 @@ class Snapshots:
         """Its child Jobs, also where there is no plan."""
         return self._jobs.by_index(BY_OWNER, owner.metadata.uid)
 
-    def _pods_of(self, owner: Object, key: str) -> dict[str, list[Pod]]:
+    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], key: str) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""
         born = owner.metadata.creation_timestamp or ""
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.by_index(BY_RUNTIME, key):
-            meta = pod.metadata
-            if (meta.creation_timestamp or "") >= born and POD_JOB_NAME in meta.labels:
-                by_job.setdefault(meta.labels[POD_JOB_NAME], []).append(pod)
+            name = pod.metadata.labels.get(POD_JOB_NAME, "")
+            if (pod.metadata.creation_timestamp or "") >= born and (name in jobs or self._was_ours(owner, pod, name)):
+                by_job.setdefault(name, []).append(pod)
         return by_job
+
+    def _was_ours(self, owner: Object, pod: Pod, name: str) -> bool:
+        """Of a pod whose Job is none of the job's: that may have been deleted, or be another job's.
+
+        Two jobs have the same RuntimeId if somebody copies a manifest with it.
+        """
+        meta = owner.metadata
+        if not name or self._jobs.get(f"{meta.namespace}/{name}") is not None:
+            return False
+        return pod.metadata.labels.get(TF_JOB_NAME) == name_value(meta.name)
 
     def _has_config_map(self, key: str, uid: str) -> bool:
         found = self._config_maps.get(key)

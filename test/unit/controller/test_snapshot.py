@@ -23,7 +23,11 @@ CHILD = ObjectMeta(
     resource_version="5",
     owner_references=(OURS,),
     creation_timestamp="2026-01-01T00:00:01Z",
-    labels={"runtime_id": PLAN.runtime_id, "batch.kubernetes.io/job-name": "child"},
+    labels={
+        "runtime_id": PLAN.runtime_id,
+        "tf_job_name": "example-job",
+        "batch.kubernetes.io/job-name": "child",
+    },
 )
 
 
@@ -66,7 +70,7 @@ def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: Obje
     stores.services.upsert(Service(meta))
     stores.config_maps.upsert(ConfigMap(replace(meta, name=PLAN.config_map)))
     observed = stores.snapshots.take(OWNER, PLAN)
-    assert not (observed.jobs or observed.services or observed.has_config_map)
+    assert (dict(observed.jobs), dict(observed.services), observed.has_config_map) == ({}, {}, False)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +79,23 @@ def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: Obje
         pytest.param(replace(CHILD, creation_timestamp="2025-12-31T23:59:59Z"), id="older than the job"),
         pytest.param(replace(CHILD, namespace="other"), id="of another namespace"),
         pytest.param(replace(CHILD, labels={"runtime_id": PLAN.runtime_id}), id="of no Job"),
+        pytest.param(
+            replace(CHILD, labels={**CHILD.labels, "tf_job_name": "copy"}), id="of a job that was copied with its id"
+        ),
         pytest.param(replace(CHILD, labels={**CHILD.labels, "runtime_id": "zz99"}), id="of another RuntimeId"),
     ],
 )
 def test_pods_that_are_not_the_jobs(stores: Stores, meta: ObjectMeta) -> None:
     stores.pods.upsert(Pod(meta))
+    assert stores.snapshots.take(OWNER, PLAN).pods == {}
+
+
+def test_a_pod_outlives_its_deleted_job(stores: Stores) -> None:
+    stores.pods.upsert(Pod(CHILD))
+    assert list(stores.snapshots.take(OWNER, PLAN).pods) == ["child"]
+
+
+def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores: Stores) -> None:
+    stores.jobs.upsert(Job(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
+    stores.pods.upsert(Pod(CHILD))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}
