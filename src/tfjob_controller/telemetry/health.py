@@ -11,6 +11,7 @@ Nothing here can be written to: other methods than GET and HEAD answer 501.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ class Server:
     def __init__(self, address: Address, routes: Mapping[str, Route], name: str) -> None:
         """Listens at once, so that an address in use is found before anything starts. Raises BindError."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        kind = type("_Http", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+        settings = {"address_family": family, "daemon_threads": True, "handle_error": _on_error}
+        kind = type("_Http", (ThreadingHTTPServer,), settings)
         try:
             self._server: ThreadingHTTPServer = kind((address.host, address.port), _handler(routes))
         except OSError as error:
@@ -111,6 +113,14 @@ class Server:
 
     def _serve(self) -> None:
         self._server.serve_forever(_POLL_SECONDS)
+
+
+def _on_error(_: ThreadingHTTPServer, __: object, client: tuple[str, int]) -> None:
+    """Called in the request's thread while the exception is handled; the library's own prints a traceback."""
+    if isinstance(sys.exception(), OSError):
+        log.debug("client went away", client=client[0])
+    else:
+        log.exception("request failed", client=client[0])
 
 
 def servers_for(wanted: list[tuple[Address | None, dict[str, Route]]]) -> list[Server]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from helpers.poll import eventually
 from tfjob_controller.options import BindAddress
 from tfjob_controller.telemetry import debug, health
 from tfjob_controller.telemetry.health import Answer, BindError, Server, servers_for, text
@@ -91,6 +93,28 @@ def test_debug_lists_its_pages_and_shows_them(server: Server) -> None:
 def test_a_client_that_says_nothing_delays_nobody(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port)):
         assert get(server, "/healthz")[0] == 200
+
+
+def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def large(_: str) -> Answer:
+        asked.set()
+        gone.wait(10.0)
+        return Answer(b"x" * 10_000_000)
+
+    made = Server(LOOPBACK, {"/large": large, "/healthz": health.healthz}, "test")
+    made.start()
+    with socket.create_connection(("127.0.0.1", made.port)) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert asked.wait(10.0)
+        # Closing without lingering sends a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    gone.set()
+    eventually(lambda: not [each for each in threading.enumerate() if "process_request_thread" in each.name], 10)
+    assert get(made, "/healthz") == (200, "ok\n")
+    made.stop()
+    assert capfd.readouterr().err == ""
 
 
 def test_an_address_in_use_is_named(server: Server) -> None:
