@@ -10,6 +10,7 @@ Threads: any may call `run`.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -48,8 +49,13 @@ class Fanout:
         pool = self._pool
         if pool is None:
             return []
-        # Each helper has a copy of the caller's context, so that its log lines carry the same reconcile_id.
-        return [pool.submit(contextvars.copy_context().run, _work_off, pile) for _ in range(min(wanted, self._helpers))]
+        called: list[Future[None]] = []
+        # Stopped meanwhile: those who have been called, and the caller, do it all.
+        with contextlib.suppress(RuntimeError):
+            for _ in range(min(wanted, self._helpers)):
+                # With a copy of the caller's context, so that its log lines carry the same reconcile_id.
+                called.append(pool.submit(contextvars.copy_context().run, _work_off, pile))  # noqa: PERF401 -- kept if one fails
+        return called
 
 
 def _work_off(pile: deque[Task]) -> None:

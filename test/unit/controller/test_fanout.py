@@ -89,3 +89,19 @@ def test_after_stop_the_caller_does_all_by_itself() -> None:
     ran: list[int] = []
     fanout.run([lambda: ran.append(1), lambda: ran.append(2)])
     assert ran == [1, 2]
+
+
+def test_a_stop_in_the_middle_of_a_run_loses_no_task() -> None:
+    for _ in range(50):
+        fanout, together, ran = Fanout(64), threading.Barrier(2, timeout=10), list[int]()
+
+        def stop(fanout: Fanout = fanout, together: threading.Barrier = together) -> None:
+            together.wait()
+            fanout.stop()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        together.wait()
+        fanout.run([lambda ran=ran: ran.append(1)] * 65)  # type: ignore[misc]  # a default
+        stopper.join(10)
+        assert len(ran) == 65
