@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import pod_path
+from helpers.cluster import pod_path, set_pod_running
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
 from helpers.poll import eventually
+from localcluster import podstatus
+from localcluster.api import STRATEGIC_MERGE_PATCH
 from localcluster.podstatus import Outcome
 
 pytestmark = pytest.mark.cluster
@@ -200,11 +202,12 @@ def test_a_pod_that_is_deleted_comes_back_and_the_job_goes_on(trial: Trial, repl
     assert trial.status()["state"] == "Running"
 
 
-@pytest.mark.parametrize("plural", ["jobs", "services"])
+@pytest.mark.parametrize("plural", ["jobs", "services", "configmaps"])
 def test_a_child_that_is_deleted_comes_back(trial: Trial, plural: str) -> None:
-    trial.submit(master(), workers(1))
+    trial.submit(master(), parameter_servers(1))
     trial.await_phase("Running")
-    path = trial.child_path(plural, trial.child("worker-0"))
+    name = f"cm-ps-{trial.runtime_id}" if plural == "configmaps" else trial.child("ps-0")
+    path = trial.child_path(plural, name)
     uid = trial.jobs.api.get(path)["metadata"]["uid"]
     trial.jobs.api.delete(path, propagationPolicy="Background")
 
@@ -213,6 +216,16 @@ def test_a_child_that_is_deleted_comes_back(trial: Trial, plural: str) -> None:
         return found is not None and found["metadata"]["uid"] != uid
 
     eventually(is_back, PATIENCE_SECONDS, PERIOD_SECONDS)
+    trial.await_running("ps-0")
+    assert trial.status()["state"] == "Running"
+
+
+def test_a_child_job_that_somebody_suspends_is_resumed(trial: Trial) -> None:
+    trial.submit(master(), workers(1))
+    trial.await_phase("Running")
+    path = trial.child_path("jobs", trial.child("worker-0"))
+    trial.jobs.api.patch(path, {"spec": {"suspend": True}})
+    eventually(lambda: not trial.child_job("worker-0")["spec"]["suspend"], PATIENCE_SECONDS, PERIOD_SECONDS)
     trial.await_running("worker-0")
     assert trial.status()["state"] == "Running"
 
@@ -307,3 +320,23 @@ def test_a_chief_that_ran_out_of_memory_is_not_started_again_and_again_even_if_n
     assert trial.child_job("master-0")["spec"]["suspend"] is True
     assert trial.child_job("worker-0")["spec"]["suspend"] is False
     assert len(trial.pods("worker-0")) == 1
+
+
+@pytest.mark.parametrize("replica", ["master-0", "worker-0"])
+def test_a_program_that_ends_with_0_because_it_was_evicted_has_not_succeeded(trial: Trial, replica: str) -> None:
+    """It was asked to go and went in good order; the pod is gone a moment later, and its Job is complete."""
+    trial.submit(master(template=alone()), workers(1, template=alone()))
+    api = trial.jobs.api
+    for each in ("master-0", "worker-0"):
+        set_pod_running(api, trial.namespace, trial.await_pod(each)["metadata"]["name"])
+    trial.await_phase("Running")
+    name = trial.await_pod(replica)["metadata"]["name"]
+    evict(trial, trial.await_pod(replica))
+    ended = podstatus.terminated(api.get(pod_path(trial.namespace, name)), ends(0))
+    path = pod_path(trial.namespace, name)
+    api.patch(f"{path}/status", {"status": ended}, STRATEGIC_MERGE_PATCH)
+    api.delete(path, gracePeriodSeconds=0)
+    again = trial.await_pod(replica, but=name)
+    set_pod_running(api, trial.namespace, again["metadata"]["name"])
+    status = trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "1/1"})
+    assert (status["state"], status.get("succeededIndexes")) == ("Running", None)

@@ -151,17 +151,21 @@ def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_words(
         pytest.param(Reply(409, "Conflict"), "PATCH", "/status", id="409"),
         pytest.param(Reply(403, "Forbidden"), "POST", "/services", id="403"),
         pytest.param(Reply(504, "Timeout"), "PATCH", "/tfjobs/example-job", id="504"),
+        pytest.param(LoseAnswer(), "PATCH", "/jobs/", id="a Job was stopped and nobody told us"),
+        pytest.param(Reply(403, "Forbidden"), "PATCH", "/jobs/", id="403 at the end"),
     ],
 )
 def test_a_fault_that_passes_makes_nothing_twice_and_the_job_ends_well(
     controller: Manager, proxy: FaultProxy, jobs: Jobs, fault: Fault, method: str, path: str
 ) -> None:
     proxy.next(fault, method=method, path=path, times=2)
-    jobs.submit(tfjob(master(template=lasting(1)), workers(1, template=lasting(0.3))))
+    jobs.submit(tfjob(master(template=lasting(1)), workers(1, template=lasting(0.3)), parameter_servers(1)))
     status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert (status["state"], status.get("restarts", 0)) == ("Succeeded", 0)
     assert any(each.fault for each in proxy.seen)
-    assert len(jobs.children("jobs")) == len(jobs.children("services")) == 2
+    assert len(jobs.children("jobs")) == len(jobs.children("services")) == 3
+    (server,) = [each for name, each in jobs.children("jobs").items() if "-ps-" in name]
+    assert server["spec"]["suspend"] is True
     assert len({each["metadata"]["labels"]["runtime_id"] for each in jobs.children("jobs").values()}) == 1
 
 

@@ -127,6 +127,13 @@ def test_the_deadline_also_counts_while_nothing_can_run(trial: Trial) -> None:
     assert trial.await_end()["reason"] == "DeadlineExceeded: not done after 2 s"
 
 
+def test_a_deadline_that_is_given_only_later_counts_from_the_start(trial: Trial) -> None:
+    trial.submit(master())
+    trial.await_phase("Running")
+    trial.change(activeDeadlineSeconds=1)
+    assert trial.await_end()["reason"] == "DeadlineExceeded: not done after 1 s"
+
+
 def test_time_in_suspension_is_no_time(trial: Trial) -> None:
     trial.submit(master(), activeDeadlineSeconds=4)
     first = trial.await_phase("Running")
@@ -206,10 +213,14 @@ def test_suspending_a_running_job_stops_all_pods_and_resuming_starts_them_but_fo
     assert trial.status().get("restarts", 0) == 0
 
 
-def test_a_suspended_job_can_be_resumed_and_end(trial: Trial) -> None:
+@pytest.mark.parametrize("failure_policy", ["Chief", "AnyReplica"])
+@pytest.mark.parametrize("template", [NEVER, pod_template(container())], ids=["Never", "OnFailure"])
+def test_a_suspended_job_can_be_resumed_and_end_and_being_stopped_was_no_failure(
+    trial: Trial, template: Object, failure_policy: str
+) -> None:
     trial.plays("master-0", FOREVER, ends(0))
-    trial.submit(master(), workers(1))
-    trial.await_phase("Running")
+    trial.submit(master(template=template), workers(1, template=template), failurePolicy=failure_policy)
+    trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "1/1"})
     trial.change(suspend=True)
     await_pods(trial)
     trial.change(suspend=False)
@@ -252,6 +263,20 @@ def test_workers_can_be_scaled_to_none_and_the_job_still_ends(trial: Trial, admi
     await_pods(trial, "master-0")
     status = trial.await_status(lambda status: status["ready"]["worker"] == "0/0")
     assert (status["phase"], status["state"]) == ("Running", "Running")
+
+
+def test_who_changes_his_mind_gets_what_he_wants_last(trial: Trial) -> None:
+    """A worker's Job goes and comes under the same name, while pods of the old one still end."""
+    trial.submit(master(), workers(3))
+    trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "3/3"})
+    for replicas in (1, 3, 0, 2):
+        trial.change(workerReplicas=replicas)
+    trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "2/2"})
+    await_pods(trial, "master-0", "worker-0", "worker-1")
+    names = {trial.child(replica) for replica in ("master-0", "worker-0", "worker-1")}
+    eventually(lambda: set(trial.children("jobs")) == set(trial.children("services")) == names, PATIENCE_SECONDS)
+    status = trial.status()
+    assert (status["state"], status.get("restarts", 0), status.get("succeededIndexes")) == ("Running", 0, None)
 
 
 def test_a_worker_that_succeeded_and_was_scaled_away_does_not_run_again(trial: Trial) -> None:
