@@ -259,6 +259,7 @@ class Manager:
             self.caches.writer(self._fanout),
             self._recorder,
             self._clock,
+            is_busy=lambda: len(self._queue) > 0,
         )
         return Workers(
             CONTROLLER,

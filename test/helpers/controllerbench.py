@@ -75,6 +75,7 @@ class ControllerBench:
         self.recorder = Recorded(self.api)
         self.counted = Counted()
         self.fanout = Fanout(helpers)
+        self.is_busy = False
         self.engine = self.new_engine()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps"):
             self.api.watch(name, self._watcher(name))
@@ -91,6 +92,7 @@ class ControllerBench:
             self.caches.writer(self.fanout),
             self.recorder,
             self.clock,
+            is_busy=lambda: self.is_busy,
         )
 
     def create(self, *replica_specs: Any, **spec: Any) -> Object:

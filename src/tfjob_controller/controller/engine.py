@@ -11,13 +11,16 @@ nothing to wait for. A job with nothing to do costs no request, a finished one n
 A status that differs only in figures (how many are ready) waits for `MINOR_DELAY_SECONDS` or longer, and goes along
 with the next change of substance if that comes first.
 
+While other jobs wait for a worker, one that has just got its children goes to the back of the line before it says so:
+children first, words after. That also saves the write, where the job runs by the time it gets there.
+
 Threads: `sync` may be called by many workers, but never for one key at a time by two (the queue sees to that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, Protocol
 
@@ -46,6 +49,8 @@ log = structlog.get_logger(__name__)
 # few writes and not one each. A change of substance starts over.
 MINOR_DELAY_SECONDS = 2.0
 MINOR_DELAY_CAP_SECONDS = 8.0
+# How soon a job that made room for others gets back in line, behind all that wait by then.
+YIELD_SECONDS = 0.05
 
 
 class Kind(Protocol[ObjectT]):
@@ -109,6 +114,8 @@ class _Memo(Generic[ObjectT]):
     deferred_from: Any = None
     deferred_since: float = 0.0
     minor_delay_seconds: float = MINOR_DELAY_SECONDS
+    # Writes whose events wait for a status; empty but for a job that made room for others.
+    untold: list[Report] = field(default_factory=list)
 
 
 class Engine(Generic[ObjectT]):
@@ -123,6 +130,7 @@ class Engine(Generic[ObjectT]):
         writer: Writer,
         recorder: Recorder,
         clock: Clock,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._kind = kind
         self._client = client
@@ -131,6 +139,7 @@ class Engine(Generic[ObjectT]):
         self._writer = writer
         self._recorder = recorder
         self._clock = clock
+        self._is_busy = is_busy
         self._memos: dict[str, _Memo[ObjectT]] = {}
 
     def sync(self, key: str) -> Outcome:
@@ -180,17 +189,25 @@ class Engine(Generic[ObjectT]):
         current = self._current(job, memo)
         observed = self._snapshots.take(job, plan)
         actions = self._kind.actions(current, plan, observed, now)
-        report = Report()
+        faults: Sequence[Fault] = ()
         if actions:
             report = self._writer.carry_out(job, actions)
+            faults = report.faults
+            memo.untold.append(report)
+            if self._makes_room(memo):
+                return RequeueAfter(YIELD_SECONDS)
             observed = self._snapshots.take(job, plan)
         try:
-            obstacles = _obstacles(report.faults)
-            result = self._kind.next_status(current, plan, observed, now, obstacles)
+            result = self._kind.next_status(current, plan, observed, now, _obstacles(faults))
             rest_seconds = self._write_status(job, memo, result)
         finally:
-            self._tell_writes(job, report)
-        return _outcome(report.faults, _sooner(result.wake_after_seconds, rest_seconds))
+            self._tell_writes(job, memo)
+        return _outcome(faults, _sooner(result.wake_after_seconds, rest_seconds))
+
+    def _makes_room(self, memo: _Memo[ObjectT]) -> bool:
+        """Once, if nothing was in the way and others wait."""
+        (*earlier, report) = memo.untold
+        return not earlier and bool(report.created) and not report.faults and self._is_busy()
 
     def _current(self, job: ObjectT, memo: _Memo[ObjectT]) -> ObjectT:
         """The job with the status that waits to be written, if there is one."""
@@ -205,10 +222,12 @@ class Engine(Generic[ObjectT]):
         if memo is not None and same and memo.job.metadata.generation == job.metadata.generation:
             return memo
         before = memo.job if memo is not None and same and memo.problem is None else None
-        new = self._memos[key] = _Memo(job, self._kind.problem(job, before))
+        problem = self._kind.problem(job, before)
         if memo is not None and same:
-            new.deferred, new.deferred_from = memo.deferred, memo.deferred_from
-            new.deferred_since, new.minor_delay_seconds = memo.deferred_since, memo.minor_delay_seconds
+            new = replace(memo, job=job, problem=problem, plan=None)
+        else:
+            new = _Memo(job, problem)
+        self._memos[key] = new
         return new
 
     def _identify(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
@@ -276,7 +295,12 @@ class Engine(Generic[ObjectT]):
             self._recorder.event(reference, event.type, event.reason, event.note)
             log.info("event", type=event.type, reason=event.reason, note=event.note)
 
-    def _tell_writes(self, job: ObjectT, report: Report) -> None:
+    def _tell_writes(self, job: ObjectT, memo: _Memo[ObjectT]) -> None:
+        untold, memo.untold = memo.untold, []
+        for report in untold:
+            self._tell(job, report)
+
+    def _tell(self, job: ObjectT, report: Report) -> None:
         if not (report.created or report.deleted or report.refused):
             return
         reference = self._reference(job)

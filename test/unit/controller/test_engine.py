@@ -14,7 +14,7 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
-from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, MINOR_DELAY_SECONDS
+from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, MINOR_DELAY_SECONDS, YIELD_SECONDS
 from tfjob_controller.controller.outcome import DONE, Done, GiveUp, RequeueAfter, Retry
 
 
@@ -294,6 +294,36 @@ def test_replicas_that_come_one_by_one_do_not_cost_a_write_each(bench: Controlle
     bench.clock.advance(MINOR_DELAY_CAP_SECONDS)
     bench.sync()
     assert bench.status["ready"]["worker"] == "60/60"
+
+
+def test_while_others_wait_children_come_first_and_words_after(bench: ControllerBench) -> None:
+    bench.is_busy = True
+    bench.create()
+    assert bench.sync() == RequeueAfter(YIELD_SECONDS)
+    assert len(bench.api.requests("POST")) == 9
+    assert bench.status == {}
+    assert bench.recorder.events == []
+    bench.sync()
+    assert bench.status["phase"] == "Creating"
+    assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 9
+
+
+def test_a_job_makes_room_once_however_many_wait(bench: ControllerBench) -> None:
+    bench.is_busy = True
+    bench.create(master())
+    bench.sync()
+    bench.api.remove(f"{SERVICE_PATH}/{bench.child('master-0')}")
+    bench.sync()
+    assert bench.status["phase"] == "Creating"
+    assert len([reason for _, reason, _ in bench.recorder.events if reason == "SuccessfulCreate"]) == 3
+
+
+def test_an_obstacle_is_told_at_once_also_while_others_wait(bench: ControllerBench) -> None:
+    bench.is_busy = True
+    bench.create(master())
+    bench.api.fail(403, "Forbidden", method="POST", part="/services")
+    assert isinstance(bench.sync(), Retry)
+    assert "cannot create Service" in bench.status["reason"]
 
 
 def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
