@@ -22,8 +22,8 @@ from tfjob_controller.trainer.observed import Observed
 EVENTS = Resource("", "v1", "events", "Event")
 # What kubectl asks for, so that the server chooses and fills the columns, ages too.
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# Whoever waits is a person.
-_TIMEOUT_SECONDS = 10.0
+# Whoever waits is a person, who can ask again.
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -83,17 +83,17 @@ class Reader:
     def __init__(self, requester: Requester, namespace: str) -> None:
         self._requester = requester
         self._namespace = namespace
-        self._tfjobs = ResourceClient(requester, TFJOBS, decode_tfjob, timeout_seconds=_TIMEOUT_SECONDS)
-        self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), timeout_seconds=_TIMEOUT_SECONDS)
-        self._pods = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_TIMEOUT_SECONDS)
-        self._events = ResourceClient(requester, EVENTS, decoder_for(Event), timeout_seconds=_TIMEOUT_SECONDS)
+        self._tfjobs = ResourceClient(requester, TFJOBS, decode_tfjob, **_PATIENCE)
+        self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
+        self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
+        self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
 
     def tables(self) -> Iterator[Table]:
         """The jobs page by page, as the server prints them."""
         query = {"limit": str(PAGE_SIZE)}
         while True:
             path = TFJOBS.path(self._namespace)
-            body = self._requester.request("GET", path, query=query, accept=_TABLE, timeout_seconds=_TIMEOUT_SECONDS)
+            body = self._requester.request("GET", path, query=query, accept=_TABLE, **_PATIENCE)
             yield (table := _read_table(body))
             if not table.metadata.continue_:
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,21 @@ def test_a_refusal_is_one_line_with_its_remedy_and_no_secret(
     assert words in error
     assert error.count("\n") == 1
     assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "-o", "json"], ["describe", "x"], ["logs", "x"]])
+def test_a_server_that_is_not_there_is_said_at_once(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(pages) as server:
+        nowhere = server.url  # nobody listens there any more
+    began = time.monotonic()
+    assert cli.main([*arguments, "--kubeconfig", kubeconfig(tmp_path, nowhere)]) == 1
+    assert time.monotonic() - began < 5.0
+    error = capsys.readouterr().err
+    assert "cannot connect" in error
+    assert "is the API server of context 'c' of kubeconfig" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
