@@ -34,7 +34,6 @@ EVENTS: Mapping[str, str] = {
     reasons.SUCCESSFUL_CREATE: "Normal",
     reasons.FAILED_CREATE: "Warning",
     reasons.SUCCESSFUL_DELETE: "Normal",
-    reasons.FOREIGN_OBJECT: "Warning",
     reasons.INVALID_SPEC: "Warning",
     reasons.RESTARTED: "Warning",
     reasons.SUSPENDED: "Normal",

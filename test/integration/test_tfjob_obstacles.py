@@ -182,10 +182,11 @@ def test_a_foreign_object_under_a_childs_name_is_named_and_untouched_until_it_go
 ) -> None:
     name, path = "example-job-worker-abcd-0", f"/api/v1/namespaces/{namespace}/services"
     before = api.create(path, service(name))
-    jobs.submit(tfjob(master(template=lasting(3)), workers(1), RuntimeId="abcd"))
+    jobs.submit(tfjob(master(template=lasting(6)), workers(1), RuntimeId="abcd"))
     status = await_status(jobs, f"cannot create Service {name}: Service {name} exists already and is not this job's")
     assert status["phase"] in ("Creating", "Running")
     assert api.get(f"{path}/{name}")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    eventually(lambda: "FailedCreate" in [each["reason"] for each in jobs.events()], PATIENCE_SECONDS, PERIOD_SECONDS)
     api.delete(f"{path}/{name}")
     jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert api.get(f"{path}/{name}")["metadata"]["ownerReferences"][0]["name"] == NAME

@@ -9,7 +9,6 @@ from __future__ import annotations
 SUCCESSFUL_CREATE = "SuccessfulCreate"
 FAILED_CREATE = "FailedCreate"
 SUCCESSFUL_DELETE = "SuccessfulDelete"
-FOREIGN_OBJECT = "ForeignObject"
 
 # Events that follow from the status; those of a phase have its name as reason. Some are conditions' reasons too.
 INVALID_SPEC = "InvalidSpec"
@@ -31,9 +30,8 @@ CREATE_REFUSED = "CreateRefused"
 
 DESCRIPTIONS: dict[str, str] = {
     SUCCESSFUL_CREATE: "A child Job, Service or ConfigMap was created.",
-    FAILED_CREATE: "The API server refused to create a child; the message has its words.",
+    FAILED_CREATE: "The API server refused to create a child, or something else has its name; the message says which.",
     SUCCESSFUL_DELETE: "A child was deleted: a worker too many, or a Job that must be made anew.",
-    FOREIGN_OBJECT: "An object that is not the job's own has the name of one of its children.",
     INVALID_SPEC: "The job cannot be run as it is; the message says which field and why.",
     RESTARTED: "Replicas ended with an error, or were lost, and are started again.",
     SUSPENDED: "spec.suspend is true: all pods are stopped, Services and child Jobs stay.",
