@@ -141,9 +141,10 @@ def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], c
     `hint` is what its owner says about how to install it.
     """
     files = _CertificateFiles()
+    plugin = _Plugin(command, hint, run)
 
     def read() -> Secret:
-        status = _run_plugin(command, hint, run)
+        status = plugin.status()
         try:
             return _secret_of(status, command, files, clock)
         except (TypeError, ValueError, AttributeError):
@@ -152,26 +153,53 @@ def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], c
     return read
 
 
-def _run_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Run it with a limit, since nothing else would end a plugin that hangs."""
-    answers: list[Mapping[str, Any]] = []
-    failures: list[str] = []
+class _Plugin:
+    """Runs a plugin with a limit, since nothing else would end one that hangs. One caller at a time.
 
-    def target() -> None:
+    A run that hangs is not killed, and no second one is started beside it: the next call waits for the same one.
+    """
+
+    def __init__(self, command: str, hint: str, run: Callable[[], Mapping[str, Any]]) -> None:
+        self._command = command
+        self._tail = f"; {' '.join(hint.split())}" if hint else ""
+        self._run = run
+        self._under_way: _PluginRun | None = None
+
+    def status(self) -> Mapping[str, Any]:
+        """The `status` of its ExecCredential; ConfigError if there is none in time."""
+        under_way = self._under_way = self._under_way or _PluginRun(self._run)
+        if not under_way.join(EXEC_TIMEOUT_SECONDS):
+            raise self._failed(f"it did not answer within {EXEC_TIMEOUT_SECONDS:.0f} s")
+        self._under_way = None
+        if under_way.failure:
+            raise self._failed(under_way.failure)
+        return under_way.answer
+
+    def _failed(self, what: str) -> ConfigError:
+        return ConfigError(f"the credential plugin {self._command!r} failed: {what}{self._tail}")
+
+
+class _PluginRun:
+    """One run, in a thread of its own; `answer` and `failure` can be read once it has ended."""
+
+    def __init__(self, run: Callable[[], Mapping[str, Any]]) -> None:
+        self.answer: Mapping[str, Any] = {}
+        self.failure = ""
+        self._run = run
+        self._thread = threading.Thread(target=self._target, name="exec-plugin", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for its end; False if it goes on."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _target(self) -> None:
         try:
-            answers.append(run())
+            self.answer = self._run()
         # Whatever goes wrong in there is the plugin's: its text is not repeated, for it may hold what it was given.
         except Exception as error:
-            failures.append(_plugin_failure(error))
-
-    thread = threading.Thread(target=target, name="exec-plugin", daemon=True)
-    thread.start()
-    thread.join(EXEC_TIMEOUT_SECONDS)
-    if answers:
-        return answers[0]
-    what = failures[0] if failures else f"it did not answer within {EXEC_TIMEOUT_SECONDS:.0f} s"
-    tail = f"; {' '.join(hint.split())}" if hint else ""
-    raise ConfigError(f"the credential plugin {command!r} failed: {what}{tail}")
+            self.failure = _plugin_failure(error)
 
 
 def _plugin_failure(error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from helpers.poll import eventually
 from tfjob_controller.kube import credentials
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.credentials import ConfigError, Credentials, Secret, bearer, exec_plugin, token_file
@@ -219,6 +220,29 @@ class TestPlugins:
         with pytest.raises(ConfigError, match="did not answer within"):
             exec_plugin("aws", "", run, FakeClock())()
         release.set()
+
+
+def test_a_plugin_that_hangs_is_not_started_again_beside_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "EXEC_TIMEOUT_SECONDS", 0.05)
+    may_end = threading.Event()
+    runs: list[int] = []
+
+    def run() -> dict[str, Any]:
+        runs.append(1)
+        may_end.wait(10.0)
+        return {"token": "late"}
+
+    source = exec_plugin("aws", "", run, FakeClock())
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="did not answer"):
+            source()
+    assert len(runs) == 1
+    may_end.set()
+    eventually(lambda: not [each for each in threading.enumerate() if each.name == "exec-plugin"], 10)
+    assert source().authorization == "Bearer late"
+    assert len(runs) == 1
+    assert source().authorization == "Bearer late"
+    assert len(runs) == 2
 
 
 def test_no_secret_is_shown() -> None:
