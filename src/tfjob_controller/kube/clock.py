@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The machine's clock."""
+    """The machine's clock. Whoever asks for more than it can wait for (a server may say any Retry-After) gets that."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -45,10 +45,10 @@ class RealClock:
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        condition.wait(timeout_seconds)
+        condition.wait(None if timeout_seconds is None else min(timeout_seconds, threading.TIMEOUT_MAX))
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        return stop.wait(max(0.0, seconds))
+        return stop.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
 
 
 @dataclass(slots=True, eq=False)

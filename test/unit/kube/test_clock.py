@@ -75,6 +75,22 @@ def test_real_time_passes() -> None:
     assert clock.monotonic() - before >= 0.02
 
 
+@pytest.mark.parametrize("seconds", [1e10, 1e30, float("inf")])
+def test_a_time_beyond_what_the_machine_can_wait_for_is_waited_for_all_the_same(seconds: float) -> None:
+    stop = threading.Event()
+    threading.Timer(0.05, stop.set).start()
+    assert RealClock().sleep(seconds, stop) is True
+    condition = threading.Condition()
+    with condition:
+        threading.Timer(0.05, notify, [condition]).start()
+        RealClock().wait(condition, seconds)
+
+
+def notify(condition: threading.Condition) -> None:
+    with condition:
+        condition.notify_all()
+
+
 def test_fake_time_moves_only_by_hand_and_on_both_scales() -> None:
     clock = FakeClock(datetime(2026, 5, 1, tzinfo=UTC))
     start = clock.monotonic()
