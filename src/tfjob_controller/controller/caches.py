@@ -64,7 +64,7 @@ class Caches:
     def feed(self, queue: RateLimitingQueue[str]) -> None:
         """Queue the key of the TFJob that a change concerns."""
         by_owner = keys_by_owner(TFJOBS)
-        self.tfjobs.add_handler(JobHandler(queue))
+        self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase))
         self.jobs.add_handler(ChildHandler(queue, by_owner, job_matters))
         self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
         self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))

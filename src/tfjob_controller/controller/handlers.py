@@ -2,7 +2,7 @@
 
 A change of a job itself is queued at once. Changes of its children come in swarms (the pods of one job start within
 milliseconds of each other), so the first one of a swarm waits `BATCH_SECONDS` and all others join it: one sync, one
-status write. What the initial list brings goes behind everything that is live.
+status write. What the initial list brings goes behind everything that is live, but for jobs that nobody has seen yet.
 
 Only changes that a sync could act on are queued: a heartbeat in a child's metadata is none.
 """
@@ -40,13 +40,17 @@ def by_runtime_label(obj: Object) -> tuple[str, ...]:
 
 
 class JobHandler(Generic[ObjectT]):
-    """Queues jobs, whatever changed in them: also our own writes, after which there may be more to do."""
+    """Queues jobs, whatever changed in them: also our own writes, after which there may be more to do.
 
-    def __init__(self, queue: RateLimitingQueue[str]) -> None:
+    `is_new` says whether a job has never been synced: then it is as urgent as one that is created now.
+    """
+
+    def __init__(self, queue: RateLimitingQueue[str], is_new: Callable[[ObjectT], bool]) -> None:
         self._queue = queue
+        self._is_new = is_new
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
-        self._queue.add(key_of(obj), INITIAL if is_initial else LIVE)
+        self._queue.add(key_of(obj), INITIAL if is_initial and not self._is_new(obj) else LIVE)
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new:

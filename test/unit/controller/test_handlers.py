@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from helpers.poll import eventually
 from tfjob_controller.api.core import Job, JobStatus, Pod, PodStatus, Service
-from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec
+from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec, TFJobStatus
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
     BY_RUNTIME,
@@ -30,7 +30,9 @@ from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting
 
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
 META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
-TRAIN = TFJob(ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"))
+TRAIN = TFJob(
+    ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"), TFJobStatus("Running")
+)
 
 Queue = RateLimitingQueue[str]
 
@@ -51,15 +53,27 @@ def service_handler(queue: Queue) -> ChildHandler[Any]:
     return ChildHandler(queue, keys_by_owner(TFJOBS), identity_matters)
 
 
+def is_new(job: TFJob) -> bool:
+    return not job.status.phase
+
+
+def test_a_job_that_nobody_has_seen_is_as_urgent_as_a_live_one(queue: Queue) -> None:
+    handler: JobHandler[TFJob] = JobHandler(queue, is_new)
+    for name, phase in (("old", "Running"), ("unseen", "")):
+        job = TFJob(ObjectMeta(name=name, namespace="team"), status=TFJobStatus(phase))
+        handler.on_add(job, is_initial=True)
+    assert [queue.get(), queue.get()] == ["team/unseen", "team/old"]
+
+
 def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
-    handler: JobHandler[TFJob] = JobHandler(queue)
+    handler: JobHandler[TFJob] = JobHandler(queue, is_new)
     handler.on_add(TRAIN, is_initial=True)
     handler.on_add(replace(TRAIN, metadata=ObjectMeta(name="new", namespace="team")), is_initial=False)
     assert [queue.get(), queue.get()] == ["team/new", "team/train"]
 
 
 def test_every_change_of_a_job_queues_it_but_the_same_object_again_does_not(queue: Queue) -> None:
-    handler: JobHandler[TFJob] = JobHandler(queue)
+    handler: JobHandler[TFJob] = JobHandler(queue, is_new)
     handler.on_update(TRAIN, TRAIN)
     assert len(queue) == 0
     handler.on_update(TRAIN, replace(TRAIN, spec=TFJobSpec()))
