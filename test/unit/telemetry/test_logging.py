@@ -5,23 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 import structlog
 
 from tfjob_controller.telemetry.logging import configure
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    handlers, level = logging.getLogger().handlers, logging.getLogger().level
-    yield
-    logging.getLogger().handlers = handlers
-    logging.getLogger().setLevel(level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
