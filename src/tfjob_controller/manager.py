@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -177,7 +177,7 @@ class Manager:
         self._elector = self._new_elector(config.namespace) if options.leader_elect else None
         self._workers: Workers | None = None
         self._engine: Engine[TFJob] | None = None
-        self.metrics.collect_jobs(self.caches.tfjobs.store.list)
+        self.metrics.collect_jobs(self._jobs_led)
         self.metrics.collect_informers(self.caches.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = health.servers_for(self._routes())
@@ -296,11 +296,12 @@ class Manager:
     def _shut_down(self) -> bool:
         log.info("stopping")
         watchdog = threading.Timer(STOP_SECONDS, self._give_up)
-        watchdog.daemon = True
+        watchdog.name, watchdog.daemon = "stop-watchdog", True
         watchdog.start()
         ended = self._stop_parts()
         if ended:
             watchdog.cancel()
+            watchdog.join()
             log.info("stopped")
         return ended
 
@@ -341,6 +342,10 @@ class Manager:
             (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
             (options.debug_bind_address, debug.routes(pages)),
         ]
+
+    def _jobs_led(self) -> Sequence[TFJob]:
+        """None while another instance leads: sums over all instances should count each job once."""
+        return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
 
     def _restarts(self) -> dict[str, int]:
         of_workers = self._workers.restarts() if self._workers is not None else {}

@@ -37,6 +37,11 @@ def ready(port: int) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def exposition(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
 def page(port: int, path: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         shown: dict[str, Any] = json.load(answer)
@@ -141,7 +146,7 @@ def test_a_second_instance_leads_within_two_seconds_of_the_first_ones_stop(
             assert time.monotonic() - ended < 2.0
 
 
-def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go(
+def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go_and_counts_none(
     control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str
 ) -> None:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -165,8 +170,10 @@ def test_an_instance_that_waits_to_lead_keeps_no_list_of_jobs_that_come_and_go(
         jobs.submit(tfjob(master(), name="stays"))
         eventually(lambda: len(standby.caches.tfjobs.store) == 1, 20)
         assert page(standby.servers[0].port, "/debug/queue")["queued"] == 0
+        assert "\ntfjob_jobs{" not in exposition(standby.servers[0].port)
         api.patch(f"{leases}/tfjob-controller", {"spec": {"holderIdentity": ""}})
         jobs.await_phase("Creating", "stays")
+        assert "\ntfjob_jobs{" in exposition(standby.servers[0].port)
 
 
 def test_a_lost_lease_ends_the_process_at_once_with_a_code(

@@ -301,10 +301,14 @@ class JobCollector:
     def _families(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
         return (
             GaugeMetricFamily(
-                "tfjob_jobs", "Jobs that exist, by phase and state.", labels=["namespace", "phase", "state"]
+                "tfjob_jobs",
+                "Jobs that exist, by phase and state, as the leader sees them.",
+                labels=["namespace", "phase", "state"],
             ),
             GaugeMetricFamily(
-                "tfjob_replicas", "Replicas of jobs, by type and state.", labels=["namespace", "type", "state"]
+                "tfjob_replicas",
+                "Replicas of jobs, by type and state, as the leader sees them.",
+                labels=["namespace", "type", "state"],
             ),
         )
 
