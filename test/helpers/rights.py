@@ -5,7 +5,8 @@ The jobs of the play, in one namespace:
 - `adopted` has children that somebody made before, without labels: they are read and labelled (get, patch)
 - `whole` goes from its creation to the end of its time to live (create, status, pods deleted, the job deleted)
 - `foreign` meets an object that is not its own, again and again (events, and their series)
-- `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew)
+- `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
+  master runs until `relent`
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import yaml
 
 from helpers.cluster import new_token
 from helpers.controller import Jobs
-from helpers.fleet import runs
+from helpers.fleet import behaviour, runs
 from helpers.kubectl import MANIFESTS
 from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.podstatus import Outcome
 from tfjob_controller.manager import Manager
 
 Object = dict[str, Any]
@@ -121,6 +123,13 @@ class Play:
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
         self._has_shrunk = False
+        self._relents = False
+
+    def behaviour(self, pod: Object, attempt: int) -> Outcome:
+        """For the play's kubelet."""
+        if pod["metadata"]["name"].startswith("shrinking-master") and not self._relents:
+            return Outcome()
+        return behaviour(pod, attempt)
 
     def prepare(self) -> None:
         self._adopted()
@@ -130,7 +139,7 @@ class Play:
         whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
         self.jobs.submit(whole)
         early = parameter_servers(1, template=runs(0.2))
-        shrinking = tfjob(master(template=runs(2)), workers(2, template=runs(60)), early, name="shrinking")
+        shrinking = tfjob(master(template=runs(0.3)), workers(2, template=runs(60)), early, name="shrinking")
         self.jobs.submit(shrinking)
 
     def goes_on(self) -> None:
@@ -143,6 +152,7 @@ class Play:
 
     def relent(self) -> None:
         """Let all jobs come to their end."""
+        self._relents = True
         self.jobs.change({"spec": {"suspend": False}}, "shrinking")
         path = f"/apis/batch/v1/namespaces/{self.jobs.namespace}/jobs/{_FOREIGN}"
         self.jobs.api.delete(path, propagationPolicy="Background")

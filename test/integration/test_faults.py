@@ -16,7 +16,7 @@ import pytest
 from helpers.auditor import Auditor
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.controllerprocess import ControllerProcess, controller_process
+from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
 from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from helpers.fleet import SORTS, Fleet, fleet_kubelet, runs
 from helpers.kubectl import Kubectl
@@ -32,8 +32,8 @@ KILLS = 50
 SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 # A life of the controller lasts for so many changes in the cluster; a job makes some forty.
 CHANGES_PER_LIFE = (1, 60)
-# ... or for so long, if nothing happens any more.
-LIFE_SECONDS = 3.0
+# ... or for so long after its start, if nothing happens any more.
+LIFE_SECONDS = 2.0
 # The jobs so far when a program of the control plane is killed.
 KILLED_AT = {JOBS // 3: "kube-apiserver", JOBS * 2 // 3: "etcd"}
 
@@ -50,6 +50,7 @@ def live(controller: ControllerProcess, auditor: Auditor, rng: random.Random) ->
     if rng.random() < 0.2:
         time.sleep(rng.uniform(0.0, 0.4))  # while it starts
     else:
+        eventually(lambda: auditor.count >= last or controller.logged(WORKING), 60, 0.005)
         end = time.monotonic() + LIFE_SECONDS
         while auditor.count < last and time.monotonic() < end:
             time.sleep(0.001)

@@ -77,7 +77,7 @@ def test_a_leader_that_is_killed_is_followed_within_its_lease(
 def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
     control_plane: Cluster, fleet: Fleet, auditor: Auditor, namespace: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Its last request gives the lease back; the next leader works within 2 s."""
+    """Its last request gives the lease back. The bound on the time without a leader stands in test_manager.py."""
     with (
         FaultProxy(control_plane.own.server) as proxy,
         controller_process(
@@ -97,7 +97,7 @@ def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
             ended = time.monotonic()
             assert ended - told < STOP_SECONDS
             second.await_log(WORKING)
-            assert time.monotonic() - ended < 2.0
+            assert time.monotonic() - ended < RETRY_SECONDS + SLACK_SECONDS
             last = [each for each in proxy.seen if "watch=1" not in each.path][-1]
             assert (last.method, "/leases/" in last.path) == ("PUT", True), last
             fleet.await_ends()

@@ -12,7 +12,6 @@ import pytest
 from helpers.cluster import Cluster, new_namespace, new_token, write_kubeconfig
 from helpers.controller import Jobs, running_controller
 from helpers.faultproxy import FaultProxy, Reply
-from helpers.fleet import fleet_kubelet
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from helpers.rights import (
@@ -29,6 +28,7 @@ from helpers.rights import (
 from localcluster import process, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
+from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
 
 pytestmark = pytest.mark.cluster
@@ -54,7 +54,7 @@ def test_every_single_right_is_needed(
     token = account_with(api, namespace, without(shipped_rules(), right))
     play = Play(Jobs(api, namespace))
     play.prepare()
-    with FaultProxy(control_plane.own.server) as proxy, fleet_kubelet(api, namespace):
+    with FaultProxy(control_plane.own.server) as proxy, FakeKubelet(api, namespace=namespace, behaviour=play.behaviour):
         if right.verb == "list":
             # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
             proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
@@ -94,7 +94,8 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
     play.prepare()
     kubeconfig = write_kubeconfig(strict, token, tmp_path / "kubeconfig")
     leads = {**LEADS, "leader_elect_lease_namespace": SYSTEM}
-    with fleet_kubelet(strict.api, namespace), running_controller(kubeconfig, "", **leads) as manager:
+    kubelet = FakeKubelet(strict.api, namespace=namespace, behaviour=play.behaviour)
+    with kubelet, running_controller(kubeconfig, "", **leads) as manager:
         _to_the_end(play)
         assert forbidden(manager) == 0
         # The one right that only this server asks for.
