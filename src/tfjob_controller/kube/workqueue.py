@@ -252,9 +252,10 @@ class DelayingQueue(Generic[ItemT]):
         with self._changed:
             if self._is_stopped:
                 return
-            self._wait_for(item, self._clock.monotonic() + seconds, priority)
+            is_next = self._wait_for(item, self._clock.monotonic() + seconds, priority)
             self._ensure_thread()
-            self._changed.notify()
+            if is_next:
+                self._changed.notify()  # for all others the thread need not wake yet
 
     def add(self, item: ItemT, priority: int = 0) -> None:
         self._queue.add(item, priority)
@@ -297,7 +298,8 @@ class DelayingQueue(Generic[ItemT]):
             is_shutting_down=inner.is_shutting_down,
         )
 
-    def _wait_for(self, item: ItemT, due: float, priority: int) -> None:
+    def _wait_for(self, item: ItemT, due: float, priority: int) -> bool:
+        """Whether the thread has to wake earlier than it means to."""
         known_due, known_priority = self._waiting.get(item, (float("inf"), priority))
         self._waiting[item] = (min(due, known_due), max(priority, known_priority))
         if due < known_due:
