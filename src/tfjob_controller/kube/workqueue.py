@@ -302,8 +302,11 @@ class DelayingQueue(Generic[ItemT]):
         """Whether the thread has to wake earlier than it means to."""
         known_due, known_priority = self._waiting.get(item, (float("inf"), priority))
         self._waiting[item] = (min(due, known_due), max(priority, known_priority))
-        if due < known_due:
-            heapq.heappush(self._heap, (due, next(self._order), item))
+        if due >= known_due:
+            return False
+        place = (due, next(self._order), item)
+        heapq.heappush(self._heap, place)
+        return self._heap[0] is place
             if len(self._heap) > 2 * len(self._waiting) + _SPARE_ENTRIES:
                 self._drop_leftovers()
 
