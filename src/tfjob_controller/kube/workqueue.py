@@ -257,6 +257,12 @@ class DelayingQueue(Generic[ItemT]):
             if is_next:
                 self._changed.notify()  # for all others the thread need not wake yet
 
+    def take_back(self, item: ItemT) -> None:
+        """Forget that an item waits for its time; what is queued already stays. An unknown item is no error."""
+        with self._changed:
+            self._waiting.pop(item, None)
+            self._limit_leftovers()
+
     def add(self, item: ItemT, priority: int = 0) -> None:
         self._queue.add(item, priority)
 
@@ -307,13 +313,13 @@ class DelayingQueue(Generic[ItemT]):
         place = (due, next(self._order), item)
         heapq.heappush(self._heap, place)
         return self._heap[0] is place
-            if len(self._heap) > 2 * len(self._waiting) + _SPARE_ENTRIES:
-                self._drop_leftovers()
+            self._limit_leftovers()
 
-    def _drop_leftovers(self) -> None:
+    def _limit_leftovers(self) -> None:
         """What comes at the same time still comes in the order in which it was added."""
-        self._heap = [entry for entry in self._heap if self._is_current(entry)]
-        heapq.heapify(self._heap)
+        if len(self._heap) > 2 * len(self._waiting) + _SPARE_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapq.heapify(self._heap)
 
     def _is_current(self, entry: tuple[float, int, ItemT]) -> bool:
         due, _, item = entry
@@ -381,6 +387,9 @@ class RateLimitingQueue(Generic[ItemT]):
 
     def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:
         self._queue.add_after(item, seconds, priority)
+
+    def take_back(self, item: ItemT) -> None:
+        self._queue.take_back(item)
 
     def add(self, item: ItemT, priority: int = 0) -> None:
         self._queue.add(item, priority)
