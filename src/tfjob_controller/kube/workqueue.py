@@ -310,10 +310,10 @@ class DelayingQueue(Generic[ItemT]):
         self._waiting[item] = (min(due, known_due), max(priority, known_priority))
         if due >= known_due:
             return False
-        place = (due, next(self._order), item)
-        heapq.heappush(self._heap, place)
-        return self._heap[0] is place
-            self._limit_leftovers()
+        is_next = not self._heap or due < self._heap[0][0]
+        heapq.heappush(self._heap, (due, next(self._order), item))
+        self._limit_leftovers()
+        return is_next
 
     def _limit_leftovers(self) -> None:
         """What comes at the same time still comes in the order in which it was added."""
