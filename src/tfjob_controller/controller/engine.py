@@ -27,7 +27,7 @@ from typing import Any, Generic, Protocol
 import structlog
 
 from tfjob_controller.controller.faults import Fault, outcome_of
-from tfjob_controller.controller.outcome import DONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.writer import Report, Writer
 from tfjob_controller.kube.client import ResourceClient
@@ -147,7 +147,7 @@ class Engine(Generic[ObjectT]):
         job = self._store.get(key)
         if job is None or job.metadata.deletion_timestamp is not None:
             self._memos.pop(key, None)  # deleting its children is the garbage collector's
-            return DONE
+            return GONE if job is None else DONE
         if self._kind.is_finished(job):
             self._memos.pop(key, None)
             return self._retire(job)

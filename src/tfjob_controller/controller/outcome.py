@@ -1,4 +1,4 @@
-"""The four ways in which a sync ends, as the workers understand them."""
+"""The five ways in which a sync ends, as the workers understand them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import TypeAlias
 @dataclass(frozen=True, slots=True)
 class Done:
     """Nothing is left to do until something happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The object does not exist any more: no look at it that was planned for later is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class GiveUp:
     why: str
 
 
-Outcome: TypeAlias = Done | RequeueAfter | Retry | GiveUp
+Outcome: TypeAlias = Done | Gone | RequeueAfter | Retry | GiveUp
 
 DONE = Done()
+GONE = Gone()

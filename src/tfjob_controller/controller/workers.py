@@ -19,7 +19,7 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.controller.outcome import Done, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.workqueue import RateLimitingQueue, ShutDown
@@ -120,7 +120,11 @@ class Workers:
         if isinstance(outcome, GiveUp):
             log.warning("gave up", why=outcome.why)
             return "terminal"
-        assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are four
+        if isinstance(outcome, Gone):
+            # A deadline in weeks would be remembered for weeks. A new job of that name is queued when it is seen.
+            self._queue.take_back(key)
+            return "success"
+        assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are five
         return "success"
 
     def _retry(self, key: str, outcome: Retry) -> str:

@@ -15,7 +15,7 @@ from helpers.controllerbench import (
 )
 from helpers.manifests import master, tfjob, workers
 from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, MINOR_DELAY_SECONDS, YIELD_SECONDS
-from tfjob_controller.controller.outcome import DONE, Done, GiveUp, RequeueAfter, Retry
+from tfjob_controller.controller.outcome import DONE, GONE, Done, GiveUp, Outcome, RequeueAfter, Retry
 
 
 @pytest.fixture
@@ -341,23 +341,26 @@ def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
 
 
 @pytest.mark.parametrize(
-    "deleted",
+    ("deleted", "outcome"),
     [
-        pytest.param(lambda bench: bench.api.remove(f"{TFJOB_PATH}/example-job"), id="gone"),
+        pytest.param(lambda bench: bench.api.remove(f"{TFJOB_PATH}/example-job"), GONE, id="gone"),
         pytest.param(
             lambda bench: bench.api.change(
                 f"{TFJOB_PATH}/example-job", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
             ),
+            DONE,
             id="going",
         ),
     ],
 )
-def test_a_deleted_job_is_left_to_the_garbage_collector_and_forgotten(bench: ControllerBench, deleted: object) -> None:
+def test_a_deleted_job_is_left_to_the_garbage_collector_and_forgotten(
+    bench: ControllerBench, deleted: object, outcome: Outcome
+) -> None:
     bench.create()
     bench.settle()
     sent = len(bench.api.sent)
     deleted(bench)  # type: ignore[operator]  # pytest gives objects
-    assert bench.sync() == DONE
+    assert bench.sync() == outcome
     assert len(bench.api.sent) == sent
     assert bench.engine.remembered == 0
 
@@ -371,5 +374,5 @@ def test_many_writers_make_what_one_makes() -> None:
     bench.fanout.stop()
 
 
-def test_a_key_of_no_job_is_nothing(bench: ControllerBench) -> None:
-    assert bench.engine.sync(KEY) == DONE
+def test_a_key_of_no_job_is_nothing_and_never_will_be(bench: ControllerBench) -> None:
+    assert bench.engine.sync(KEY) == GONE

@@ -9,11 +9,11 @@ import pytest
 import structlog
 
 from helpers.poll import eventually
-from tfjob_controller.controller.outcome import DONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.workqueue import QueueStatistics, RateLimitingQueue, new_rate_limiting_queue
 
 
 class Results:
@@ -126,6 +126,20 @@ def test_a_deadline_wakes_a_key_that_rests(queue: Queue, clock: FakeClock, start
     eventually(lambda: queue.statistics().delayed == 1)
     clock.advance(5.0)
     eventually(lambda: len(seen) == 2)
+
+
+def test_a_job_that_is_gone_is_not_looked_at_again(queue: Queue, clock: FakeClock, start: Start) -> None:
+    looked: list[str] = []
+
+    def sync(key: str) -> Outcome:
+        looked.append(key)
+        return RequeueAfter(1e6) if len(looked) == 1 else GONE
+
+    start(sync)
+    queue.add("a")
+    eventually(lambda: queue.statistics().delayed == 1)
+    queue.add("a")
+    eventually(lambda: len(looked) == 2 and queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=False))
 
 
 def test_a_sync_that_raises_costs_only_its_own_key(queue: Queue, results: Results, start: Start) -> None:

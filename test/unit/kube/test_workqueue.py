@@ -473,6 +473,36 @@ class TestDelayingQueue:
             assert take_all(delaying) == ["a"]
         assert still_held(held) < 100
 
+    def test_an_item_that_is_taken_back_does_not_come_and_others_do(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        for item in ("a", "b"):
+            delaying.add_after(item, 5.0)
+        delaying.take_back("a")
+        delaying.take_back("never seen")
+        assert delaying.statistics().delayed == 1
+        move(clock, 5.0)
+        assert take_all(delaying) == ["b"]
+        delaying.add_after("a", 5.0)
+        move(clock, 5.0)
+        assert take_all(delaying) == ["a"]
+
+    def test_taking_back_leaves_what_is_queued_already(self, delaying: DelayingQueue[str]) -> None:
+        delaying.add_after("a", 5.0)
+        delaying.add("a")
+        delaying.take_back("a")
+        assert take_all(delaying) == ["a"]
+
+    def test_items_that_are_taken_back_take_no_room(self, delaying: DelayingQueue[str]) -> None:
+        held: list[ReferenceType[Key]] = []
+        for number in range(1000):  # jobs with a far deadline that are deleted before
+            key = Key(f"job-{number}")
+            held.append(ref(key))
+            delaying.add_after(key, 1e6)
+            delaying.take_back(key)
+            del key
+        assert still_held(held) < 100
+
     def test_a_drain_does_not_wait_for_delayed_items(self, delaying: DelayingQueue[str]) -> None:
         delaying.add_after("a", 1e9)
         assert delaying.shut_down_with_drain() is True
