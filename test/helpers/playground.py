@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.cluster import pod_path
+from helpers.cluster import pod_path, set_pod_terminated
 from helpers.controller import Jobs
 from helpers.manifests import container, pod_template, tfjob
 from helpers.poll import eventually
@@ -241,6 +241,11 @@ class Trial:
             return pod if pod.get("status", {}).get("phase") == "Running" else None
 
         return eventually(running, PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+
+    def end(self, replica: str, exit_code: int = 0, message: str = "") -> None:
+        """End the training container of that replica's running pod now, and the pod with it."""
+        name = self.await_running(replica)["metadata"]["name"]
+        set_pod_terminated(self.jobs.api, self.namespace, name, exit_code, message=message, container="tensorflow")
 
     def remove_pod(self, pod: Object) -> None:
         """As nobody's kubelet will: at once."""

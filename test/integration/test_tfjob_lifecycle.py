@@ -110,7 +110,7 @@ def test_a_job_takes_no_more_requests_than_two_for_each_replica_and_six(
     with FaultProxy(control_plane.own.server) as proxy:
         kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
         with running_controller(kubeconfig, jobs.namespace):
-            jobs.submit(tfjob(master(template=template(2.0)), workers(replicas - 1, template=template(1.0))))
+            jobs.submit(tfjob(master(template=template(5.0)), workers(replicas - 1, template=template(0.5))))
             jobs.await_phase("Done")
         sent = written(proxy.seen)
     assert len(sent) <= 2 * replicas + 6, sent

@@ -61,9 +61,9 @@ def test_a_running_job_has_these_fields_under_these_names(trial: Trial) -> None:
 
 def test_a_finished_job_has_these_fields_under_these_names(trial: Trial) -> None:
     trial.plays("worker-0", ends(143), ends(0))
-    trial.plays("master-0", ends(0, after=1.5))
     trial.submit(master(), workers(2))
     trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    trial.end("master-0")
     status = trial.await_phase("Done")
     assert (status["state"], status["reason"], status["restarts"]) == ("Succeeded", "master-0 succeeded", 1)
     assert status["succeededIndexes"] == ["master-0", "worker-0"]
@@ -190,16 +190,19 @@ def of_phases(trial: Trial) -> list[tuple[str, str, str]]:
 
 
 def test_each_change_of_phase_is_told_once_and_in_order(trial: Trial) -> None:
-    trial.plays("master-0", ends(0, after=1.5))
     trial.submit(master(), workers(2))
+    trial.await_phase("Running")
+    trial.end("master-0")
     trial.await_phase("Done")
     trial.await_event("Done")
-    assert of_phases(trial) == [
-        ("Creating", "Normal", "Job is in phase Creating"),
+    told = of_phases(trial)
+    assert told[-3:] == [
         ("Running", "Normal", "Job is in phase Running"),
         ("CleanUp", "Normal", "Job is in phase CleanUp: master-0 succeeded"),
         ("Done", "Normal", "Job is in phase Done: master-0 succeeded"),
     ]
+    # A job that runs by the time its controller finds the time to say so was never Creating.
+    assert told[:-3] in ([], [("Creating", "Normal", "Job is in phase Creating")])
     assert all(each.get("series") is None for each in trial.events())
 
 
@@ -291,10 +294,10 @@ def test_what_becomes_of_jobs_is_counted_and_no_series_carries_a_jobs_name(trial
     succeeded = metric(trial, "tfjob_finished_total", state="Succeeded")
     done = metric(trial, "tfjob_jobs", **where, phase="Done", state="Succeeded")
     trial.plays("worker-0", ends(143), FOREVER)
-    trial.plays("master-0", ends(0, after=2.0))
     trial.submit(master(), workers(1))
-    trial.await_phase("Running")
+    trial.await_status(lambda status: status.get("restarts") == 1 and status["phase"] == "Running")
     assert metric(trial, "tfjob_jobs", **where, phase="Running", state="Running") >= 1
+    trial.end("master-0")
     trial.await_phase("Done")
     eventually(
         lambda: metric(trial, "tfjob_finished_total", state="Succeeded") == succeeded + 1,
