@@ -1,8 +1,7 @@
 """Requests to the API server: authenticated, timed, limited, retried where that is safe.
 
 Theory of operation. urllib3 keeps the connections, set up by config.py with TLS, proxy and client certificate; nothing
-of the kubernetes client runs per request. Over one that is open, exchange.py sends requests and reads answers; urllib3
-does streams and all that is out of the ordinary. There are three lanes, pools of their own:
+of the kubernetes client runs per request. There are three lanes, pools of their own:
 
 - *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
   costs a TLS handshake per call: 3 ms of CPU where the call itself takes 0.4. So `pool_size` is the number of threads
@@ -31,7 +30,6 @@ from importlib import metadata
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
-from urllib3 import HTTPHeaderDict
 from urllib3.response import BaseHTTPResponse
 from urllib3.util import Retry, Timeout
 
@@ -39,7 +37,6 @@ from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.exchange import Answer, exchange
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
 from tfjob_controller.kube.requester import (
     APPLY_PATCH,
@@ -90,8 +87,6 @@ _NOT_SENT = (
     urllib3.exceptions.EmptyPoolError,
     urllib3.exceptions.ClosedPoolError,
 )
-
-_Response = BaseHTTPResponse | Answer
 
 
 class _Unobserved:
@@ -202,7 +197,6 @@ class Transport:
         self._take_token(call)
         timeout = Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, read_timeout_seconds), read=read_timeout_seconds)
         response = self._authenticated(call, timeout, preload=False)
-        assert isinstance(response, BaseHTTPResponse)  # noqa: S101 -- for mypy: what is not preloaded is urllib3's
         stream = Stream(response, self._forget_stream)
         with self._lock:
             self._streams.add(stream)
@@ -252,7 +246,7 @@ class Transport:
                 self._retries += 1
             self._take_token(call)
 
-    def _authenticated(self, call: _Call, timeout: Timeout, *, preload: bool) -> _Response:
+    def _authenticated(self, call: _Call, timeout: Timeout, *, preload: bool) -> BaseHTTPResponse:
         """One attempt, and after a 401 a second if there are other credentials than those refused."""
         authorization = self._credentials.authorization()
         try:
@@ -262,7 +256,7 @@ class Transport:
                 raise
         return self._attempt(call, self._credentials.authorization(), timeout, preload)
 
-    def _attempt(self, call: _Call, authorization: str | None, timeout: Timeout, preload: bool) -> _Response:
+    def _attempt(self, call: _Call, authorization: str | None, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
         if self._stop.is_set():
             raise ApiError(NO_RESPONSE, "Closed", "the transport is closed")
         if authorization is not None:
@@ -282,7 +276,7 @@ class Transport:
             return response
         raise self._refused(call.method, response)
 
-    def _exchange(self, call: _Call, timeout: Timeout, preload: bool) -> _Response:
+    def _exchange(self, call: _Call, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
         lanes = self._lanes
         if lanes.generation != self._credentials.certificate_generation:
             lanes = self._renewed_lanes()
@@ -290,9 +284,6 @@ class Transport:
             pool = lanes.streams
         else:
             pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
-            answer = exchange(pool, call.method, call.target, call.headers, call.body, timeout)
-            if answer is not None:
-                return answer
         return pool.urlopen(
             call.method,
             call.target,
@@ -314,15 +305,13 @@ class Transport:
                 self._lanes = _Lanes(self._config, self._pool_size)
             return self._lanes
 
-    def _refused(self, method: str, response: _Response) -> ApiError:
+    def _refused(self, method: str, response: BaseHTTPResponse) -> ApiError:
         try:
             body = response.data
         except (urllib3.exceptions.HTTPError, OSError):
             body = b""
-        if not isinstance(response, Answer):
-            response.release_conn()
-        retry_after = HTTPHeaderDict(response.headers).get("Retry-After")
-        retry_after_seconds = parse_retry_after(retry_after, self._clock.now())
+        response.release_conn()
+        retry_after_seconds = parse_retry_after(response.headers.get("Retry-After"), self._clock.now())
         return api_error(
             response.status,
             body,
