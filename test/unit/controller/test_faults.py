@@ -9,7 +9,7 @@ import pytest
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
 from tfjob_controller.controller.engine import MINOR_DELAY_SECONDS
-from tfjob_controller.controller.outcome import DONE, GiveUp, Retry
+from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Retry
 
 
 @pytest.fixture
@@ -199,4 +199,4 @@ def test_a_deletion_that_comes_too_late_is_as_good_as_done(bench: ControllerBenc
     bench.settle()
     bench.exits("master-0", 0)
     bench.api.fail(error, "Conflict" if error == 409 else "NotFound", method="DELETE", part=TFJOB_PATH)
-    assert bench.settle() == DONE
+    assert bench.settle() == GONE
