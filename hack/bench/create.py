@@ -25,7 +25,7 @@ from bench.controller import controller
 from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, Object, children_of, master_and_workers, pods_of
 from bench.report import Reach, alternate, progress, report, size
 from bench.single import report_single
-from bench.stage import Stage, in_parallel, namespace, stage
+from bench.stage import Stage, in_parallel, namespace, stage, unique
 from bench.watcher import Watcher
 from localcluster.programs import Options
 from tfjob_controller.options import RunOptions
@@ -139,7 +139,7 @@ def _orphan(child: Object) -> Object:
 
 
 def _name() -> str:
-    return f"bench-create-{next(_numbers)}"
+    return unique(f"bench-create-{next(_numbers)}")
 
 
 def main() -> int:

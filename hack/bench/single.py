@@ -21,7 +21,7 @@ from typing import Any
 from bench.controller import controller
 from bench.jobs import JOBS, TFJOBS, Object, master_and_workers, replica_spec, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import Stage, namespace, stage
+from bench.stage import Stage, namespace, stage, unique
 from bench.watcher import Watcher
 from localcluster import stack
 from localcluster.api import Api
@@ -60,7 +60,7 @@ def report_single() -> bool:
 
 def report_first_child(stage: Stage) -> bool:
     with (
-        namespace(stage.api, "bench-first-child") as space,
+        namespace(stage.api, unique("bench-first-child")) as space,
         Watcher(stage.api, JOBS.format(space)) as watcher,
         controller(stage.kubeconfig, f"--namespace={space}") as running,
     ):
@@ -91,7 +91,7 @@ def _counts(stage: Stage, audit: Path, what: str, manifest: Callable[[str], Obje
     """Requests of one job after another, each with a controller that knows nothing yet but has its caches."""
     counts: list[float] = []
     for number in range(ROUNDS):
-        space = f"bench-requests-{what}-{number}"
+        space = unique(f"bench-requests-{what}-{number}")
         with namespace(stage.api, space), controller(stage.kubeconfig, f"--namespace={space}") as running:
             running.wait_ready()
             stage.api.create(TFJOBS.format(space), manifest("job"))

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import yaml
 
-from bench.report import progress
+from bench.report import progress, size
 from localcluster import process, stack, state
 from localcluster.api import Api, RefusedError
 from localcluster.controlplane import ControlPlane
@@ -30,7 +30,7 @@ _THREADS = 16
 _LIMIT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
 _QUIET_SECONDS = 1.0
-_REST_LIMIT_SECONDS = 60.0
+_REST_LIMIT_SECONDS = float(size(60, tiny=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ def stage(options: Options | None = None) -> Iterator[Stage]:
             yield _with_crds(plane.kubeconfig)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def unique(name: str) -> str:
+    """A namespace's name that no earlier run has left behind."""
+    return f"{name}-{os.getpid()}"
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ from typing import Any
 
 from bench.controller import controller
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import Stage, in_parallel, namespace, stage
+from bench.stage import Stage, in_parallel, namespace, stage, unique
 from localcluster.api import Api
 
 JOBS = size(1000, tiny=3)
 REPLICAS = 5
-NAMESPACE = "bench-start"
+NAMESPACE = unique("bench-start")
 RUNTIME_ID = "k3f9"
 # Lists and watches of five kinds, and the server's version.
 ALLOWED_REQUESTS = 6

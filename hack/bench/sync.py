@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from bench.controller import controller
 from bench.jobs import PODS, TFJOBS, master_and_workers
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import Stage, namespace, stage, wait
+from bench.stage import Stage, namespace, stage, unique, wait
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -41,7 +41,7 @@ from tfjob_controller.telemetry.metrics import Metrics
 
 REPLICAS = size(100, tiny=2)
 SYNCS = size(1000, tiny=10)
-NAMESPACE = "bench-sync"
+NAMESPACE = unique("bench-sync")
 NAME = "job"
 KEY = f"{NAMESPACE}/{NAME}"
 # Longer than any write of the controller that made the job may wait.
@@ -112,7 +112,7 @@ def _is_running(api: Api) -> bool:
 
 def main() -> int:
     """Print all figures; 1 if one missed what it must reach."""
-    with stage() as ready, FakeKubelet(ready.api), namespace(ready.api, NAMESPACE):
+    with stage() as ready, FakeKubelet(ready.api, namespace=NAMESPACE), namespace(ready.api, NAMESPACE):
         make_job(ready)
         progress(f"a job of {REPLICAS} replicas runs")
         rounds = [measure(ready) for _ in range(ROUNDS)]
