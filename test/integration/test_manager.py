@@ -21,7 +21,7 @@ from helpers.cluster import Cluster, delete_service_account, new_service_account
 from helpers.controller import Jobs, running_controller
 from helpers.faultproxy import FaultProxy, Reply
 from helpers.kubectl import Kubectl
-from helpers.manifests import master, tfjob
+from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -212,6 +212,32 @@ def test_jobs_made_while_nobody_ran_are_taken_up(
     jobs.submit(tfjob(master(), name="second"))
     with running_controller(control_plane.kubeconfig, namespace):
         jobs.await_phase("Running", "second")
+
+
+def test_of_jobs_that_were_deleted_nothing_is_remembered(
+    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str
+) -> None:
+    jobs = Jobs(api, namespace)
+    nowhere = pod_template(container(), nodeSelector={"no": "such-node"})
+    weeks = {"activeDeadlineSeconds": 1209600, "ttlSecondsAfterFinished": 1209600}
+    with running_controller(control_plane.kubeconfig, namespace) as manager:
+        names = [f"job-{number}" for number in range(12)]
+        for number, name in enumerate(names):
+            jobs.submit(tfjob(master(template=nowhere), workers(1, template=nowhere), name=name, **weeks))
+            if number % 3 == 0:
+                jobs.change({"spec": {"suspend": True}}, name)
+            if number % 4 == 0:  # in the middle of its first syncs
+                jobs.delete(name)
+        kept = [name for number, name in enumerate(names) if number % 4]
+        eventually(lambda: all(jobs.phase(name) == "Creating" for name in kept), 60)
+        for name in kept:
+            jobs.delete(name)
+        port = manager.servers[0].port
+        rest = {"queued": 0, "processing": 0, "dirty_while_processing": 0, "delayed": 0, "is_shutting_down": False}
+        # Their children are the garbage collector's, which takes its time.
+        eventually(lambda: page(port, "/debug/caches")["tfjobs"]["objects"] == 0, 20, 0.2)
+        eventually(lambda: page(port, "/debug/queue") == rest, 10, 0.2)
+        assert page(port, "/debug/syncs") == {"jobs_remembered": 0}
 
 
 def test_no_secret_is_ever_logged(control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
