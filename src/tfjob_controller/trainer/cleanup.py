@@ -44,15 +44,20 @@ def _goes_on(job: Job | None) -> bool:
 def _ends_by_itself(view: View) -> bool:
     """All is over in the pod, and its Job will be as soon as the Job controller has looked at it.
 
-    To suspend such a Job would lose its result, and maybe the pod with its log.
+    To suspend such a Job would lose its result, and the pod with its log: a kubelet reports a pod as failed some time
+    after its containers have ended, and until then the Job controller deletes it.
     """
     pod = view.pod
     if pod is None or not all_containers_ended(pod):
         return False
     if view.state == replicas.SUCCEEDED:
         return pod.status.phase != FAILED
+    return _fails_by_itself(view)
+
+
+def _fails_by_itself(view: View) -> bool:
     permanent = view.exited is not None and view.exited.exit_code in PERMANENT_EXIT_CODES
-    return view.replica.fails_itself and permanent and pod.status.phase == FAILED
+    return view.replica.fails_itself and permanent
 
 
 def pods_to_delete(plan: Plan, observed: Observed) -> list[Pod]:
@@ -63,8 +68,11 @@ def pods_to_delete(plan: Plan, observed: Observed) -> list[Pod]:
 
 
 def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
-    """Nothing is left to stop or delete, and what was stopped is gone or on its way out."""
-    if jobs_to_stop(plan, observed, views):
+    """Nothing is left to stop or delete, and what was stopped is gone or on its way out.
+
+    A pod that is left to fail by itself must have done so: another of its containers might be started again instead.
+    """
+    if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views):
         return False
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         return True
@@ -73,6 +81,13 @@ def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
         pod.metadata.deletion_timestamp is not None or (keeps_finished and all_containers_ended(pod))
         for pod in _pods(observed)
     )
+
+
+def _is_about_to_fail(view: View) -> bool:
+    pod = view.pod
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    return view.state == replicas.FAILED and _fails_by_itself(view) and all_containers_ended(pod)
 
 
 def _pods(observed: Observed) -> Iterator[Pod]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
@@ -264,6 +265,32 @@ def test_the_chiefs_job_is_not_stopped_while_the_job_controller_counts_its_succe
 def test_a_failed_chief_whose_job_fails_by_itself_is_not_stopped() -> None:
     cluster = ended(exit_code=1)
     assert "example-job-master-a6no-0" not in [each.name for each in cluster.actions().suspends]
+    cluster.settle()
+    assert cluster.job.status.phase == "Failed"
+
+
+@pytest.mark.parametrize("policy", ["None", "Running"])
+def test_a_failed_chief_is_not_stopped_either_while_its_pod_does_not_say_so_yet(policy: str) -> None:
+    """A stopped Job loses its unfinished pods, and this one has the log."""
+    cluster = running_world(cleanPodPolicy=policy)
+    cluster.exits("master-0", 1, phase="Running")
+    cluster.settle()
+    assert cluster.job.status.phase == "CleanUp"
+    assert not cluster.jobs["example-job-master-a6no-0"].spec.suspend
+    cluster.pod("master-0", phase="Failed")
+    cluster.settle()
+    assert cluster.job.status.phase == "Failed"
+    assert not cluster.jobs["example-job-master-a6no-0"].spec.suspend
+    assert len(cluster.pods["example-job-master-a6no-0"]) == 1
+
+
+def test_a_failed_chief_that_is_started_again_all_the_same_is_stopped() -> None:
+    """By restart rules of the user's own, or in a pod that another container keeps alive."""
+    cluster = running_world()
+    cluster.exits("master-0", 1, phase="Running")
+    cluster.settle()
+    cluster.runs("master-0", restart_count=1)
+    assert [each.name for each in cluster.actions().suspends] == ["example-job-master-a6no-0"]
     cluster.settle()
     assert cluster.job.status.phase == "Failed"
 
