@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
@@ -31,6 +32,10 @@ NODE_COUNT = 2
 # A file that gets one JSON line per run with the counts (hack/run-tests adds them up).
 TOTALS = "TEST_TOTALS"
 
+# How long an example takes says more of what else this machine does; pytest-timeout has an eye on the whole test.
+hypothesis.settings.register_profile("busy-machine", deadline=None)
+hypothesis.settings.load_profile("busy-machine")
+
 _PASSED = pytest.StashKey[bool]()
 _stack_numbers = itertools.count(1)
 
@@ -45,8 +50,7 @@ def control_plane() -> Cluster:
 def own_control_plane() -> Iterator[Cluster]:
     """A control plane for one test, which may kill and restart its programs. It costs about 4 s."""
     _refuse_existing("breaks its control plane, so it needs one of its own")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{worker}-{next(_stack_numbers)}")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{_worker()}-{next(_stack_numbers)}")
     cluster = _start(folder)
     yield cluster
     cluster.api.close()
@@ -55,14 +59,14 @@ def own_control_plane() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Cluster]:
-    """A stack of its own with two real nodes (or the existing cluster of KUBECONFIG). Needs root on Linux."""
+    """A stack of this worker's own with two real nodes (or the existing cluster of KUBECONFIG). Needs root on Linux."""
     existing = _existing()
     if existing is not None:
         yield existing
         return
     if sys.platform != "linux" or os.geteuid() != 0:
         _cannot("real nodes need root on Linux: run as root, or name an existing cluster by KUBECONFIG")
-    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-nodes")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{_worker()}-nodes")
     yield _start(folder, NODE_COUNT)
     stack.down(folder)
 
@@ -127,6 +131,10 @@ def _shared_folder() -> Path:
 def _main_process() -> int:
     """The pid of the pytest that the user started: xdist's workers are its children."""
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+def _worker() -> str:
+    return os.environ.get("PYTEST_XDIST_WORKER", "main")
 
 
 def _cannot(reason: str) -> None:
