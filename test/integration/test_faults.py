@@ -30,10 +30,13 @@ JOBS = 50
 KILLS = 50
 # Of the random points: another FAULT_SEED shows others.
 SEED = int(os.environ.get("FAULT_SEED", "20261121"))
-# A life of the controller lasts for so many changes in the cluster; a job makes some forty.
-CHANGES_PER_LIFE = (1, 60)
-# ... or for so long after its start, if nothing happens any more.
+# A life of the controller lasts for so many changes in the cluster since it works; a job makes some forty.
+CHANGES_PER_LIFE = (0, 60)
+# ... or for so long, if nothing happens any more.
 LIFE_SECONDS = 2.0
+# One life in five does not even get so far.
+SHARE_OF_FALSE_STARTS = 0.2
+FALSE_START_SECONDS = 0.5
 # The jobs so far when a program of the control plane is killed.
 KILLED_AT = {JOBS // 3: "kube-apiserver", JOBS * 2 // 3: "etcd"}
 
@@ -46,11 +49,11 @@ def auditor(api: Api, kubectl: Kubectl, namespace: str) -> Iterator[Auditor]:
 
 def live(controller: ControllerProcess, auditor: Auditor, rng: random.Random) -> None:
     """Let it work until something between its start and the end of a job, then kill it."""
-    last = auditor.count + rng.randint(*CHANGES_PER_LIFE)
-    if rng.random() < 0.2:
-        time.sleep(rng.uniform(0.0, 0.4))  # while it starts
+    if rng.random() < SHARE_OF_FALSE_STARTS:
+        time.sleep(rng.uniform(0.0, FALSE_START_SECONDS))
     else:
-        eventually(lambda: auditor.count >= last or controller.logged(WORKING), 60, 0.005)
+        controller.await_log(WORKING)
+        last = auditor.count + rng.randint(*CHANGES_PER_LIFE)
         end = time.monotonic() + LIFE_SECONDS
         while auditor.count < last and time.monotonic() < end:
             time.sleep(0.001)
