@@ -90,13 +90,22 @@ def test_a_failed_job_has_exactly_the_condition_failed(trial: Trial) -> None:
     assert (failed["reason"], failed["message"]) == ("ReplicaFailed", status["reason"])
 
 
-def test_the_condition_restarting_comes_and_goes(trial: Trial) -> None:
+def test_a_worker_that_failed_and_waits_for_its_new_pod_shows_it_until_it_runs(trial: Trial) -> None:
+    """The Job controller waits for 10 s before it makes one."""
     trial.plays("worker-0", ends(1), FOREVER)
     trial.submit(master(), workers(1, template=NEVER))
     status = trial.await_status(lambda status: condition(status, "Restarting")["status"] == "True")
     assert "worker-0" in condition(status, "Restarting")["message"]
     assert status["phase"] == "Running"
-    trial.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
+    assert workers_of(status) == ("Failed", {"Failed": 1})
+    status = trial.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
+    assert (workers_of(status), status["restarts"]) == (("Running", {"Running": 1}), 1)
+    assert len(trial.pods("worker-0")) == 2
+
+
+def workers_of(status: Object) -> tuple[str, Object]:
+    (found,) = [each for each in status["replicaStatuses"] if each["tf_replica_type"] == "WORKER"]
+    return found["state"], found["ReplicasStates"]
 
 
 def test_the_observed_generation_follows_the_spec(trial: Trial) -> None:
