@@ -8,7 +8,7 @@ import pytest
 
 from helpers.cluster import pod_path, set_pod_running
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
+from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
 from helpers.poll import eventually
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH
@@ -331,3 +331,30 @@ def test_a_program_that_ends_with_0_because_it_was_evicted_has_not_succeeded(tri
     set_pod_running(api, trial.namespace, again["metadata"]["name"])
     status = trial.await_status(lambda status: status["ready"] == {"master": "1/1", "worker": "1/1"})
     assert (status["state"], status.get("succeededIndexes")) == ("Running", None)
+
+
+def ends_beside_a_running_container(trial: Trial, replica: str, exit_code: int) -> None:
+    """The program has ended, and a container beside it keeps the pod alive."""
+    pod = trial.await_pod(replica)
+    status = podstatus.running(pod, "10.99.0.1")
+    (trained,) = [each for each in status["containerStatuses"] if each["name"] == "tensorflow"]
+    moment = podstatus.now()
+    ended = {"exitCode": exit_code, "reason": "Error", "startedAt": moment, "finishedAt": moment}
+    trained.update(ready=False, started=False, state={"terminated": ended})
+    path = f"{pod_path(trial.namespace, pod['metadata']['name'])}/status"
+    trial.jobs.api.patch(path, {"status": status}, STRATEGIC_MERGE_PATCH)
+
+
+@pytest.mark.parametrize(("exit_code", "state"), [(0, "Succeeded"), (6, "Failed")])
+def test_the_program_decides_even_if_a_container_beside_it_runs_on(trial: Trial, exit_code: int, state: str) -> None:
+    beside = pod_template(container("side"), container(), nodeName=NOBODYS_NODE, restartPolicy="Never")
+    trial.submit(master(template=beside), workers(1, template=beside))
+    ends_beside_a_running_container(trial, "worker-0", 0)
+    status = trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    assert (status["phase"], state_of(status, "WORKER")) == ("Creating", ("Succeeded", {"Succeeded": 1}))
+    ends_beside_a_running_container(trial, "master-0", exit_code)
+    assert trial.await_status(lambda status: status.get("completionTime"))["state"] == state
+    # What runs beside is stopped, as cleanPodPolicy says; no kubelet confirms it here.
+    for replica in ("master-0", "worker-0"):
+        eventually(lambda: trial.child_job(replica)["spec"]["suspend"], PATIENCE_SECONDS, PERIOD_SECONDS)  # noqa: B023
+    assert trial.await_end()["state"] == state
