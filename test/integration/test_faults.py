@@ -203,3 +203,19 @@ def test_a_crd_that_is_taken_away_takes_its_jobs_along_and_new_ones_work_when_it
         for number in range(1, 4):
             again.submit(number)
         again.await_ends()
+
+
+def test_two_controllers_that_both_believe_to_lead_make_nothing_twice(
+    control_plane: Cluster, auditor: Auditor, api: Api, namespace: str
+) -> None:
+    """Names and resourceVersions are the lock; the lease only saves work."""
+    fleet = Fleet(Jobs(api, namespace))
+    with (
+        fleet_kubelet(api, namespace),
+        running_controller(control_plane.kubeconfig, namespace),
+        running_controller(control_plane.kubeconfig, namespace),
+    ):
+        for number in range(len(SORTS)):
+            fleet.submit(number)
+        fleet.await_ends()
+        auditor.await_no_violations()
