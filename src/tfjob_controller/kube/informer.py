@@ -31,7 +31,7 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -169,15 +169,20 @@ class Informer(Generic[ObjectT]):
     def stop(self, timeout_seconds: float = 10.0) -> bool:
         """End all threads; what handlers were not yet told, they never are. False if one has not ended in time."""
         deadline = self._clock.monotonic() + timeout_seconds
+        feeds = self.begin_stop()
+        threads = [self._thread, *(feed.thread for feed in feeds)]
+        ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
+        return all(ended)
+
+    def begin_stop(self) -> Sequence[_Feed[ObjectT]]:
+        """Tell all threads to end and return at once, for whoever has several informers to `stop`; gives the feeds."""
         with self._lock:
             self._stopped.set()
             feeds = [*self._feeds]
         self._reflector.stop()
         for feed in feeds:
             feed.stop()
-        threads = [self._thread, *(feed.thread for feed in feeds)]
-        ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
-        return all(ended)
+        return feeds
 
     @property
     def is_synced(self) -> bool:
