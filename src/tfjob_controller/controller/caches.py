@@ -41,6 +41,7 @@ class Caches:
 
     def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
         self._requester = requester
+        self._clock = clock
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
         of_children = {**common, "label_selector": CHILD_SELECTOR}
         owner, runtime = {BY_OWNER: by_controller_uid}, {BY_RUNTIME: by_runtime_label}
@@ -93,7 +94,12 @@ class Caches:
             informer.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        return all([informer.stop(timeout_seconds) for informer in self._informers])  # noqa: C419 -- stop every one
+        """End all threads; False if one has not ended in that time, which is for all together."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        for informer in self._informers:
+            informer.begin_stop()
+        ended = [informer.stop(deadline - self._clock.monotonic()) for informer in self._informers]
+        return all(ended)
 
     @property
     def is_synced(self) -> bool:
