@@ -18,10 +18,9 @@ from tfjob_controller.controller.handlers import (
     JobHandler,
     by_runtime_label,
     identity_matters,
-    job_matters,
     keys_by_owner,
     keys_by_runtime,
-    pod_matters,
+    state_matters,
 )
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
 from tfjob_controller.controller.tfjob import by_runtime_id
@@ -66,10 +65,10 @@ class Caches:
         """Queue the key of the TFJob that a change concerns."""
         by_owner = keys_by_owner(TFJOBS)
         self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase))
-        self.jobs.add_handler(ChildHandler(queue, by_owner, job_matters))
+        self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters))
         self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
         self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
-        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), pod_matters))
+        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), state_matters))
 
     def snapshots(self) -> Snapshots:
         return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)

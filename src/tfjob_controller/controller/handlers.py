@@ -124,9 +124,6 @@ def identity_matters(old: Object, new: Object) -> bool:
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
 
 
-def job_matters(old: Job, new: Job) -> bool:
-    return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
-
-
-def pod_matters(old: Pod, new: Pod) -> bool:
+def state_matters(old: Job | Pod, new: Job | Pod) -> bool:
+    """Of a Job or pod: also what it says of itself, as far as it is read."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)

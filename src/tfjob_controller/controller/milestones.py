@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Protocol
 
 from tfjob_controller.api.tfjob import TFJob, TFJobStatus
+from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer import status as phases
+from tfjob_controller.trainer.moments import from_text
 
 
 class JobObserver(Protocol):
@@ -31,18 +33,13 @@ def tell(observer: JobObserver, job: TFJob, new: TFJobStatus, now: datetime) -> 
     if new.phase == phases.RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
     if phases.is_finished(new) and not phases.is_finished(old):
-        ended = _moment(new.completion_time) or now
+        ended = from_text(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
 
 
 def _has_run(status: TFJobStatus) -> bool:
-    return any(condition.type == "Running" for condition in status.conditions) or status.phase == phases.RUNNING
+    return any(condition.type == conditions.RUNNING for condition in status.conditions)
 
 
 def _seconds_between(begin: str | None, end: datetime) -> float | None:
-    moment = _moment(begin)
-    return None if moment is None else max(0.0, (end - moment).total_seconds())
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
+    return max(0.0, (end - from_text(begin)).total_seconds()) if begin else None

@@ -17,10 +17,9 @@ from tfjob_controller.controller.handlers import (
     ChildHandler,
     JobHandler,
     identity_matters,
-    job_matters,
     keys_by_owner,
     keys_by_runtime,
-    pod_matters,
+    state_matters,
 )
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.kube.clock import FakeClock
@@ -140,7 +139,7 @@ def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clo
     for version, name in enumerate(("copy", "train", "zebra"), 5):
         jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, name=name, resource_version=str(version))))
     pod = Pod(ObjectMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
-    ChildHandler(queue, keys_by_runtime(jobs), pod_matters).on_add(pod, is_initial=False)
+    ChildHandler(queue, keys_by_runtime(jobs), state_matters).on_add(pod, is_initial=False)
     assert queued_after(queue, clock) == {"team/copy", "team/train", "team/zebra"}
 
 
@@ -177,10 +176,10 @@ GOING = replace(META, deletion_timestamp="2026-01-01T00:00:00Z")
         pytest.param(
             identity_matters, Service(META), Service(replace(META, owner_references=())), True, id="a released service"
         ),
-        pytest.param(job_matters, Job(META), Job(HEARTBEAT), False, id="a job's labels"),
-        pytest.param(job_matters, Job(META), Job(META, status=JobStatus(active=1)), True, id="a job's status"),
-        pytest.param(pod_matters, Pod(META), Pod(HEARTBEAT), False, id="a pod's labels"),
-        pytest.param(pod_matters, Pod(META), Pod(META, status=PodStatus("Running")), True, id="a pod's phase"),
+        pytest.param(state_matters, Job(META), Job(HEARTBEAT), False, id="a job's labels"),
+        pytest.param(state_matters, Job(META), Job(META, status=JobStatus(active=1)), True, id="a job's status"),
+        pytest.param(state_matters, Pod(META), Pod(HEARTBEAT), False, id="a pod's labels"),
+        pytest.param(state_matters, Pod(META), Pod(META, status=PodStatus("Running")), True, id="a pod's phase"),
     ],
 )
 def test_which_changes_of_children_matter(matters: Any, old: Any, new: Any, expected: bool) -> None:
