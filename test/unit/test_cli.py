@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,5 @@ def test_a_config_file_that_cannot_be_used_is_named(
 
 def test_help_does_not_wait_for_heavy_imports() -> None:
     code = "import sys, tfjob_controller.cli as c; c.build_parser(); print({'kubernetes', 'yaml'} & {*sys.modules})"
-    started = time.monotonic()
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["set()"]
-    assert time.monotonic() - started < 10
