@@ -1,0 +1,82 @@
+"""Every benchmark in a tiny size: it runs, and says what it found as docs/benchmarks.md promises. No time is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = {"name", "value", "unit", "rounds", "spread"}
+
+FIGURES = {
+    "watch": {"watch_events_applied": True, "watch_events_applied_http": True},
+    "cache": {
+        "rss_per_cached_pod": True,
+        "pods_listed": True,
+        "start_to_ready": False,
+        "start_reads": False,
+        "start_writes": False,
+    },
+    "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
+    "create": {
+        "children_per_second": True,
+        "children_per_second_busy": True,
+        "pods_exist": True,
+        "pods_exist_cpu": False,
+        "pods_exist_rss": False,
+        "first_child_p99": False,
+    },
+}
+
+
+def lines_of(name: str, kubeconfig: Path | None) -> list[dict[str, Any]]:
+    """Run one as make does, on the cluster that the tests have anyway; all that it wrote to standard output."""
+    environment = {**os.environ, "BENCH_TINY": "1", "PYTHONPATH": str(ROOT / "hack")}
+    if kubeconfig is not None:
+        environment["KUBECONFIG"] = str(kubeconfig)
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{name}"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr, "progress goes to standard error"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check(name: str, figures: list[dict[str, Any]]) -> None:
+    assert [figure["name"] for figure in figures] == list(FIGURES[name])
+    for figure in figures:
+        assert figure.keys() >= KEYS
+        assert figure["value"] >= 0
+        assert figure["rounds"] == 1
+        assert figure["tiny"], "nobody should take it for a measurement"
+        has_baseline = FIGURES[name][figure["name"]]
+        assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
+
+
+def test_bench_watch_says_its_figures() -> None:
+    check("watch", lines_of("watch", None))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["cache", "sync", "create"])
+def test_a_bench_on_a_cluster_says_its_figures(name: str, control_plane: Cluster) -> None:
+    check(name, lines_of(name, control_plane.kubeconfig))
+
+
+def test_every_figure_is_explained_in_the_docs() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    unexplained = {figure for figures in FIGURES.values() for figure in figures if f"`{figure}`" not in text}
+    assert not unexplained
+
+
+def test_make_runs_every_bench() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"-m bench.{name}\n" in makefile for name in FIGURES)
