@@ -127,7 +127,9 @@ def test_an_interrupted_start_leaves_nothing(state_home: Path, number: signal.Si
         text=True,
     )
     folder = state.stack_dir()
-    eventually(lambda: len(process.marked(folder)) >= 2, timeout=30)
+    # What is started stands still from here on, so that the start cannot be over before the signal comes.
+    for identity in eventually(lambda: process.marked(folder), timeout=30):
+        process.send(identity, signal.SIGSTOP)
     starting.send_signal(number)
     _, words = starting.communicate(timeout=30)
     assert starting.returncode == 130
