@@ -37,10 +37,11 @@ SYSTEM = "tfjob-system"
 NAME = "tfjob-controller"
 # Asked for only where the admission plugin is on that `strict` has.
 FINALIZERS = Right("kubeflow.org", "tfjobs/finalizers", "update")
+# Renewed often, so that the right to do it is soon missed, and lost late, however slow the machine.
 LEADS: dict[str, Any] = {
     "leader_elect": True,
-    "leader_elect_lease_duration": 8.0,
-    "leader_elect_renew_deadline": 5.0,
+    "leader_elect_lease_duration": 90.0,
+    "leader_elect_renew_deadline": 60.0,
     "leader_elect_retry_period": 0.2,
 }
 RIGHTS = [right for right in rights_of(shipped_rules()) if right != FINALIZERS]
