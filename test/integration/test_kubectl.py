@@ -225,6 +225,9 @@ class Kubelet:
 
     def __enter__(self) -> Kubelet:
         self.server.__enter__()
+        # Only for pods that name it: those of other tests would wait here for ever.
+        closed = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": {"unschedulable": True}}
+        self._api.create("/api/v1/nodes", closed)
         make_node(self._api, self.name)
         endpoints = {"kubeletEndpoint": {"Port": int(self.server.url.rpartition(":")[2])}}
         status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
