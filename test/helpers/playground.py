@@ -50,6 +50,12 @@ accelerators:
 """)
 
 
+def condition(status: Object, condition_type: str) -> Object:
+    """The condition of that type in a TFJob's status; one whose status is `absent` if there is none."""
+    found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
+    return found[0] if found else {"status": "absent"}
+
+
 def ends(
     exit_code: int = 0, message: str = "", reason: str = "", *, after: float = 0.1, pod_reason: str = ""
 ) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.cluster import pod_path, set_pod_running
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
+from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
 from helpers.poll import eventually
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH
@@ -246,10 +246,6 @@ def test_under_any_replica_a_retryable_error_is_still_retried(trial: Trial) -> N
 # Disruptions
 
 
-def conditions_of(status: Object) -> list[tuple[str, str]]:
-    return [(condition["type"], condition["status"]) for condition in status.get("conditions", ())]
-
-
 def evict(trial: Trial, pod: Object) -> None:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
     trial.jobs.api.create(f"{pod_path(trial.namespace, pod['metadata']['name'])}/eviction", body)
@@ -333,7 +329,7 @@ def test_a_program_that_ends_with_0_because_it_was_evicted_has_not_succeeded(tri
     ended = podstatus.terminated(api.get(pod_path(trial.namespace, name)), ends(0))
     path = pod_path(trial.namespace, name)
     api.patch(f"{path}/status", {"status": ended}, STRATEGIC_MERGE_PATCH)
-    trial.await_status(lambda status: ("Restarting", "True") in conditions_of(status))
+    trial.await_status(lambda status: condition(status, "Restarting")["status"] == "True")
     api.delete(path, gracePeriodSeconds=0)
     again = trial.await_pod(replica, but=name)
     set_pod_running(api, trial.namespace, again["metadata"]["name"])

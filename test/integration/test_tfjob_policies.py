@@ -10,7 +10,7 @@ import pytest
 
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
+from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition, ends
 from helpers.poll import eventually
 from localcluster.api import RefusedError
 
@@ -19,11 +19,6 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 NEVER = pod_template(container(), restartPolicy="Never")
-
-
-def condition(status: Object, condition_type: str) -> Object:
-    found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
-    return found[0] if found else {"status": "absent"}
 
 
 def roles_of(pods: dict[str, Object]) -> list[str]:

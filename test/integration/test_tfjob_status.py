@@ -10,7 +10,7 @@ import pytest
 from helpers.cluster import set_pod_running, set_pod_waiting
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
+from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
 from helpers.poll import eventually
 
 pytestmark = pytest.mark.cluster
@@ -19,11 +19,6 @@ Object = dict[str, Any]
 
 NEVER = pod_template(container(), restartPolicy="Never")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-def condition(status: Object, condition_type: str) -> Object:
-    found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
-    return found[0] if found else {"status": "absent"}
 
 
 def truths(status: Object) -> dict[str, str]:
