@@ -1,4 +1,4 @@
-"""The baseline of everything that creates: the same bodies, made beforehand, posted by threads that do nothing else."""
+"""The baselines of everything that creates: the same bodies, made beforehand, sent by threads that do nothing else."""
 
 from __future__ import annotations
 
@@ -10,43 +10,86 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import urllib3
 
 from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.requester import JSON
 
 
-class Post(NamedTuple):
+class Write(NamedTuple):
+    """One request; `then` are those that may be sent once it is answered."""
+
     path: str
     body: bytes
+    method: str = "POST"
+    content_type: str = JSON
+    then: Sequence[Write] = ()
 
 
-def posts(path: str, objects: Iterable[Any]) -> list[Post]:
+def posts(path: str, objects: Iterable[Any]) -> list[Write]:
     """One for each object."""
-    return [Post(path, msgspec.json.encode(obj)) for obj in objects]
+    return [Write(path, msgspec.json.encode(obj)) for obj in objects]
 
 
-def post_all(kubeconfig: Path, wanted: Sequence[Post], threads: int) -> float:
-    """Seconds from the first POST to the last answer, by so many threads with a connection each.
+class _Pile:
+    """Writes that wait for a thread. Those that an answer frees come first, as a controller finishes what it began."""
 
-    Connections are opened before: whoever posts for long has them.
+    def __init__(self, wanted: Sequence[Write]) -> None:
+        self._waiting = deque(wanted)
+        self._under_way = 0
+        self._changed = threading.Condition()
+
+    def take(self) -> Write | None:
+        """The next one; None once there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or not self._under_way)
+            if not self._waiting:
+                return None
+            self._under_way += 1
+            return self._waiting.popleft()
+
+    def done(self, write: Write) -> None:
+        with self._changed:
+            self._under_way -= 1
+            self._waiting.extendleft(reversed(write.then))
+            if write.then or not self._under_way:
+                self._changed.notify_all()
+
+    def clear(self) -> None:
+        with self._changed:
+            self._waiting.clear()
+
+
+def send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> float:
+    """Seconds from the first request to the last answer, by so many threads with a connection each.
+
+    Connections are opened before: whoever sends for long has them. RuntimeError with the first answer that is no
+    success.
     """
     config = load_config(str(kubeconfig))
     pool = config.open_pool(threads, block=True)
-    headers = {"Authorization": config.credentials.authorization() or "", "Content-Type": "application/json"}
-    pile = deque(wanted)
+    authorization = {"Authorization": config.credentials.authorization() or ""}
+    pile = _Pile(wanted)
     failures: list[str] = []
     ready = threading.Barrier(threads + 1)
 
+    def send(write: Write) -> None:
+        headers = {**authorization, "Content-Type": write.content_type}
+        answer = pool.request(write.method, write.path, body=write.body, headers=headers, retries=False)
+        if not 200 <= answer.status < 300:
+            failures.append(f"{write.path}: {answer.status} {answer.data.decode(errors='replace')[:200]}")
+
     def work() -> None:
-        pool.request("GET", "/version", headers=headers)
+        pool.request("GET", "/version", headers=authorization)
         ready.wait()
-        while pile and not failures:
+        while not failures and (write := pile.take()):
             try:
-                post = pile.popleft()
-            except IndexError:
-                return
-            answer = pool.request("POST", post.path, body=post.body, headers=headers, retries=False)
-            if answer.status != 201:
-                failures.append(f"{post.path}: {answer.status} {answer.data.decode(errors='replace')[:200]}")
+                send(write)
+            except urllib3.exceptions.HTTPError as error:
+                failures.append(f"{write.path}: {error}")
+            finally:
+                pile.done(write)
+        pile.clear()
 
     workers = [threading.Thread(target=work, name=f"bare-{number}") for number in range(threads)]
     for worker in workers:

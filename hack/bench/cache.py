@@ -89,7 +89,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder, server.running(POD_COUNT, 0) as url:
         kubeconfig = server.kubeconfig(url, Path(folder))
-        values, baselines = alternate(listed_per_second, lambda: bare_loop(sample), ROUNDS)
+        values, baselines = alternate(listed_per_second, lambda: bare_loop(sample), rounds=ROUNDS)
     most = Reach(max_value=10 * 1024)
     ok = report("rss_per_cached_pod", "bytes", memory, baselines=[json_bytes], reach=most, pods=POD_COUNT)
     ok &= report("pods_listed", "1/s", values, baselines=baselines, pods=POD_COUNT)

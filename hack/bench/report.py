@@ -51,16 +51,17 @@ def progress(text: str) -> None:
 
 
 def alternate(
-    measure: Callable[[], float], baseline: Callable[[], float], rounds: int = ROUNDS
-) -> tuple[list[float], list[float]]:
-    """Run baseline and measurement in turn; the values of both."""
-    values: list[float] = []
-    baselines: list[float] = []
+    measure: Callable[[], float], *baselines: Callable[[], float], rounds: int = ROUNDS
+) -> tuple[list[float], ...]:
+    """Run the baselines and the measurement in turn; the values of each, the measurement's first."""
+    results: tuple[list[float], ...] = tuple([] for _ in (measure, *baselines))
     for number in range(1, rounds + 1):
-        baselines.append(baseline())
-        values.append(measure())
-        progress(f"round {number} of {rounds}: {values[-1]:.4g}, baseline {baselines[-1]:.4g}")
-    return values, baselines
+        for baseline, found in zip(baselines, results[1:], strict=True):
+            found.append(baseline())
+        results[0].append(measure())
+        latest = ", ".join(f"{found[-1]:.4g}" for found in results[1:])
+        progress(f"round {number} of {rounds}: {results[0][-1]:.4g}, baseline {latest}")
+    return results
 
 
 def report(

@@ -136,12 +136,14 @@ def main() -> int:
     progress(f"{EVENT_COUNT} events of {line_bytes} bytes, {POD_COUNT} pods in the cache")
     reach, extra = Reach(min_ratio=0.8), {"events": EVENT_COUNT, "bytes_per_event": line_bytes}
 
-    values, baselines = alternate(lambda: from_memory(initial, events), lambda: bare_loop(events), ROUNDS)
+    values, baselines = alternate(lambda: from_memory(initial, events), lambda: bare_loop(events), rounds=ROUNDS)
     ok = report("watch_events_applied", "1/s", values, baselines=baselines, reach=reach, **extra)
 
     with tempfile.TemporaryDirectory() as folder, server.running(POD_COUNT, EVENT_COUNT) as url:
         kubeconfig = server.kubeconfig(url, Path(folder))
-        values, baselines = alternate(lambda: over_http(kubeconfig, EVENT_COUNT), lambda: bare_loop(events), ROUNDS)
+        values, baselines = alternate(
+            lambda: over_http(kubeconfig, EVENT_COUNT), lambda: bare_loop(events), rounds=ROUNDS
+        )
     ok &= report("watch_events_applied_http", "1/s", values, baselines=baselines, reach=reach, **extra)
     return 0 if ok else 1
 

@@ -46,8 +46,8 @@ def pods_of(jobs: Jobs, job_type: str) -> list[Object]:
 
 
 def log_of(kubectl: Kubectl, job_type: str) -> str:
-    """Empty as long as there is no container; fails if kubectl does for another reason."""
-    answer = kubectl.run("logs", "-l", f"job_type={job_type}", "--tail=-1")
+    """Of example-job's; empty as long as there is no container; fails if kubectl does for another reason."""
+    answer = kubectl.run("logs", "-l", f"tf_job_name=example-job,job_type={job_type}", "--tail=-1")
     assert answer.code == 0 or "waiting to start" in answer.error, answer.error
     return answer.out
 
