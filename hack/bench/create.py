@@ -129,7 +129,7 @@ def pods_by_posts(stage: Stage) -> float:
         pods = (pod for owner in owners for pod in pods_of(owner))
         services = (_orphan(service) for owner in owners for service in children_of(owner)[1])
         wanted = posts(PODS.format(space), pods) + posts(SERVICES.format(space), services)
-        return send_all(stage.kubeconfig, wanted, THREADS)
+        return send_all(stage.kubeconfig, wanted, THREADS).seconds
 
 
 def pods_by_job_posts(stage: Stage) -> float:
@@ -138,9 +138,8 @@ def pods_by_job_posts(stage: Stage) -> float:
         owners = _submit(stage, space, named=True)
         wanted = [post for owner in owners for post in _child_posts(space, owner)]
         watchers = _watch(open_, stage, PODS.format(space), SERVICES.format(space))
-        begin = time.monotonic()
-        send_all(stage.kubeconfig, wanted, THREADS)
-        return max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers) - begin
+        sent = send_all(stage.kubeconfig, wanted, THREADS)
+        return max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers) - sent.begin
 
 
 def _on(stage: Stage, *rounds: Callable[[Stage], float]) -> list[Callable[[], float]]:
