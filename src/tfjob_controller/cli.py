@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tfjob_controller.options import OFF, OPTIONS, Option, OptionError, RunOptions, resolve
+from tfjob_controller.flags import OFF, Option, OptionError
+from tfjob_controller.options import OPTIONS, RunOptions, resolve
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2

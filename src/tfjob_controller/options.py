@@ -1,238 +1,81 @@
-"""Every flag of `tfjob-controller run`, in one table.
-
-Theory of operation. The fields of `RunOptions` are the table: each says its type, its default and, through `_option`,
-its help and how its text is read. The command line, the environment and docs/reference are made from it. A value comes
-from the flag, else from the environment (`TFJOB_CONTROLLER_` and the flag's name in capitals), else it is the default.
-
-Nothing here does any I/O, and only the standard library is imported: `--help` is fast.
-"""
+"""Every flag of every command, in one table for each; see `flags` for how they are read."""
 
 from __future__ import annotations
 
-import dataclasses
-import ipaddress
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-ENV_PREFIX = "TFJOB_CONTROLLER_"
-
-# What turns a server off.
-OFF = "0"
-
-_METADATA = "option"
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h)?")
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-class OptionError(Exception):
-    """A flag or variable that cannot be used: one line that names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindAddress:
-    """Where a server listens: a host (empty: all interfaces) and a port (0: any free one)."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a value is written. `read` raises ValueError, with the rest of "--flag X ...", for what it does not take."""
-
-    name: str
-    read: Callable[[str], Any]
-    is_switch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table. `default` is the value; `default_text` is how a person would write it."""
-
-    field: str
-    kind: Kind
-    default: Any
-    default_text: str
-    help: str
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.field.replace("_", "-")
-
-    @property
-    def env(self) -> str:
-        return ENV_PREFIX + self.field.upper()
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _switch(value: str) -> bool:
-    lowered = value.strip().lower()
-    if lowered not in ("true", "false", "1", "0"):
-        raise ValueError("must be true or false")
-    return lowered in ("true", "1")
-
-
-def _count(value: str) -> int:
-    if not re.fullmatch(r"\d{1,6}", value) or int(value) < 1:
-        raise ValueError("must be a whole number from 1 to 999999")
-    return int(value)
-
-
-def _rate(value: str) -> float:
-    try:
-        rate = float(value)
-    except ValueError:
-        rate = float("nan")
-    if not -1.0 <= rate < 1e6:
-        raise ValueError("must be a number; 0 or -1 for no limit")
-    return rate
-
-
-def _duration(value: str) -> float:
-    match = _DURATION.fullmatch(value)
-    seconds = float(match["number"]) * _UNIT_SECONDS[match["unit"] or "s"] if match else 0.0
-    if seconds <= 0:
-        raise ValueError("must be a time above zero such as 15s, 500ms or 2m")
-    return seconds
-
-
-def _address(value: str) -> BindAddress | None:
-    if value == OFF:
-        return None
-    host, colon, port = value.rpartition(":")
-    if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
-        raise ValueError("must be host:port, :port for all interfaces, or 0 for off")
-    return BindAddress(host.strip("[]"), int(port))
-
-
-def _loopback(value: str) -> BindAddress | None:
-    address = _address(value)
-    if address is not None and not address.is_loopback:
-        raise ValueError("must be on loopback, such as 127.0.0.1:8082: it shows the insides of the process to anybody")
-    return address
-
-
-def _namespace(value: str) -> str:
-    if value and not _DNS_LABEL.fullmatch(value):
-        raise ValueError("must be the name of one namespace, or empty for all")
-    return value
-
-
-def _choice(*choices: str) -> Kind:
-    def read(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return value
-
-    return Kind("|".join(choices), read)
-
-
-TEXT = Kind("text", _text)
-FILE = Kind("file", _text)
-SWITCH = Kind("true|false", _switch, is_switch=True)
-COUNT = Kind("number", _count)
-RATE = Kind("number", _rate)
-DURATION = Kind("duration", _duration)
-ADDRESS = Kind("address", _address)
-LOOPBACK_ADDRESS = Kind("address", _loopback)
-NAMESPACE = Kind("namespace", _namespace)
-
-
-def _option(kind: Kind, default: str, help_: str) -> Any:
-    metadata = {_METADATA: (kind, default, help_)}
-    return dataclasses.field(default=kind.read(default), metadata=metadata)
+from tfjob_controller.flags import (
+    ADDRESS,
+    COUNT,
+    DURATION,
+    FILE,
+    LOOPBACK_ADDRESS,
+    NAMESPACE,
+    OFF,
+    RATE,
+    SWITCH,
+    TEXT,
+    BindAddress,
+    OptionError,
+    choice,
+    option,
+    options_of,
+    read_options,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """All that `tfjob-controller run` can be told. Times are seconds; a server without an address is off."""
 
-    kubeconfig: str = _option(
+    kubeconfig: str = option(
         FILE, "", "Path of a kubeconfig. Without it: the pod's service account, else $KUBECONFIG, else ~/.kube/config."
     )
-    context: str = _option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
-    namespace: str = _option(NAMESPACE, "", "The one namespace to look after; empty for all.")
-    workers: int = _option(COUNT, "10", "How many jobs are worked on at the same time.")
-    concurrent_writes: int = _option(
+    context: str = option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
+    namespace: str = option(NAMESPACE, "", "The one namespace to look after; empty for all.")
+    workers: int = option(COUNT, "10", "How many jobs are worked on at the same time.")
+    concurrent_writes: int = option(
         COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
     )
-    qps: float = _option(RATE, "200", "Requests per second to the API server, over all; 0 for no limit of our own.")
-    burst: int = _option(COUNT, "400", "Requests that may go at once before --qps counts.")
-    leader_elect: bool = _option(SWITCH, "false", "Only work while holding a Lease, so that several replicas can run.")
-    leader_elect_lease_namespace: str = _option(
+    qps: float = option(RATE, "200", "Requests per second to the API server, over all; 0 for no limit of our own.")
+    burst: int = option(COUNT, "400", "Requests that may go at once before --qps counts.")
+    leader_elect: bool = option(SWITCH, "false", "Only work while holding a Lease, so that several replicas can run.")
+    leader_elect_lease_namespace: str = option(
         NAMESPACE, "", "Namespace of the Lease; empty for that of the pod or the kubeconfig's context."
     )
-    leader_elect_lease_name: str = _option(TEXT, "tfjob-controller", "Name of the Lease.")
-    leader_elect_lease_duration: float = _option(
+    leader_elect_lease_name: str = option(TEXT, "tfjob-controller", "Name of the Lease.")
+    leader_elect_lease_duration: float = option(
         DURATION, "15s", "How long others wait for a leader that has gone silent."
     )
-    leader_elect_renew_deadline: float = _option(
+    leader_elect_renew_deadline: float = option(
         DURATION, "10s", "How long the leader tries to renew before it gives up and exits."
     )
-    leader_elect_retry_period: float = _option(DURATION, "2s", "Time between two tries to get or to renew the Lease.")
-    controller_config_file: str = _option(
+    leader_elect_retry_period: float = option(DURATION, "2s", "Time between two tries to get or to renew the Lease.")
+    controller_config_file: str = option(
         FILE, "", "YAML file with tfImage and accelerators; read once at the start. Empty for none."
     )
-    metrics_bind_address: BindAddress | None = _option(  # noqa: RUF009 -- it is dataclasses.field
+    metrics_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         ADDRESS, "127.0.0.1:8080", "Where /metrics is served; 0 turns it off."
     )
-    health_probe_bind_address: BindAddress | None = _option(  # noqa: RUF009 -- it is dataclasses.field
+    health_probe_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         ADDRESS, "127.0.0.1:8081", "Where /healthz and /readyz are served; 0 turns them off."
     )
-    debug_bind_address: BindAddress | None = _option(  # noqa: RUF009 -- it is dataclasses.field
+    debug_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         LOOPBACK_ADDRESS, OFF, "Where /debug/ (queue, caches, thread stacks) is served; loopback only, 0 is off."
     )
-    log_format: str = _option(_choice("json", "console"), "json", "How log lines are written.")
-    log_level: str = _option(_choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+    log_format: str = option(choice("json", "console"), "json", "How log lines are written.")
+    log_level: str = option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
 
 
-OPTIONS: tuple[Option, ...] = tuple(
-    Option(field.name, kind, field.default, text, help_)
-    for field in dataclasses.fields(RunOptions)
-    for kind, text, help_ in [field.metadata[_METADATA]]
-)
+OPTIONS = options_of(RunOptions)
 
 
 def resolve(flags: Mapping[str, str], environ: Mapping[str, str]) -> RunOptions:
-    """The options that the given flags (by field name) and environment say. Raises OptionError.
-
-    A variable that is set to nothing counts as unset. Unknown variables with our prefix are not ours to judge:
-    Kubernetes makes some for every Service (`TFJOB_CONTROLLER_PORT`).
-    """
-    values: dict[str, Any] = {}
-    for option in OPTIONS:
-        if option.field in flags:
-            values[option.field] = _read(option, flags[option.field], option.flag)
-        elif environ.get(option.env):
-            values[option.field] = _read(option, environ[option.env], option.env)
-    options = RunOptions(**values)
+    """The options of `run` that these flags and this environment say. Raises OptionError."""
+    options = read_options(RunOptions, flags, environ)
     _check(options)
     return options
-
-
-def _read(option: Option, text: str, source: str) -> Any:
-    try:
-        return option.kind.read(text)
-    except ValueError as error:
-        raise OptionError(f"{source} {error}, not {text!r}") from None
 
 
 def _check(options: RunOptions) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.flags import BindAddress
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.manager import Manager
-from tfjob_controller.options import BindAddress, RunOptions
+from tfjob_controller.options import RunOptions
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 

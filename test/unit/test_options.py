@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.options import OPTIONS, BindAddress, Option, OptionError, RunOptions, resolve
+from tfjob_controller.flags import BindAddress, Option, OptionError
+from tfjob_controller.options import OPTIONS, RunOptions, resolve
 
 
 def test_without_flags_and_variables_all_is_default() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.options import BindAddress
+from tfjob_controller.flags import BindAddress
 from tfjob_controller.telemetry import debug, health
 from tfjob_controller.telemetry.health import Answer, BindError, Server, servers_for, text
 
