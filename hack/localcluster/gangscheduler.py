@@ -1,0 +1,100 @@
+"""A second kube-scheduler beside a control plane's own, which asks an extender where the pods of gangs go.
+
+    with GangScheduler(plane, "http://127.0.0.1:8888"):
+        ...                       # pods with schedulerName `gang-scheduler` are placed and bound through the extender
+
+It is an unmodified kube-scheduler; `configuration` is what manifests/base/extender ships too. Threads: one at a time.
+Errors: LocalClusterError.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from localcluster import binaries, ports, probe, process
+from localcluster.controlplane import READY_TIMEOUT_SECONDS, ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.programs import LOOPBACK, SCHEDULER, User
+from localcluster.state import write_private
+
+NAME = "gang-scheduler"
+HTTP_TIMEOUT = "5m"
+_SCHEDULER_USER = User("system:kube-scheduler")
+_POLL_SECONDS = 0.05
+
+
+def configuration(kubeconfig: Path | None, extender_url: str, *, http_timeout: str = HTTP_TIMEOUT) -> dict[str, Any]:
+    """The KubeSchedulerConfiguration. Every line is one that a plain start would get wrong for gangs."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        # The default of 50 requests/s would be the speed of everything.
+        "clientConnection": {**({"kubeconfig": str(kubeconfig)} if kubeconfig else {}), "qps": 5000, "burst": 5000},
+        # A sample of the nodes may not hold the one that the gang was given.
+        "profiles": [{"schedulerName": NAME, "percentageOfNodesToScore": 100}],
+        "extenders": [
+            {
+                "urlPrefix": extender_url,
+                "filterVerb": "filter",
+                "bindVerb": "bind",
+                # A node's name says enough; whole nodes would be megabytes per pod.
+                "nodeCacheCapable": True,
+                # A failed bind must not fall to the default binder.
+                "ignorable": False,
+                # As long as a bind may wait for the gang's other members.
+                "httpTimeout": http_timeout,
+            }
+        ],
+    }
+
+
+class GangScheduler:
+    """One that runs, or ran."""
+
+    def __init__(self, plane: ControlPlane, extender_url: str, *, http_timeout: str = HTTP_TIMEOUT) -> None:
+        self._plane = plane
+        self._config = plane.folder / f"{NAME}.json"
+        self._log = plane.logs / f"{NAME}.log"
+        self._identity: process.Identity | None = None
+        body = configuration(plane.kubeconfig_of(_SCHEDULER_USER), extender_url, http_timeout=http_timeout)
+        write_private(self._config, json.dumps(body, indent=2).encode())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now. Raises LocalClusterError if none does."""
+        if self._identity is None:
+            raise LocalClusterError(f"{NAME} does not run")
+        return self._identity.pid
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        with ports.reserve(1, LOOPBACK) as (port,):
+            flags = [f"--config={self._config}", "--authentication-skip-lookup"]
+            flags += [f"--bind-address={LOOPBACK}", f"--secure-port={port}"]
+            argv = [str(binaries.ensure(SCHEDULER)), *flags]
+            self._identity = process.spawn(argv, log=self._log, mark=self._plane.folder, cwd=self._plane.folder)
+            deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+            while not probe.is_healthy(LOOPBACK, port, "/healthz"):
+                if not process.is_alive(self._identity) or time.monotonic() > deadline:
+                    raise LocalClusterError(f"{NAME} does not become ready: see its log, {self._log}")
+                time.sleep(_POLL_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would be; returns when it is gone."""
+        if self._identity is not None:
+            process.end([self._identity])
+            self._identity = None
