@@ -1,0 +1,184 @@
+"""What a pod requests, as kube-scheduler counts it.
+
+    max(sum of containers and sidecars, the most that init containers need at one time) + overhead
+
+where an init container needs its own and that of the sidecars before it. Pod-level requests replace the sum, for the
+resources that can be requested so. While a running pod is resized in place, the most of what it asks for and what it
+was given counts. Each pod takes one of `pods` besides.
+
+`requests_of` counts a pod as the API server has it; `member_of` a template, to which it first does what the API server
+does to a pod made from it: a limit without a request is a request.
+
+Amounts are thousandths of a CPU, bytes, or pieces (see `quantity`). Quantities that are none raise ValueError.
+
+Source: component-helpers resource/helpers.go (PodRequests), kubernetes pkg/scheduler/framework/types.go
+(CalculateResource, Resource.Add), pkg/apis/core/v1/defaults.go (SetDefaults_Pod).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from tfjob_controller.api.cluster import ALWAYS, ResizedContainer, Resources, ScheduledContainer, ScheduledPod
+from tfjob_controller.api.gang import Member
+from tfjob_controller.api.quantity import CPU, MEMORY, PODS, amount_of, is_counted, milli_of, quantity_of
+
+# Amounts by resource name; zero is not named.
+Amounts: TypeAlias = Mapping[str, int]
+
+_RESIZE_PENDING = "PodResizePending"
+_INFEASIBLE = "Infeasible"
+
+
+def requests_of(pod: ScheduledPod) -> dict[str, int]:
+    """What a pod takes on its node, `pods` included."""
+    spec, status = pod.spec, pod.status
+    grown = _grown({each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}, pod)
+    total = _total(spec.containers, spec.init_containers, grown)
+    if spec.resources is not None:
+        level = _millis(spec.resources.requests)
+        given = _given(status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod))
+        total |= {name: value for name, value in given.items() if name in level and _is_pod_level(name)}
+    _add(total, _millis(spec.overhead))
+    return _amounts(total)
+
+
+def member_of(name: str, count: int, pod_spec: Mapping[str, Any]) -> Member:
+    """The member of a gang whose pods are made from this template's `spec`.
+
+    What an admission plugin adds to the pods later (a RuntimeClass's overhead, a LimitRange's defaults) is not in it.
+    """
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return Member(
+        name=name,
+        count=count,
+        resources=template_requests(pod_spec),
+        node_selector=dict(pod_spec.get("nodeSelector") or {}),
+        tolerations=tuple(dict(each) for each in pod_spec.get("tolerations") or ()),
+        node_affinity=affinity.get("requiredDuringSchedulingIgnoredDuringExecution"),
+        priority_class_name=pod_spec.get("priorityClassName") or "",
+    )
+
+
+def template_requests(pod_spec: Mapping[str, Any]) -> dict[str, str]:
+    """What each pod of a template's `spec` will request, as quantities; `pods` is not named."""
+    containers = [_defaulted(each) for each in pod_spec.get("containers") or ()]
+    init_containers = [_defaulted(each) for each in pod_spec.get("initContainers") or ()]
+    total = _total(containers, init_containers, {})
+    total |= _pod_level(pod_spec.get("resources") or {}, total)
+    _add(total, _millis(_texts(pod_spec.get("overhead"))))
+    amounts = _amounts(total)
+    return {name: quantity_of(name, amount) for name, amount in sorted(amounts.items()) if name != PODS}
+
+
+def amounts_of(member: Member) -> dict[str, int]:
+    """What each pod of a gang's member takes on a node, `pods` included. A negative one raises ValueError."""
+    millis = _millis(member.resources)
+    negative = sorted(name for name, value in millis.items() if value < 0)
+    if negative:
+        raise ValueError(f"negative quantity of {negative[0]}: {member.resources[negative[0]]!r}")
+    return _amounts(millis)
+
+
+def _amounts(millis: Mapping[str, int]) -> dict[str, int]:
+    counted = {name: amount_of(name, milli) for name, milli in millis.items() if milli and is_counted(name)}
+    return counted | {PODS: 1}
+
+
+def _total(
+    containers: Iterable[ScheduledContainer],
+    init_containers: Iterable[ScheduledContainer],
+    grown: Mapping[str, dict[str, int]],
+) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in containers:
+        _add(total, _request(each, grown))
+    sidecars: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for each in init_containers:
+        if each.restart_policy == ALWAYS:
+            request = _request(each, grown)
+            _add(total, request)
+            _add(sidecars, request)
+            needed = sidecars
+        else:
+            needed = dict(sidecars)
+            _add(needed, _millis(each.resources.requests))
+        _raise_to(most, needed)
+    _raise_to(total, most)
+    return total
+
+
+def _request(container: ScheduledContainer, grown: Mapping[str, dict[str, int]]) -> Mapping[str, int]:
+    return grown[container.name] if container.name in grown else _millis(container.resources.requests)
+
+
+def _grown(statuses: Mapping[str, ResizedContainer], pod: ScheduledPod) -> dict[str, dict[str, int]]:
+    """What counts for the containers of which a kubelet has said what it has given them."""
+    is_infeasible = _is_infeasible(pod)
+    found: dict[str, dict[str, int]] = {}
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        status = statuses.get(container.name)
+        if status is not None and status.resources is not None:
+            wanted = _millis(container.resources.requests)
+            given = _given(status.resources, status.allocated_resources, wanted, is_infeasible=is_infeasible)
+            found[container.name] = given
+    return found
+
+
+def _given(
+    actuated: Resources | None, allocated: Mapping[str, str], wanted: Mapping[str, int], *, is_infeasible: bool
+) -> dict[str, int]:
+    """The most of what is asked for and what was given; what is asked for in vain does not count."""
+    if actuated is None:
+        return dict(wanted)
+    most = {} if is_infeasible else dict(wanted)
+    _raise_to(most, _millis(actuated.requests))
+    _raise_to(most, _millis(allocated))
+    return most
+
+
+def _is_infeasible(pod: ScheduledPod) -> bool:
+    pending = next((each for each in pod.status.conditions if each.type == _RESIZE_PENDING), None)
+    return pending is not None and pending.reason == _INFEASIBLE
+
+
+def _defaulted(container: Mapping[str, Any]) -> ScheduledContainer:
+    resources = container.get("resources") or {}
+    requests = _texts(resources.get("limits")) | _texts(resources.get("requests"))
+    return ScheduledContainer(container.get("name") or "", Resources(requests), container.get("restartPolicy") or "")
+
+
+def _pod_level(resources: Mapping[str, Any], total: Mapping[str, int]) -> dict[str, int]:
+    """Pod-level requests as the API server completes them: of limits only what no container requests."""
+    limits, requests = _millis(_texts(resources.get("limits"))), _millis(_texts(resources.get("requests")))
+    if limits:
+        missing = {name: value for name, value in limits.items() if name not in requests}
+        requests |= {
+            name: total.get(name, value) if name in (CPU, MEMORY) else value for name, value in missing.items()
+        }
+    return {name: value for name, value in requests.items() if _is_pod_level(name)}
+
+
+def _is_pod_level(resource: str) -> bool:
+    return resource in (CPU, MEMORY) or resource.startswith("hugepages-")
+
+
+def _texts(quantities: Mapping[str, Any] | None) -> dict[str, str]:
+    """A template is what a user wrote: quantities may be plain numbers."""
+    return {name: str(value) for name, value in (quantities or {}).items()}
+
+
+def _millis(quantities: Mapping[str, str]) -> dict[str, int]:
+    return {name: milli_of(text) for name, text in quantities.items()}
+
+
+def _add(total: dict[str, int], added: Mapping[str, int]) -> None:
+    for name, value in added.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for name, value in least.items():
+        total[name] = max(total[name], value) if name in total else value
