@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import urllib3
 
+from bench.report import progress
 from localcluster.api import Api, Watch
 
 
@@ -22,7 +23,8 @@ class Watcher:
         self._path = path
         self._query = {"labelSelector": selector} if selector else {}
         self._changed = threading.Condition()
-        self._count = 0
+        self._closed = threading.Event()
+        self._seen: set[str] = set()
         self._first_by_job: dict[str, float] = {}
         self._watch: Watch | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{path.rpartition('/')[2]}", daemon=True)
@@ -30,13 +32,14 @@ class Watcher:
         self.last = 0.0
 
     def __enter__(self) -> Self:
-        self._watch = self._api.watch(self._path, self._query)
+        self._open()
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed.set()
         if self._watch is not None:
             self._watch.close()
         self._thread.join(5.0)
@@ -44,8 +47,8 @@ class Watcher:
     def wait_for(self, count: int, timeout_seconds: float) -> float:
         """The moment (monotonic) when the last of so many appeared. TimeoutError if they do not."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._count >= count, timeout_seconds):
-                raise TimeoutError(f"{self._count} of {count} {self._path} after {timeout_seconds:.0f} s")
+            if not self._changed.wait_for(lambda: len(self._seen) >= count, timeout_seconds):
+                raise TimeoutError(f"{len(self._seen)} of {count} {self._path} after {timeout_seconds:.0f} s")
             return self.last
 
     def wait_for_job(self, name: str, timeout_seconds: float) -> float:
@@ -55,17 +58,29 @@ class Watcher:
                 raise TimeoutError(f"no child of {name} after {timeout_seconds:.0f} s")
             return self._first_by_job[name]
 
+    def _open(self) -> None:
+        self._watch = self._api.watch(self._path, self._query)
+
     def _run(self) -> None:
-        # It breaks when it is closed; if it does before, those who wait say so.
-        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
-            for obj in self._added():
-                now = time.monotonic()
-                with self._changed:
-                    self._count += 1
-                    self.first = self.first or now
-                    self.last = now
-                    self._first_by_job.setdefault(obj["metadata"].get("labels", {}).get("tf_job_name", ""), now)
-                    self._changed.notify_all()
+        while not self._closed.is_set():
+            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
+                self._follow()
+            if not self._closed.is_set():
+                # It begins with what is there, so nothing is missed, but the moments of some are later than they were.
+                progress(f"the watch of {self._path} ended: opened again")
+                self._open()
+
+    def _follow(self) -> None:
+        for obj in self._added():
+            now = time.monotonic()
+            with self._changed:
+                if obj["metadata"]["uid"] in self._seen:
+                    continue
+                self._seen.add(obj["metadata"]["uid"])
+                self.first = self.first or now
+                self.last = now
+                self._first_by_job.setdefault(obj["metadata"].get("labels", {}).get("tf_job_name", ""), now)
+                self._changed.notify_all()
 
     def _added(self) -> Iterator[dict[str, Any]]:
         for kind, obj in self._watch or ():
