@@ -85,3 +85,79 @@ def _check(options: RunOptions) -> None:
     # client-go asks for the same: one try and its jitter have to fit (JitterFactor 1.2).
     if options.leader_elect_renew_deadline <= 1.2 * options.leader_elect_retry_period:
         raise OptionError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderOptions:
+    """All that `tfjob-controller extender` can be told. Times are seconds; a server without an address is off."""
+
+    kubeconfig: str = option(
+        FILE, "", "Path of a kubeconfig. Without it: the pod's service account, else $KUBECONFIG, else ~/.kube/config."
+    )
+    context: str = option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
+    mode: str = option(
+        choice("extender", "affinity"),
+        "extender",
+        "extender: kube-scheduler asks us where the pods of gangs go, and we bind them. affinity: we only place gangs, "
+        "and their owner pins each pod to its node, for clusters whose scheduler cannot be configured.",
+    )
+    extender_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        ADDRESS,
+        "127.0.0.1:8888",
+        "Where kube-scheduler calls us. Beyond loopback only with TLS and client certificates: whoever reaches it can "
+        "bind pods.",
+    )
+    extender_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP on loopback.")
+    extender_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
+    extender_client_ca_file: str = option(FILE, "", "CA that signs the client certificate of kube-scheduler, PEM.")
+    extender_http_timeout: float = option(
+        DURATION,
+        "5m",
+        "The httpTimeout that kube-scheduler's configuration gives this extender: a bind call is answered before it.",
+    )
+    topology_key: str = option(
+        TEXT,
+        "",
+        "Node labels of zones or racks, widest first, separated by commas: a gang stays within one of them if one can "
+        "take it.",
+    )
+    starvation_timeout: float = option(
+        DURATION, "30s", "How long a gang may wait before nothing younger takes room that it could use."
+    )
+    bind_timeout: float = option(
+        DURATION, "60s", "How long an admitted gang may make no progress before it goes back to the queue."
+    )
+    concurrent_writes: int = option(COUNT, "16", "How many Bindings or statuses are written at the same time.")
+    qps: float = option(RATE, "1000", "Requests per second to the API server, over all; 0 for no limit of our own.")
+    burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")
+    metrics_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        ADDRESS, "127.0.0.1:8090", "Where /metrics is served; 0 turns it off."
+    )
+    health_probe_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        ADDRESS, "127.0.0.1:8091", "Where /healthz and /readyz are served; 0 turns them off."
+    )
+    debug_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
+        LOOPBACK_ADDRESS, OFF, "Where /debug/ (gangs, caches, thread stacks) is served; loopback only, 0 is off."
+    )
+    log_format: str = option(choice("json", "console"), "json", "How log lines are written.")
+    log_level: str = option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+
+
+EXTENDER_OPTIONS = options_of(ExtenderOptions)
+
+
+def resolve_extender(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExtenderOptions:
+    """The options of `extender` that these flags and this environment say. Raises OptionError."""
+    options = read_options(ExtenderOptions, flags, environ)
+    _check_extender(options)
+    return options
+
+
+def _check_extender(options: ExtenderOptions) -> None:
+    files = (options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
+    if any(files) and not all(files):
+        raise OptionError(
+            "--extender-tls-cert-file, --extender-tls-key-file and --extender-client-ca-file go together: give all three"
+        )
+    if options.mode == "extender" and options.extender_bind_address is None:
+        raise OptionError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")
