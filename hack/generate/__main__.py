@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from generate import samples
-from generate.crd import render_crd
-from generate.reference import render_events, render_flags, render_metrics, render_tfjob
+from generate import crd, samples
+from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "manifests/base/crds/kubeflow.org_tfjobs.yaml": render_crd,
+    "manifests/base/crds/kubeflow.org_tfjobs.yaml": partial(crd.render_crd, crd.TFJOB),
+    "manifests/base/crds/scheduling.kubeflow.org_gangs.yaml": partial(crd.render_crd, crd.GANG),
     "docs/reference/tfjob.md": render_tfjob,
+    "docs/reference/gang.md": render_gang,
     "docs/reference/events.md": render_events,
     "docs/reference/flags.md": render_flags,
     "docs/reference/metrics.md": render_metrics,

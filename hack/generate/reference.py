@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from generate import crd
 from generate.markdown import code, page, table
 from generate.schema import Schema
-from tfjob_controller.api import validation
+from tfjob_controller.api import gang, validation
 from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.options import OPTIONS
 from tfjob_controller.telemetry.metrics import Metrics
@@ -61,9 +61,7 @@ CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def render_tfjob() -> str:
-    version = crd.tfjob_crd()["spec"]["versions"][0]
-    root = version["schema"]["openAPIV3Schema"]["properties"]
-    columns = ((each["name"], code(each["jsonPath"]), _width(each)) for each in version["additionalPrinterColumns"])
+    root = _schema(crd.TFJOB)
     return page(
         "TFJob",
         "src/tfjob_controller/api and hack/generate",
@@ -84,8 +82,40 @@ def render_tfjob() -> str:
         _sentences(_OF_CHANGES),
         _TEMPLATES,
         "## Columns of `kubectl get`",
-        table(["Column", "Shows", "Where"], columns),
+        _column_table(crd.TFJOB),
     )
+
+
+def render_gang() -> str:
+    root = _schema(crd.GANG)
+    return page(
+        "Gang",
+        "src/tfjob_controller/api/gang.py and hack/generate",
+        "`scheduling.kubeflow.org/v1alpha1`, kind `Gang`, plural `gangs`, short name `gg`. Subresource: `status`. The "
+        "owner of the pods writes the spec and creates no pod before the phase is Admitted; the gang scheduler writes "
+        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`.",
+        "## Spec",
+        _field_table("spec", root["spec"]),
+        "## Status",
+        _field_table("status", root["status"]),
+        "## Rules",
+        "The API server refuses a gang that breaks one of these, beside the types and limits above:",
+        "\n".join(f"- {sentence}" for sentence in (gang.MIN_ABOVE_COUNT, gang.MAX_BELOW_COUNT, gang.TOO_MANY_MEMBERS)),
+        "## Columns of `kubectl get`",
+        _column_table(crd.GANG),
+    )
+
+
+def _schema(kind: crd.CustomKind) -> Schema:
+    """The schemas of spec and status."""
+    properties: Schema = crd.crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return properties
+
+
+def _column_table(kind: crd.CustomKind) -> str:
+    columns = crd.crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
+    rows = ((each["name"], code(each["jsonPath"]), _width(each)) for each in columns)
+    return table(["Column", "Shows", "Where"], rows)
 
 
 _TEMPLATES = """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tfjob_controller.api import gang
 from tfjob_controller.api import validation as says
 from tfjob_controller.api.tfjob import CONTAINER_NAME, MASTER, PS, WORKER
 
@@ -137,3 +138,19 @@ _CHANGE_RULES = [
 ]
 
 SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES
+
+GANG_SPEC_RULES: list[Rule] = [
+    _rule(
+        "!has(self.minMembers) || self.minMembers.all(n, self.members.exists(m, m.name == n && "
+        "self.minMembers[n] <= m.count))",
+        gang.MIN_ABOVE_COUNT,
+        at=".minMembers",
+    ),
+    _rule(
+        "!has(self.maxMembers) || self.maxMembers.all(n, self.members.exists(m, m.name == n && "
+        "self.maxMembers[n] >= m.count))",
+        gang.MAX_BELOW_COUNT,
+        at=".maxMembers",
+    ),
+    _rule(f"self.members.map(m, m.count).sum() <= {gang.MAX_MEMBERS}", gang.TOO_MANY_MEMBERS, at=".members"),
+]

@@ -38,6 +38,11 @@ ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fa
 MAX_MEMBERS = 10_000
 MAX_KINDS = 16
 
+# Rules of a Gang's spec; hack/generate/rules.py says them in CEL.
+MIN_ABOVE_COUNT = "minMembers must name a member, and be no more than its count"
+MAX_BELOW_COUNT = "maxMembers must name a member, and be no less than its count"
+TOO_MANY_MEMBERS = "a gang can have 10000 pods at most"
+
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all values here; unknown fields are dropped on decoding."""
@@ -83,7 +88,7 @@ class GangSpec(_Value, frozen=True):
     ] = {}
     max_members: Annotated[dict[str, int], says("The most of each member that may be used. Default: its count.")] = {}
     priority: Annotated[
-        int, says("Value of the job's PriorityClass: gangs of a higher one come first.", format="int32")
+        int, says("Value of the job's PriorityClass: gangs of a higher one come first.", format="int32", default=0)
     ] = 0
     queue: Annotated[str, says("Name of a queue, for people.")] = ""
     timeout_seconds: Annotated[
@@ -142,6 +147,9 @@ class GangStatus(_Value, frozen=True):
         says("Rises with each admission; pods carry the one they were created for as a label.", format="int32"),
     ] = 0
     placement: Annotated[tuple[NodePlacement, ...], says("The node of every member, while Admitted or Bound.")] = ()
+    members: Annotated[
+        str, says("Pods that have a node, of all, such as 3/4. For `kubectl get`.")
+    ] = ""
     target_members: Annotated[
         dict[str, int], says("How many of each member the owner should have now, where that is less than its count.")
     ] = {}
@@ -181,3 +189,8 @@ def member_ids(spec: GangSpec) -> tuple[str, ...]:
 def placed_nodes(status: GangStatus) -> dict[str, str]:
     """The node of each member that has one."""
     return {member: each.node for each in status.placement for member in each.members}
+
+
+def members_in_words(spec: GangSpec, placed: int) -> str:
+    """What `status.members` says when so many of its pods have a node: `3/4`."""
+    return f"{placed}/{sum(member.count for member in spec.members)}"

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from generate.__main__ import PAGES, ROOT, outdated, write
-from generate.crd import tfjob_crd
-from generate.rules import REPLICA_SPEC_RULES, SPEC_RULES
+from generate.crd import KINDS, CustomKind, crd_of
+from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from tfjob_controller.api.describe import says
 
@@ -65,14 +65,18 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
         yield from fields(schema["items"], f"{path}[]")
 
 
-def test_every_field_of_the_crd_has_a_description() -> None:
-    root = tfjob_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
+def test_every_field_of_a_crd_has_a_description(kind: CustomKind) -> None:
+    root = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     # The API server describes metadata itself, and lets nobody else do it.
     assert [path for path, each in fields(root, "") if not each.get("description")] == [".metadata"]
 
 
 def test_every_rule_says_what_is_wrong() -> None:
-    assert all(rule.get("message") or rule.get("messageExpression") for rule in [*SPEC_RULES, *REPLICA_SPEC_RULES])
+    assert all(
+        rule.get("message") or rule.get("messageExpression")
+        for rule in [*SPEC_RULES, *REPLICA_SPEC_RULES, *GANG_SPEC_RULES]
+    )
 
 
 def test_generated_files_are_up_to_date() -> None:

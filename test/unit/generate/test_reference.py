@@ -5,7 +5,7 @@ import re
 import pytest
 
 from generate import reference
-from generate.crd import tfjob_crd
+from generate.crd import GANG, TFJOB, CustomKind, crd_of
 from generate.markdown import page, table
 from tfjob_controller.api import validation
 from tfjob_controller.options import OPTIONS
@@ -22,9 +22,12 @@ def test_every_flag_is_listed_with_its_variable() -> None:
     assert all(f"`{option.env}`" in text for option in OPTIONS)
 
 
-def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod() -> None:
-    root = tfjob_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    listed = first_column(reference.render_tfjob())
+@pytest.mark.parametrize(
+    ("kind", "text"), [(TFJOB, reference.render_tfjob()), (GANG, reference.render_gang())], ids=["TFJob", "Gang"]
+)
+def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod(kind: CustomKind, text: str) -> None:
+    root = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    listed = first_column(text)
     for part in ("spec", "status"):
         names = {name.rstrip("[]").removeprefix(f"{part}.") for name in listed if name.startswith(f"{part}.")}
         assert names >= root[part]["properties"].keys()

@@ -1,0 +1,76 @@
+"""The Gang as the API server takes it: what it refuses, what it keeps, what kubectl shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from helpers.kubectl import Kubectl
+from tfjob_controller.api.gang import MAX_BELOW_COUNT, MIN_ABOVE_COUNT, TOO_MANY_MEMBERS, decode_gang
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+WORKERS = {"name": "worker", "count": 3}
+
+
+def gang(*members: Object, **spec: Any) -> Object:
+    given = list(members) or [{"name": "master"}, WORKERS]
+    return {
+        "apiVersion": "scheduling.kubeflow.org/v1alpha1",
+        "kind": "Gang",
+        "metadata": {"name": "g"},
+        "spec": {"members": given, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        pytest.param({**gang(), "spec": {}}, "spec.members: Required value", id="no members"),
+        pytest.param({**gang(), "spec": {"members": []}}, "spec.members: Invalid value", id="an empty list"),
+        pytest.param(gang(WORKERS, WORKERS), "spec.members[1]: Duplicate value", id="a member twice"),
+        pytest.param(gang({"name": "worker", "count": -1}), "greater than or equal to 0", id="a negative count"),
+        pytest.param(gang({"name": "worker", "count": 100_000}), "less than or equal to 10000", id="a huge count"),
+        pytest.param(
+            gang({"name": "a", "count": 6000}, {"name": "b", "count": 6000}), TOO_MANY_MEMBERS, id="huge in sum"
+        ),
+        pytest.param(gang({"name": "Worker"}), "spec.members[0].name in body should match", id="a bad name"),
+        pytest.param(gang({"name": "worker", "resources": {"cpu": "-1"}}), "should match", id="a negative quantity"),
+        pytest.param(gang({"name": "worker", "resources": {"cpu": "much"}}), "should match", id="no quantity"),
+        pytest.param(gang(minMembers={"worker": 4}), MIN_ABOVE_COUNT, id="a minimum above the count"),
+        pytest.param(gang(minMembers={"ps": 1}), MIN_ABOVE_COUNT, id="a minimum of no member"),
+        pytest.param(gang(minMembers={"worker": -1}), "greater than or equal to 0", id="a negative minimum"),
+        pytest.param(gang(maxMembers={"worker": 2}), MAX_BELOW_COUNT, id="a maximum below the count"),
+        pytest.param(gang(onTimeout="Cry"), "spec.onTimeout: Unsupported value", id="an unknown onTimeout"),
+    ],
+)
+def test_what_cannot_be_a_gang_is_refused(kubectl: Kubectl, manifest: Object, words: str) -> None:
+    answer = kubectl.run("create", "-f", "-", manifest=manifest)
+    assert answer.code == 1
+    assert words in answer.error
+
+
+def test_tolerations_and_affinity_are_kept_whole(kubectl: Kubectl) -> None:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}
+    tolerations = [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 5}]
+    member = {"name": "worker", "tolerations": tolerations, "nodeAffinity": terms, "resources": {"cpu": "1500m"}}
+    kubectl.must("create", "-f", "-", manifest=gang(member))
+    stored = kubectl.must("get", "gg", "g", "-o", "json")
+    assert json.loads(stored)["spec"]["members"] == [{**member, "count": 1}]
+    decoded = decode_gang(stored.encode()).spec.members[0]
+    assert (decoded.node_affinity, decoded.tolerations) == (terms, tuple(tolerations))
+
+
+def test_columns(kubectl: Kubectl) -> None:
+    kubectl.must("create", "-f", "-", manifest=gang(priority=7))
+    status = {"phase": "Waiting", "members": "0/4", "position": 2, "message": "needs room"}
+    status["placement"] = [{"node": "n1", "members": ["worker-0"]}]
+    patch = json.dumps({"status": status})
+    kubectl.must("patch", "gang", "g", "--subresource=status", "--type=merge", "-p", patch)
+    head, row = kubectl.must("get", "gg").splitlines()
+    assert head.split() == ["NAME", "PHASE", "MEMBERS", "PRIORITY", "POSITION", "MESSAGE", "AGE"]
+    assert row.split()[:-1] == ["g", "Waiting", "0/4", "7", "2", "needs", "room"]
