@@ -1,0 +1,165 @@
+"""The extender's verbs: a request's values in, an answer's values out. No sockets.
+
+Theory of operation. `filter` is a look-up and nothing else: kube-scheduler waits for it before it looks at any other
+pod. A member of a gang gets exactly the node that it was placed on; while it has none, and where that node is not among
+those offered, every node is refused, in constant words, as one that preemption cannot help with. Other pods are kept
+off room that is reserved.
+
+`bind` is told a pod's name and uid, but not its labels. So `filter` remembers who a pod is for which it let a node
+pass, and kube-scheduler always filters before it binds. A pod that nobody filtered here (the gang scheduler has
+restarted in between) is refused: kube-scheduler comes again, and filters first. So is a node that was not answered.
+
+Threads: `filter` and `bind` belong to the server's event loop; answers to parked calls come from other threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tfjob_controller.extender.barrier import STOPPING, MemberOfGang, PodToBind
+from tfjob_controller.extender.gate import OnAnswer
+from tfjob_controller.extender.wire import BindArgs, BindResult, FilterArgs, FilterResult, WirePod
+
+NOT_SYNCED = "the gang scheduler has not read the cluster's state yet"
+NOT_FILTERED = "the gang scheduler does not know this pod: it has to be filtered first"
+NODE_REFUSED = "the node of the gang's member did not pass kube-scheduler's own filters"
+NODE_NOT_OFFERED = "this node was not answered for the pod"
+
+# Pods between filter and bind; a scheduling cycle that ends elsewhere leaves one behind.
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """The node of a member, or in constant words why it has none (yet)."""
+
+    node: str = ""
+    reason: str = ""
+
+
+class Placements(Protocol):
+    """What the verbs ask of who decides.
+
+    All but `is_synced` is asked in the server's event loop while kube-scheduler waits: it must be a look-up, of
+    microseconds, and must not wait for a lock that somebody holds for long.
+    """
+
+    def member_of(self, pod: WirePod) -> MemberOfGang | None:
+        """Who the pod is, by its labels and namespace; None for a pod of no gang."""
+
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAnswer:
+        """Where this member goes."""
+
+    def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+        """For a pod of no gang: nodes with room outside reservations, and of the others why not."""
+
+    @property
+    def is_synced(self) -> bool:
+        """Has the cluster's state been read?"""
+
+
+class BindGate(Protocol):
+    """What the verbs need of a `Gate`."""
+
+    def arrive(self, who: MemberOfGang, pod: PodToBind, on_answer: OnAnswer) -> None: ...
+    def bind_alone(self, pod: PodToBind, on_answer: OnAnswer) -> None: ...
+
+
+class Refusals(Protocol):
+    """Wants to know that kube-scheduler's own filters refuse a member's node, so that it is placed elsewhere."""
+
+    def node_refused(self, who: MemberOfGang, node: str) -> None:
+        """Called in the server's event loop: must only take note."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A pod that `filter` let pass; `node` is the only one that it may be bound to, if there is such."""
+
+    who: MemberOfGang | None
+    node: str = ""
+
+
+class Service:
+    """See the module."""
+
+    def __init__(self, placements: Placements, gate: BindGate, refusals: Refusals | None = None) -> None:
+        self._placements = placements
+        self._gate = gate
+        self._refusals = refusals
+        self._passed: dict[str, _Passed] = {}
+        self._is_stopped = False
+
+    @property
+    def is_synced(self) -> bool:
+        return self._placements.is_synced
+
+    def stop(self) -> None:
+        """Refuse what comes from now on. What is parked is the gate's to answer."""
+        self._is_stopped = True
+
+    def filter(self, args: FilterArgs) -> FilterResult:
+        """Which of these nodes may take this pod? The same question gets the same answer."""
+        who = self._placements.member_of(args.pod)
+        if who is None:
+            return self._filter_other(args)
+        found = self._placements.node_for(who.gang, who.attempt, who.member)
+        if found.node and found.node in args.node_names:
+            self._remember(args.pod.metadata.uid, _Passed(who, found.node))
+            return FilterResult(node_names=[found.node])
+        if found.node and self._refusals is not None and args.node_names:
+            self._refusals.node_refused(who, found.node)
+        reason = NODE_REFUSED if found.node else found.reason
+        return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
+
+    async def bind(self, args: BindArgs) -> BindResult:
+        """Bind the pod; waits, for minutes if it must be, until all of its gang can be bound."""
+        if self._is_stopped:
+            return BindResult(STOPPING)
+        passed = self._passed.get(args.uid)
+        if passed is None:
+            return BindResult(NOT_FILTERED)
+        if passed.node and passed.node != args.node:
+            return BindResult(NODE_NOT_OFFERED)
+        result = BindResult(await self._answer(passed.who, args))
+        if not result.error:
+            self._passed.pop(args.uid, None)
+        return result
+
+    async def _answer(self, who: MemberOfGang | None, args: BindArgs) -> str:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+
+        def on_answer(error: str) -> None:
+            # Where the server has stopped meanwhile nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, answer, error)
+
+        pod = PodToBind(args.namespace, args.name, args.uid, args.node)
+        if who is None:
+            self._gate.bind_alone(pod, on_answer)
+        else:
+            self._gate.arrive(who, pod, on_answer)
+        return await answer
+
+    def _filter_other(self, args: FilterArgs) -> FilterResult:
+        kept, refused = self._placements.allowed_nodes(args.pod, args.node_names)
+        if kept:
+            self._remember(args.pod.metadata.uid, _Passed(None))
+        return FilterResult(node_names=kept, unresolvable_nodes=refused)
+
+    def _remember(self, uid: str, passed: _Passed) -> None:
+        self._passed.pop(uid, None)
+        self._passed[uid] = passed
+        if len(self._passed) > _REMEMBERED:
+            del self._passed[next(iter(self._passed))]
+
+
+def _settle(answer: asyncio.Future[str], error: str) -> None:
+    """Nobody may wait any more."""
+    if not answer.done():
+        answer.set_result(error)

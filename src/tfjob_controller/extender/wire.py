@@ -1,0 +1,128 @@
+"""What kube-scheduler and an extender say to each other, as values.
+
+Theory of operation. The protocol's Go structs carry no JSON tags: kube-scheduler writes their field names, and reads
+answers without looking at the case. So keys are read in any case, and answers are written in PascalCase. A body is read
+in two steps: its own keys first, whose values stay bytes, then what is used of each. A pod stays bytes but for its
+metadata: what it requests matters only for pods that belong to no gang, and whoever asks decodes it then.
+
+What cannot be read raises `BadRequestError`, whose one line goes into the answer's `Error`.
+
+Source: kube-scheduler extender/v1/types.go, kubernetes pkg/scheduler/extender.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tfjob_controller.kube.meta import ObjectMeta
+
+NEEDS_NODE_CACHE = "this extender takes node names only: set nodeCacheCapable to true in its configuration"
+
+
+class BadRequestError(Exception):
+    """The body is not what the protocol says; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class WirePod:
+    """The pod that is being scheduled."""
+
+    metadata: ObjectMeta
+    body: bytes
+    """The whole object as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterArgs:
+    """`ExtenderArgs`: which of these nodes may take this pod?"""
+
+    pod: WirePod
+    node_names: Sequence[str] = ()
+
+
+class FilterResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`ExtenderFilterResult`. A node named in none of the maps, nor kept, is one that nobody has to explain."""
+
+    node_names: Sequence[str] = msgspec.field(default=(), name="NodeNames")
+    failed_nodes: Mapping[str, str] = msgspec.field(default_factory=dict, name="FailedNodes")
+    unresolvable_nodes: Mapping[str, str] = msgspec.field(default_factory=dict, name="FailedAndUnresolvableNodes")
+    error: str = msgspec.field(default="", name="Error")
+
+
+@dataclass(frozen=True, slots=True)
+class BindArgs:
+    """`ExtenderBindingArgs`: bind this pod to this node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class BindResult(msgspec.Struct, frozen=True):
+    """`ExtenderBindingResult`; without an error the pod is bound."""
+
+    error: str = msgspec.field(default="", name="Error")
+
+
+class _PodObject(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+_KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_POD: Final = msgspec.json.Decoder(_PodObject)
+_NAMES: Final = msgspec.json.Decoder(list[str] | None)
+_TEXT: Final = msgspec.json.Decoder(str)
+_ENCODER: Final = msgspec.json.Encoder()
+_NULL: Final = b"null"
+
+
+def decode_filter_args(body: bytes) -> FilterArgs:
+    """Raises BadRequestError. Without any nodes there are none: no error."""
+    fields = _fields(body)
+    try:
+        pod = fields.get("pod", _NULL)
+        if pod == _NULL:
+            raise BadRequestError("the body has no Pod")
+        names = _NAMES.decode(fields.get("nodenames", _NULL))
+        if names is None and fields.get("nodes", _NULL) != _NULL:
+            raise BadRequestError(NEEDS_NODE_CACHE)
+        return FilterArgs(WirePod(_POD.decode(pod).metadata, pod), names or ())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable(error) from None
+
+
+def decode_bind_args(body: bytes) -> BindArgs:
+    """Raises BadRequestError, also when a name is missing."""
+    fields = _fields(body)
+    try:
+        namespace, name, uid, node = (_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node"))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable(error) from None
+    return BindArgs(namespace, name, uid, node)
+
+
+def encode_answer(answer: FilterResult | BindResult) -> bytes:
+    return _ENCODER.encode(answer)
+
+
+def _fields(body: bytes) -> dict[str, bytes]:
+    try:
+        return {key.lower(): bytes(value) for key, value in _KEYS.decode(body).items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable(error) from None
+
+
+def _text(fields: Mapping[str, bytes], key: str) -> str:
+    found = _TEXT.decode(fields.get(key, b'""'))
+    if not found:
+        raise BadRequestError(f"the body has no {key}")
+    return found
+
+
+def _unreadable(error: Exception) -> BadRequestError:
+    return BadRequestError(f"the body cannot be read: {error}")
