@@ -14,8 +14,8 @@ from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobStatus
 from tfjob_controller.api.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.milestones import JobObserver, tell
-from tfjob_controller.controller.statuspatch import status_patch
 from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.difference import Actions, plan_actions
 from tfjob_controller.trainer.names import new_runtime_id

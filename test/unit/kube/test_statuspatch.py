@@ -1,4 +1,4 @@
-"""The rules of controller/statuspatch.py: a patch is small, and applied it gives the new status."""
+"""The rules of kube/statuspatch.py: a patch is small, and applied it gives the new status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.fakeapi import _merged
 from tfjob_controller.api.tfjob import ReplicaStatus, TFJobStatus
-from tfjob_controller.controller.statuspatch import merge_patch, status_patch
+from tfjob_controller.kube.statuspatch import merge_patch, status_patch
 
 # Null cannot be a value in a merge patch, and the API drops it anyway.
 VALUES = st.recursive(
