@@ -99,6 +99,12 @@ _STANDING_RULES = [
         says.CHIEF_NEVER_ENDS,
     ),
     _rule(f"!{_WORKERS} || {_listed('self', WORKER)}", says.WORKER_REPLICAS_WITHOUT_WORKER),
+    _rule(
+        "!has(self.gang) || !has(self.gang.minWorkers) || self.gang.minWorkers == 0 || "
+        f"self.replicaSpecs.exists(r, r.tfReplicaType == '{WORKER}' && self.gang.minWorkers <= {_REPLICAS})",
+        says.MIN_WORKERS_ABOVE_WORKERS,
+        at=".gang",
+    ),
 ]
 
 
@@ -111,6 +117,11 @@ def _once_started(rule: str, message: str, at: str = "") -> Rule:
 def _of_each(rule: str) -> str:
     """A rule on `r` and `o`, the new and the old entry of one type."""
     return f"self.replicaSpecs.all(r, oldSelf.replicaSpecs.all(o, r.tfReplicaType != o.tfReplicaType || {rule}))"
+
+
+def _gang_enabled(spec: str) -> str:
+    """What the job itself says of it, or nothing: three answers."""
+    return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
 
 
 _CHANGE_RULES = [
@@ -135,6 +146,7 @@ _CHANGE_RULES = [
         says.TERMINATION_POLICY_FIXED,
         ".terminationPolicy",
     ),
+    _once_started(f"{_gang_enabled('self')} == {_gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
 ]
 
 SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES

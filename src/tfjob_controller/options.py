@@ -52,6 +52,21 @@ class RunOptions:
         DURATION, "10s", "How long the leader tries to renew before it gives up and exits."
     )
     leader_elect_retry_period: float = option(DURATION, "2s", "Time between two tries to get or to renew the Lease.")
+    gang_scheduling: str = option(
+        choice("off", "on-request", "always"),
+        "on-request",
+        "Which jobs are started all at once or not at all: none, those with spec.gang.enabled true, or all but those "
+        "with false.",
+    )
+    gang_mode: str = option(
+        choice("extender", "affinity"),
+        "extender",
+        "How the pods of such jobs get to their nodes: by the gang scheduler beside its kube-scheduler, or pinned by "
+        "node affinity for whatever scheduler they name. As the --mode of `tfjob-controller extender`.",
+    )
+    gang_scheduler_name: str = option(
+        TEXT, "gang-scheduler", "schedulerName of the pods of such jobs, in --gang-mode=extender."
+    )
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage and accelerators; read once at the start. Empty for none."
     )
@@ -157,7 +172,7 @@ def _check_extender(options: ExtenderOptions) -> None:
     files = (options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
     if any(files) and not all(files):
         raise OptionError(
-            "--extender-tls-cert-file, --extender-tls-key-file and --extender-client-ca-file go together: give all three"
+            "--extender-tls-cert-file, --extender-tls-key-file and --extender-client-ca-file go together: give all"
         )
     if options.mode == "extender" and options.extender_bind_address is None:
         raise OptionError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")

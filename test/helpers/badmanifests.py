@@ -425,6 +425,38 @@ BAD_MANIFESTS = (
         ("spec.backoffLimit: Invalid value: -1: spec.backoffLimit in body should be greater than or equal to 0",),
     ),
     Bad(
+        "gang-on-timeout-unknown",
+        tfjob(gang={"onTimeout": "Cry"}),
+        "spec.gang.onTimeout: must be one of Wait, Fail, Suspend, is Cry",
+        (
+            'spec.gang.onTimeout: Unsupported value: "Cry": supported values: "Wait", "Fail", "Suspend"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "gang-timeout-negative",
+        tfjob(gang={"timeoutSeconds": -1}),
+        "spec.gang.timeoutSeconds: must be from 0 to 2147483647, is -1",
+        (
+            "spec.gang.timeoutSeconds: Invalid value: -1: spec.gang.timeoutSeconds in body should be greater than or equal to 0",
+        ),
+    ),
+    Bad(
+        "gang-enabled-is-text",
+        tfjob(gang={"enabled": "yes"}),
+        "spec.gang.enabled: expected bool, got str",
+        (
+            'spec.gang.enabled: Invalid value: "string": spec.gang.enabled in body must be of type boolean: "string"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "gang-of-more-workers-than-there-are",
+        tfjob(master(), workers(2), gang={"minWorkers": 3}),
+        "spec: gang.minWorkers must not be more than the workers: lower it, or raise them",
+        ("spec.gang: Invalid value: gang.minWorkers must not be more than the workers: lower it, or raise them",),
+    ),
+    Bad(
         "suspend-is-text",
         tfjob(suspend="yes"),
         "spec.suspend: expected bool, got str",

@@ -93,4 +93,11 @@ CHANGES = (
     Change("deadline", started(activeDeadlineSeconds=60)),
     Change("backoff-limit", started(backoffLimit=3)),
     Change("clean-pod-policy", started(cleanPodPolicy="All")),
+    Change("gang", started(gang={"enabled": True}), says.GANG_FIXED, "spec.gang"),
+    Change("no-gang", started(), says.GANG_FIXED, "spec.gang", before=started(gang={"enabled": True})),
+    Change(
+        "gang-but-not-whether",
+        started(gang={"enabled": True, "timeoutSeconds": 5}),
+        before=started(gang={"enabled": True, "priority": 1}),
+    ),
 )

@@ -64,6 +64,11 @@ def failure_policy_of(spec: TFJobSpec) -> str:
     return spec.failure_policy or FAIL_ON_CHIEF
 
 
+def gang_enabled(spec: TFJobSpec) -> bool | None:
+    """What the job itself says of gang scheduling; None leaves it to the controller."""
+    return spec.gang.enabled if spec.gang is not None else None
+
+
 def restart_policy_of(template: Mapping[str, Any] | None) -> str:
     """The restartPolicy of a pod template; a batch Job cannot have Kubernetes' own default, Always."""
     pod_spec = (template or {}).get("spec") or {}

@@ -147,9 +147,7 @@ class GangStatus(_Value, frozen=True):
         says("Rises with each admission; pods carry the one they were created for as a label.", format="int32"),
     ] = 0
     placement: Annotated[tuple[NodePlacement, ...], says("The node of every member, while Admitted or Bound.")] = ()
-    members: Annotated[
-        str, says("Pods that have a node, of all, such as 3/4. For `kubectl get`.")
-    ] = ""
+    members: Annotated[str, says("Pods that have a node, of all, such as 3/4. For `kubectl get`.")] = ""
     target_members: Annotated[
         dict[str, int], says("How many of each member the owner should have now, where that is less than its count.")
     ] = {}

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tfjob_controller.api.describe import INT32_MAX, says
+from tfjob_controller.api.gang import ON_TIMEOUT
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob")
@@ -94,6 +95,51 @@ class TerminationPolicy(_Value, frozen=True):
     chief: Annotated[
         Chief | None,
         says("The replica whose end is the job's end. Default: MASTER 0, or WORKER 0 for a job without a master."),
+    ] = None
+
+
+class GangScheduling(_Value, frozen=True):
+    """Whether the job's replicas run all together or not at all, and how long they may wait for that."""
+
+    enabled: Annotated[
+        bool | None,
+        says(
+            "True: no pod is created before there is room for all replicas. False: never so. Default: as the "
+            "controller's flag --gang-scheduling says. Fixed once the job has started."
+        ),
+    ] = None
+    min_workers: Annotated[
+        int | None,
+        says(
+            "The least number of workers that the job may start with; the others follow when there is room. Default: "
+            "all of them.",
+            format="int32",
+            minimum=0,
+            maximum=MAX_REPLICAS,
+        ),
+    ] = None
+    timeout_seconds: Annotated[
+        int | None,
+        says(
+            "Seconds that the job may wait for room before onTimeout applies. Default: no limit.",
+            format="int32",
+            minimum=0,
+            maximum=INT32_MAX,
+        ),
+    ] = None
+    on_timeout: Annotated[
+        str,
+        says(
+            "What becomes of a job that has waited for timeoutSeconds: Wait (it says so and waits on), Fail, or "
+            "Suspend (spec.suspend is set). Default: Wait.",
+            enum=list(ON_TIMEOUT),
+        ),
+    ] = ""
+    priority: Annotated[
+        int | None,
+        says(
+            "Jobs of a higher one get room first. Usually the value of the PriorityClass. Default: 0.", format="int32"
+        ),
     ] = None
 
 
@@ -186,12 +232,15 @@ class TFJobSpec(_Value, frozen=True):
         ),
     ] = ""
     priority_class_name: Annotated[str, says("PriorityClass of every pod whose template names none of its own.")] = ""
+    gang: Annotated[
+        GangScheduling | None, says("Gang scheduling: all replicas at once, or none. Needs the gang scheduler.")
+    ] = None
 
 
 class TFJobCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: Annotated[str, says("Created, Running, Restarting, Suspended, Succeeded or Failed.")]
+    type: Annotated[str, says("Created, Scheduled, Running, Restarting, Suspended, Succeeded or Failed.")]
     status: Annotated[str, says("True, False or Unknown.")]
     reason: Annotated[str, says("Why, in one word for programs.")]
     message: Annotated[str, says("Why, in words for people.")]
@@ -228,7 +277,7 @@ class TFJobStatus(_Value, frozen=True):
     control_paused: Annotated[bool, says("Always false; kept for upstream's readers.")] = False
     conditions: Annotated[
         tuple[TFJobCondition, ...],
-        says("Created, Running, Restarting, Suspended, Succeeded and Failed, as standard conditions."),
+        says("Created, Scheduled, Running, Restarting, Suspended, Succeeded and Failed, as standard conditions."),
     ] = ()
     observed_generation: Annotated[
         int, says("The metadata.generation that this status was computed from.", format="int64")

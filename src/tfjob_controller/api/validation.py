@@ -11,8 +11,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfjob_controller.api.defaults import chief_of, own_replicas_of, port_of, replica_spec, replicas_of
+from tfjob_controller.api.defaults import (
+    chief_of,
+    gang_enabled,
+    own_replicas_of,
+    port_of,
+    replica_spec,
+    replicas_of,
+)
 from tfjob_controller.api.describe import INT32_MAX
+from tfjob_controller.api.gang import ON_TIMEOUT
 from tfjob_controller.api.tfjob import (
     CLEAN_POD_POLICIES,
     CONTAINER_NAME,
@@ -25,6 +33,7 @@ from tfjob_controller.api.tfjob import (
     RESTART_POLICIES,
     RUNTIME_ID_PATTERN,
     WORKER,
+    GangScheduling,
     ReplicaSpec,
     TFJob,
     TFJobSpec,
@@ -38,6 +47,7 @@ CHIEF_NEVER_ENDS = (
     "give PS a template with a container named tensorflow, or name another chief"
 )
 WORKER_REPLICAS_WITHOUT_WORKER = "workerReplicas needs an entry for WORKER in replicaSpecs"
+MIN_WORKERS_ABOVE_WORKERS = "gang.minWorkers must not be more than the workers: lower it, or raise them"
 
 # Of one entry in replicaSpecs.
 MASTER_REPLICAS = "MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more"
@@ -50,6 +60,7 @@ TYPES_FIXED = "the replica types of a started job cannot change: delete the job 
 TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job and create it anew"
 PORT_FIXED = "the ports of a started job cannot change: delete the job and create it anew"
 REPLICAS_FIXED = "only the replicas of WORKER can change in a started job"
+GANG_FIXED = "gang.enabled of a started job cannot change: delete the job and create it anew"
 TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it anew"
 
 
@@ -70,6 +81,8 @@ def _problems(spec: TFJobSpec) -> Iterator[str]:
     yield from _number_problems(spec)
     yield from _choice_problems(spec)
     yield from _chief_problems(spec)
+    if spec.gang is not None:
+        yield from _gang_problems(spec, spec.gang)
 
 
 def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
@@ -202,6 +215,16 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
         yield f"spec: {CHIEF_NEVER_ENDS}"
 
 
+def _gang_problems(spec: TFJobSpec, gang: GangScheduling) -> Iterator[str]:
+    yield from _range("spec.gang.minWorkers", gang.min_workers, 0, MAX_REPLICAS)
+    yield from _range("spec.gang.timeoutSeconds", gang.timeout_seconds, 0, INT32_MAX)
+    yield from _range("spec.gang.priority", gang.priority, -INT32_MAX - 1, INT32_MAX)
+    if gang.on_timeout and gang.on_timeout not in ON_TIMEOUT:
+        yield _choice("spec.gang.onTimeout", gang.on_timeout, ON_TIMEOUT)
+    if gang.min_workers is not None and gang.min_workers > replicas_of(spec, WORKER):
+        yield f"spec: {MIN_WORKERS_ABOVE_WORKERS}"
+
+
 def _range(at: str, value: int | None, least: int, most: int) -> Iterator[str]:
     if value is not None and not least <= value <= most:
         yield f"{at}: must be from {least} to {most}, is {value}"
@@ -231,3 +254,5 @@ def _forbidden_changes(old: TFJobSpec, new: TFJobSpec) -> Iterator[str]:
         yield from (f"spec: {why}" for part, why in _FIXED if part(entry) != part(after[replica_type]))
     if chief_of(old) != chief_of(new):
         yield f"spec: {TERMINATION_POLICY_FIXED}"
+    if gang_enabled(old) != gang_enabled(new):
+        yield f"spec: {GANG_FIXED}"
