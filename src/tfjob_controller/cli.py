@@ -14,7 +14,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tfjob_controller.flags import OFF, Option, OptionError
-from tfjob_controller.options import OPTIONS, RunOptions, resolve
+from tfjob_controller.options import (
+    EXTENDER_OPTIONS,
+    OPTIONS,
+    ExtenderOptions,
+    RunOptions,
+    resolve,
+    resolve_extender,
+)
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
@@ -40,13 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parsed.pop("show_version", False):
             print(f"{PROGRAM} {_version()}")
             return 0
-        if parsed.pop("command", None) is None:
+        command = parsed.pop("command", None)
+        if command is None:
             parser.print_help()
             return 0
-        options = resolve(parsed, os.environ)
+        if command == "extender":
+            return _extend(resolve_extender(parsed, os.environ))
+        return _run(resolve(parsed, os.environ))
     except (UsageError, OptionError) as error:
         return _refuse(error)
-    return _run(options)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -62,8 +71,17 @@ def build_parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    for option in OPTIONS:
-        _add(run, option)
+    extender = commands.add_parser(
+        "extender",
+        help="run the gang scheduler, beside a kube-scheduler, until it is told to stop",
+        description="Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT. Every "
+        "flag can also be set as a variable: --bind-timeout as TFJOB_CONTROLLER_BIND_TIMEOUT.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for command, options in ((run, OPTIONS), (extender, EXTENDER_OPTIONS)):
+        for option in options:
+            _add(command, option)
     return parser
 
 
@@ -84,6 +102,15 @@ def _run(options: RunOptions) -> int:
 
     try:
         return manager.run(options)
+    except manager.StartError as error:
+        return _refuse(error)
+
+
+def _extend(options: ExtenderOptions) -> int:
+    from tfjob_controller import gangscheduler, manager
+
+    try:
+        return gangscheduler.run(options)
     except manager.StartError as error:
         return _refuse(error)
 

@@ -86,7 +86,7 @@ def run(options: RunOptions) -> int:
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
     manager = _build(options, stop)
-    _on_signals(stop)
+    on_signals(stop)
     return manager.run()
 
 
@@ -110,7 +110,7 @@ def _read_controller_config(path: str) -> ControllerConfig:
     return parse_controller_config(text, path)
 
 
-def _on_signals(stop: threading.Event) -> None:
+def on_signals(stop: threading.Event) -> None:
     """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process.
 
     A handler runs between any two steps of the main thread, which may just then hold the lock that `stop.set` needs. So

@@ -85,7 +85,7 @@ def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
     """Both are there before the handler of either has run."""
     code = (
         "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
-        "manager._on_signals(stop);"
+        "manager.on_signals(stop);"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT});"
         "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT);"
         "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT}); stop.wait(60)"
@@ -97,6 +97,6 @@ def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
 def test_the_first_signal_asks_for_a_stop() -> None:
     code = (
         "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
-        "manager._on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"
+        "manager.on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == os.EX_OK

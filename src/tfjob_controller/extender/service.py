@@ -92,6 +92,7 @@ class Service:
         self._gate = gate
         self._refusals = refusals
         self._passed: dict[str, _Passed] = {}
+        self._waiting: set[asyncio.Future[str]] = set()
         self._is_stopped = False
 
     @property
@@ -99,8 +100,10 @@ class Service:
         return self._placements.is_synced
 
     def stop(self) -> None:
-        """Refuse what comes from now on. What is parked is the gate's to answer."""
+        """Answer parked calls with an error, and refuse later ones. To be called in the event loop."""
         self._is_stopped = True
+        for answer in self._waiting:
+            _settle(answer, STOPPING)
 
     def filter(self, args: FilterArgs) -> FilterResult:
         """Which of these nodes may take this pod? The same question gets the same answer."""
@@ -144,7 +147,11 @@ class Service:
             self._gate.bind_alone(pod, on_answer)
         else:
             self._gate.arrive(who, pod, on_answer)
-        return await answer
+        self._waiting.add(answer)
+        try:
+            return await answer
+        finally:
+            self._waiting.discard(answer)
 
     def _filter_other(self, args: FilterArgs) -> FilterResult:
         kept, refused = self._placements.allowed_nodes(args.pod, args.node_names)

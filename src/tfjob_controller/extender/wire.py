@@ -80,6 +80,9 @@ _TEXT: Final = msgspec.json.Decoder(str)
 _ENCODER: Final = msgspec.json.Encoder()
 _NULL: Final = b"null"
 
+# No JSON or not of these types, no UTF-8, a thousand brackets.
+_UNREADABLE = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
+
 
 def decode_filter_args(body: bytes) -> FilterArgs:
     """Raises BadRequestError. Without any nodes there are none: no error."""
@@ -92,7 +95,7 @@ def decode_filter_args(body: bytes) -> FilterArgs:
         if names is None and fields.get("nodes", _NULL) != _NULL:
             raise BadRequestError(NEEDS_NODE_CACHE)
         return FilterArgs(WirePod(_POD.decode(pod).metadata, pod), names or ())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(error) from None
 
 
@@ -101,7 +104,7 @@ def decode_bind_args(body: bytes) -> BindArgs:
     fields = _fields(body)
     try:
         namespace, name, uid, node = (_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node"))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(error) from None
     return BindArgs(namespace, name, uid, node)
 
@@ -113,7 +116,7 @@ def encode_answer(answer: FilterResult | BindResult) -> bytes:
 def _fields(body: bytes) -> dict[str, bytes]:
     try:
         return {key.lower(): bytes(value) for key, value in _KEYS.decode(body).items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(error) from None
 
 

@@ -1,0 +1,377 @@
+"""The admission loop: which gangs start now, and where. One thread, level-triggered.
+
+Theory of operation. Informers keep a `ClusterView` up to date under one lock, and say which gangs to look at. The loop
+takes all of them at once:
+
+    settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone
+    decide   the queue, in order, on the view (scheduling/decide.py): who fits is reserved there, in the same step
+    write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
+
+A write that fails gives its reservation back, and the gang is looked at again: nothing is kept but what the Gangs say
+and what pods take. After a restart Admitted gangs are reserved anew from their placements before anything is decided.
+
+An unchanged answer is not written again, and a mere place in the queue at most every `POSITION_SECONDS`.
+
+Locks: `lock` guards the view, and is held for a pass of pure computing, never for I/O. kube-scheduler's questions
+(placements.py) are answered from the same view under the same lock.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
+from tfjob_controller.extender import lifecycle
+from tfjob_controller.extender.caches import BY_GANG
+from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import key_of, split_key
+from tfjob_controller.kube.statuspatch import status_patch
+from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
+from tfjob_controller.scheduling.demand import demands_of, requests_by_member
+from tfjob_controller.scheduling.view import ClusterView
+
+log = structlog.get_logger(__name__)
+
+# A place in the queue is for people: it need not be right to the second.
+POSITION_SECONDS = 5.0
+# After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
+REST_SECONDS, REST_CAP_SECONDS = 1.0, 60.0
+# A status that could not be written is tried again.
+RETRY_SECONDS = 0.5
+# No sleep is longer: whatever was missed costs seconds, and does not stay so for ever.
+_LONGEST_SLEEP_SECONDS = 30.0
+
+
+class Gate(Protocol):
+    """What the loop tells the bind calls' side: `extender.gate.Gate`."""
+
+    def expect(
+        self,
+        gang: str,
+        attempt: int,
+        nodes: Mapping[str, str],
+        *,
+        bound: Mapping[str, str] | None = None,
+        was_bound: bool = False,
+    ) -> None: ...
+
+    def forget(self, gang: str) -> None: ...
+
+
+class Observer(Protocol):
+    """Hears what the loop writes, in its writers' threads.
+
+    `result` is admitted, waiting, unschedulable, bound, released, returned, or failed (it could not be written).
+    """
+
+    def written(self, result: str, gang: Gang) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A status to be written. `reserves`: its room is reserved in the view already."""
+
+    gang: Gang
+    status: GangStatus
+    result: str
+    reserves: bool = False
+
+
+class Admission:
+    """See the module. `look_at` may be called from any thread, `run_once` from one."""
+
+    def __init__(
+        self,
+        gangs: Store[Gang],
+        pods: Store[ScheduledPod],
+        client: ResourceClient[Gang],
+        gate: Gate,
+        clock: Clock,
+        observer: Observer,
+        *,
+        policy: Policy,
+        writers: int,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.view = ClusterView()
+        self.lock = threading.Lock()
+        self._gangs = gangs
+        self._pods = pods
+        self._client = client
+        self._gate = gate
+        self._clock = clock
+        self._observer = observer
+        self._decider = Decider(self.view, policy)
+        self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
+        self._pool = ThreadPoolExecutor(writers, thread_name_prefix="gang-writer")
+        self._changed = threading.Condition()
+        self._dirty: set[str] = set()
+        self._room_changed = False
+        self._given_up: dict[str, int] = {}
+        # Only the loop's own thread touches what follows.
+        self._queued: dict[str, Gang] = {}
+        self._due: dict[str, float] = {}
+        self._idle_since: dict[str, float] = {}
+        self._written_at: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
+        self._uncertain: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = SupervisedThread("admission", self._run, stop=self._stop, clock=clock)
+
+    # From other threads
+
+    def start(self) -> None:
+        """After all handlers have been told the first state: reservations come before decisions."""
+        for gang in self._gangs.list():
+            self.look_at(key_of(gang))
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        self._stop.set()
+        self.room_changed()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        return self._thread.join(timeout_seconds)
+
+    @property
+    def restarts(self) -> int:
+        return self._thread.restarts
+
+    @property
+    def queue_length(self) -> int:
+        return len(self._queued)
+
+    def look_at(self, gang_key: str) -> None:
+        """Something about this gang, or its pods, has changed."""
+        with self._changed:
+            self._dirty.add(gang_key)
+            self._changed.notify_all()
+
+    def room_changed(self) -> None:
+        """A node or pod has changed in a way that may let somebody start."""
+        with self._changed:
+            self._room_changed = True
+            self._changed.notify_all()
+
+    def gang_bound(self, gang: str, attempt: int) -> None:
+        """See `gate.Listener`. The pods' own watch says who is bound."""
+        self.look_at(gang)
+
+    def gang_given_up(self, gang: str, attempt: int) -> None:
+        """See `gate.Listener`."""
+        with self._changed:
+            self._given_up[gang] = attempt
+        self.look_at(gang)
+
+    # The loop
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.run_once(self._take())
+
+    def _take(self) -> set[str]:
+        """Wait for something to do; the gangs to look at."""
+        with self._changed:
+            if not self._dirty and not self._room_changed:
+                self._clock.wait(self._changed, self._sleep_seconds())
+            dirty, self._dirty, self._room_changed = self._dirty, set(), False
+        now = self._clock.monotonic()
+        due = {key for key, moment in self._due.items() if moment <= now}
+        for key in due:
+            del self._due[key]
+        return dirty | due
+
+    def _sleep_seconds(self) -> float:
+        earliest = min(self._due.values(), default=float("inf"))
+        return max(0.0, min(earliest - self._clock.monotonic(), _LONGEST_SLEEP_SECONDS))
+
+    def run_once(self, keys: set[str]) -> None:
+        """One pass: settle these gangs, decide on the queue, write."""
+        now = self._clock.now()
+        keys = keys - self._read_uncertain()
+        with self.lock:
+            steps = [step for key in sorted(keys) for step in self._settle(key, now)]
+            steps += self._decide(now)
+        # Those who start come first: the others only want to know where they stand.
+        self._write([step for step in steps if step.reserves] + [step for step in steps if not step.reserves])
+
+    def _read_uncertain(self) -> set[str]:
+        """Read the gangs whose admission may or may not have been written; those that are still uncertain."""
+        for key in list(self._uncertain):
+            namespace, name = split_key(key)
+            try:
+                self._gangs.assume(self._client.get(namespace, name))
+            except ApiError as error:
+                if not error.is_not_found:
+                    self._due[key] = self._clock.monotonic() + RETRY_SECONDS
+                    continue
+            self._uncertain.discard(key)
+            self.look_at(key)
+        return self._uncertain
+
+    def _settle(self, key: str, now: datetime) -> Sequence[_Step]:
+        gang = self._gangs.get(key)
+        self._queued.pop(key, None)
+        if gang is None:
+            self._forget(key)
+            return ()
+        pods = pods_by_member(gang, self._pods.by_index(BY_GANG, key))
+        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED:
+            return (self._return(key, gang, pods, now),)
+        status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
+        if status is not None:
+            return (_Step(gang, status, _result_of(status)),)
+        standing = standing_of(gang)
+        if standing is Standing.PLACED:
+            self._hold(key, gang, pods)
+        elif standing is Standing.QUEUED:
+            self._let_go(key)
+            self._queued[key] = gang
+        else:
+            self._let_go(key)
+        return ()
+
+    def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
+        """For how long no member of a bound gang has lived."""
+        if gang.status.phase != BOUND or any(lifecycle.lives(pod) for pod in pods.values()):
+            self._idle_since.pop(key, None)
+            return 0.0
+        now = self._clock.monotonic()
+        since = self._idle_since.setdefault(key, now)
+        self._due[key] = since + lifecycle.REPLACEMENT_SECONDS
+        return now - since
+
+    def _hold(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> None:
+        """The room of a placed gang, as its status says, less that of members that have succeeded."""
+        nodes = placed_nodes(gang.status)
+        done = {member for member, pod in pods.items() if pod.status.phase == SUCCEEDED}
+        wanted = {member: node for member, node in nodes.items() if member not in done}
+        held = self.view.reserved_members(key)
+        missing = {member: node for member, node in wanted.items() if held.get(member) != node}
+        for member in held.keys() - wanted.keys():
+            self.view.release_member(key, member)
+        if missing:
+            requests = requests_by_member(demands_of(gang.spec))
+            self.view.reserve(key, missing, requests, attempt=gang.status.attempt)
+        bound = {member: pod.metadata.uid for member, pod in pods.items() if lifecycle.is_bound(pod)}
+        self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=gang.status.phase == BOUND)
+
+    def _let_go(self, key: str) -> None:
+        self.view.release(key)
+        self._gate.forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._let_go(key)
+        for memory in (self._due, self._idle_since, self._written_at, self._failures, self._given_up):
+            memory.pop(key, None)
+
+    def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> _Step:
+        """Back to the queue, after a rest that is longer each time."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        cap = min(REST_CAP_SECONDS, REST_SECONDS * 2.0 ** min(failures, 16))
+        bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
+        status = lifecycle.returned(gang, bound, self._rng.uniform(cap / 2, cap), now)
+        return _Step(gang, status, "returned")
+
+    def _decide(self, now: datetime) -> list[_Step]:
+        """The queue, in order; those who fit are reserved in the view from here on."""
+        if not self._queued:
+            return []
+        verdicts = self._decider.decide(list(self._queued.values()), now)
+        steps = [self._step(verdict, now) for verdict in verdicts]
+        self._wake_for_rests(now)
+        return [step for step in steps if step is not None]
+
+    def _step(self, verdict: Verdict, now: datetime) -> _Step | None:
+        gang = self._queued[verdict.gang_key]
+        if isinstance(verdict, Admit):
+            del self._queued[verdict.gang_key]
+            return _Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), "admitted", reserves=True)
+        return self._waiting_step(gang, verdict, now)
+
+    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> _Step | None:
+        if isinstance(verdict, Unschedulable):
+            said = replace(gang.status, position=0, missing=(), message=verdict.message)
+            status = lifecycle.unschedulable(gang, said, now, reason=verdict.reason)
+            result = "unschedulable"
+        else:
+            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=verdict.message)
+            status, result = lifecycle.waiting(gang, said, now), "waiting"
+        if status == gang.status or self._can_wait(gang, status):
+            return None
+        return _Step(gang, status, result)
+
+    def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
+        """Whether only the place in the queue is another, and was written not long ago."""
+        key = key_of(gang)
+        if replace(status, position=gang.status.position) != gang.status:
+            return False
+        due = self._written_at.get(key, 0.0) + POSITION_SECONDS
+        if due <= self._clock.monotonic():
+            return False
+        self._due.setdefault(key, due)
+        return True
+
+    def _wake_for_rests(self, now: datetime) -> None:
+        """Gangs that rest after a failed attempt are looked at when that is over."""
+        for key, gang in self._queued.items():
+            if gang.status.not_before:
+                left = (datetime.fromisoformat(gang.status.not_before) - now).total_seconds()
+                if left > 0:
+                    self._due[key] = self._clock.monotonic() + left
+
+    # Writing
+
+    def _write(self, steps: Sequence[_Step]) -> None:
+        list(self._pool.map(self._write_one, steps))
+
+    def _write_one(self, step: _Step) -> None:
+        meta = step.gang.metadata
+        body = status_patch(step.gang.status, step.status, meta.resource_version)
+        try:
+            written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
+        except ApiError as error:
+            self._failed(step, error)
+            return
+        self._gangs.assume(written)
+        key = key_of(written)
+        self._written_at[key] = self._clock.monotonic()
+        self._observer.written(step.result, written)
+        if step.result in ("admitted", "returned", "bound"):
+            log.info(f"gang {step.result}", key=key, attempt=written.status.attempt, words=written.status.message)
+        if step.result == "bound":
+            self._failures.pop(key, None)
+        self.look_at(key)
+
+    def _failed(self, step: _Step, error: ApiError) -> None:
+        """Give the reservation back, and look again: at once if somebody else wrote, else after a rest."""
+        key = key_of(step.gang)
+        if step.reserves and error.outcome_unknown:
+            self._uncertain.add(key)
+        elif step.reserves:
+            with self.lock:
+                self.view.release(key)
+        self._observer.written("failed", step.gang)
+        level = log.debug if error.is_conflict or error.is_not_found else log.warning
+        level("gang status not written", key=key, error=str(error))
+        self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
+        self.room_changed()
+
+
+def _result_of(status: GangStatus) -> str:
+    return {ADMITTED: "admitted", BOUND: "bound"}.get(status.phase, "released")

@@ -1,0 +1,114 @@
+"""From what happens in the cluster to the admission loop: the view is kept up to date, the loop told where to look.
+
+Threads: each handler runs in its informer's own thread, and takes the loop's lock for microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.gang import MEMBER_LABEL, Gang
+from tfjob_controller.extender.admission import Admission
+from tfjob_controller.extender.caches import gang_key_of
+from tfjob_controller.kube.meta import key_of
+
+
+class BindCalls(Protocol):
+    """What pods mean to the bind calls' side: `extender.gate.Gate`."""
+
+    def lost(self, gang: str, member: str, uid: str) -> None: ...
+    def progress(self, gang: str) -> None: ...
+
+
+class NodeHandler:
+    """Nodes make room, or take it away."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def on_add(self, obj: Node, is_initial: bool) -> None:
+        self._set(obj)
+
+    def on_update(self, old: Node, new: Node) -> None:
+        self._set(new)
+
+    def on_delete(self, obj: Node, final: bool) -> None:
+        with self._admission.lock:
+            self._admission.view.remove_node(obj.metadata.name)
+        self._admission.room_changed()
+
+    def _set(self, node: Node) -> None:
+        """Heartbeats change nothing, and wake nobody."""
+        view = self._admission.view
+        with self._admission.lock:
+            before = view.version, view.nodes_version
+            view.set_node(node)
+            is_changed = before != (view.version, view.nodes_version)
+        if is_changed:
+            self._admission.room_changed()
+
+
+class PodHandler:
+    """Pods take room; those of gangs also bring their gang nearer to its goal."""
+
+    def __init__(self, admission: Admission, calls: BindCalls) -> None:
+        self._admission = admission
+        self._calls = calls
+
+    def on_add(self, obj: ScheduledPod, is_initial: bool) -> None:
+        gang = gang_key_of(obj)
+        if gang:
+            self._calls.progress(gang)
+        self._set(obj)
+
+    def on_update(self, old: ScheduledPod, new: ScheduledPod) -> None:
+        if _is_leaving(new) and not _is_leaving(old):
+            self._lost(new)
+        self._set(new)
+
+    def on_delete(self, obj: ScheduledPod, final: bool) -> None:
+        self._lost(obj)
+        with self._admission.lock:
+            self._admission.view.remove_pod(key_of(obj))
+        self._tell(obj)
+
+    def _set(self, pod: ScheduledPod) -> None:
+        view = self._admission.view
+        with self._admission.lock:
+            before = view.version
+            view.set_pod(pod)
+            is_changed = before != view.version
+        self._tell(pod, is_changed)
+
+    def _tell(self, pod: ScheduledPod, is_room_changed: bool = True) -> None:
+        gang = gang_key_of(pod)
+        if gang:
+            self._admission.look_at(gang)
+        if is_room_changed:
+            self._admission.room_changed()
+
+    def _lost(self, pod: ScheduledPod) -> None:
+        gang = gang_key_of(pod)
+        if gang:
+            self._calls.lost(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
+
+
+class GangHandler:
+    """Whatever changed in a Gang, the loop looks at it."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def on_add(self, obj: Gang, is_initial: bool) -> None:
+        self._admission.look_at(key_of(obj))
+
+    def on_update(self, old: Gang, new: Gang) -> None:
+        self._admission.look_at(key_of(new))
+
+    def on_delete(self, obj: Gang, final: bool) -> None:
+        self._admission.look_at(key_of(obj))
+
+
+def _is_leaving(pod: ScheduledPod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED_PHASES

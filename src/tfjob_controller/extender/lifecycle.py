@@ -1,0 +1,247 @@
+"""The phases of a gang, and what leads from each to the next. Pure.
+
+    Waiting ──fits──▶ Admitted ──all placed members bound──▶ Bound ──no member lives any more──▶ Released
+       ▲  ▲               │                                    │                                    │
+       │  └─no progress───┘                                    │     a member is made anew ─────────┘ (bound alone)
+       │                                                       │
+    Unschedulable (an empty cluster would be too small)        └── spec.suspend ──▶ Released, without a placement
+
+A gang that was released by spec.suspend has no placement; once it is resumed it queues anew. One that has ended keeps
+its placement: a member that is started again is bound alone, on its old node if that has room.
+
+What each crash leaves behind: nothing but the phase, the attempt and the placement of the Gang. Whoever becomes the
+gang scheduler reads reservations back from Admitted gangs; everything else is counted from pods.
+
+A gang's *standing* is what it is to the admission loop: queued, placed or idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.cluster import FINISHED_PHASES, ScheduledPod
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    MEMBER_LABEL,
+    RELEASED,
+    UNSCHEDULABLE,
+    WAITING,
+    Gang,
+    GangCondition,
+    GangStatus,
+    NodePlacement,
+    members_in_words,
+    placed_nodes,
+)
+from tfjob_controller.kube.clock import micro_time
+from tfjob_controller.trainer.moments import to_text
+
+SCHEDULED = "Scheduled"
+REASON_ADMITTED = "Admitted"
+REASON_BOUND = "Bound"
+REASON_WAITING = "WaitingForCapacity"
+REASON_NO_PROGRESS = "NoProgress"
+REASON_SUSPENDED = "Suspended"
+REASON_FINISHED = "Finished"
+
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+# Longer than the Job controller waits before it replaces a failed pod (10 s the first time).
+REPLACEMENT_SECONDS = 15.0
+
+
+class Standing(Enum):
+    """What a gang is to the admission loop."""
+
+    QUEUED = "queued"
+    PLACED = "placed"
+    IDLE = "idle"
+
+
+def standing_of(gang: Gang) -> Standing:
+    if gang.metadata.deletion_timestamp is not None or gang.spec.suspend:
+        return Standing.IDLE
+    status = gang.status
+    if status.phase in (ADMITTED, BOUND):
+        return Standing.PLACED
+    return Standing.IDLE if status.phase == RELEASED and status.placement else Standing.QUEUED
+
+
+def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, ScheduledPod]:
+    """The pod of each member in the current attempt; of two the one that lives, else the younger one."""
+    found: dict[str, ScheduledPod] = {}
+    attempt = str(gang.status.attempt)
+    for pod in sorted(pods, key=_rank):
+        if pod.metadata.labels.get(ATTEMPT_LABEL) == attempt:
+            found[pod.metadata.labels.get(MEMBER_LABEL, "")] = pod
+    return found
+
+
+def _rank(pod: ScheduledPod) -> tuple[bool, str]:
+    return pod.status.phase not in FINISHED_PHASES, pod.metadata.creation_timestamp or ""
+
+
+def is_bound(pod: ScheduledPod) -> bool:
+    return bool(pod.spec.node_name)
+
+
+def lives(pod: ScheduledPod) -> bool:
+    """It takes, or will take, room."""
+    return pod.status.phase not in FINISHED_PHASES
+
+
+def is_over(pods: Mapping[str, ScheduledPod], idle_seconds: float) -> bool:
+    """Whether a bound gang has come to its end: no member lives, for `idle_seconds` by now.
+
+    Where some have failed and none has succeeded they may be started again: the Job controller takes some seconds.
+    """
+    if any(lives(pod) for pod in pods.values()):
+        return False
+    phases = {pod.status.phase for pod in pods.values()}
+    return idle_seconds >= REPLACEMENT_SECONDS or FAILED not in phases or SUCCEEDED in phases
+
+
+def settled(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, now: datetime) -> GangStatus | None:
+    """The status that pods and spec lead to without any decision; None if that is the one it has.
+
+    `pods` are those of the current attempt, by member; no one of them has lived for `idle_seconds`.
+    """
+    status = gang.status
+    if gang.spec.suspend:
+        return None if status.phase == RELEASED and not status.placement else suspended(gang, now)
+    if status.phase == ADMITTED and all(is_bound_member(pods, member) for member in placed_nodes(status)):
+        return bound(gang, now)
+    if status.phase == BOUND and is_over(pods, idle_seconds):
+        return finished(gang, now)
+    if status.phase == RELEASED and status.placement and any(lives(pod) for pod in pods.values()):
+        return bound(gang, now)
+    return None
+
+
+def is_bound_member(pods: Mapping[str, ScheduledPod], member: str) -> bool:
+    return member in pods and is_bound(pods[member])
+
+
+def admitted(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangStatus:
+    """`placement` is the node of each member that starts."""
+    message = f"Admitted: {len(placement)} pods on {len(set(placement.values()))} nodes"
+    return replace(
+        gang.status,
+        phase=ADMITTED,
+        attempt=gang.status.attempt + 1,
+        placement=placement_of(placement),
+        members=members_in_words(gang.spec, len(placement)),
+        position=0,
+        missing=(),
+        message=message,
+        not_before=None,
+        admitted_time=micro_time(now),
+        waiting_since=gang.status.waiting_since or gang.metadata.creation_timestamp,
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, True, REASON_ADMITTED, message, now),
+    )
+
+
+def placement_of(nodes: Mapping[str, str]) -> tuple[NodePlacement, ...]:
+    """By node's name; members in the order that they are given in."""
+    by_node: dict[str, list[str]] = {}
+    for member, node in nodes.items():
+        by_node.setdefault(node, []).append(member)
+    return tuple(NodePlacement(node, tuple(members)) for node, members in sorted(by_node.items()))
+
+
+def moved(gang: Gang, member: str, node: str) -> GangStatus:
+    """The same attempt with another node for one member."""
+    nodes = {**placed_nodes(gang.status), member: node}
+    return replace(gang.status, placement=placement_of(nodes), observed_generation=gang.metadata.generation)
+
+
+def bound(gang: Gang, now: datetime) -> GangStatus:
+    message = f"Bound: {len(placed_nodes(gang.status))} pods"
+    return replace(
+        gang.status,
+        phase=BOUND,
+        message=message,
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, True, REASON_BOUND, message, now),
+    )
+
+
+def finished(gang: Gang, now: datetime) -> GangStatus:
+    message = "Released: no pod of the gang runs any more"
+    return replace(
+        gang.status,
+        phase=RELEASED,
+        message=message,
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, False, REASON_FINISHED, message, now),
+    )
+
+
+def suspended(gang: Gang, now: datetime) -> GangStatus:
+    message = "Released: spec.suspend is true"
+    return replace(
+        gang.status,
+        phase=RELEASED,
+        placement=(),
+        members=members_in_words(gang.spec, 0),
+        position=0,
+        missing=(),
+        message=message,
+        waiting_since=None,
+        not_before=None,
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, False, REASON_SUSPENDED, message, now),
+    )
+
+
+def returned(gang: Gang, bound_count: int, rest_seconds: float, now: datetime) -> GangStatus:
+    """Back in the queue after an attempt that came to nothing; its age is kept."""
+    wanted = len(placed_nodes(gang.status))
+    message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
+    return replace(
+        gang.status,
+        phase=WAITING,
+        placement=(),
+        members=members_in_words(gang.spec, 0),
+        message=message,
+        not_before=micro_time(now + timedelta(seconds=rest_seconds)),
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, False, REASON_NO_PROGRESS, message, now),
+    )
+
+
+def waiting(gang: Gang, status: GangStatus, now: datetime) -> GangStatus:
+    """`status` with position, missing and message as the queue has them, made whole."""
+    return _unplaced(gang, status, WAITING, REASON_WAITING, now)
+
+
+def unschedulable(gang: Gang, status: GangStatus, now: datetime, *, reason: str) -> GangStatus:
+    """The same for a gang that could not run on an empty cluster, or that nobody understands."""
+    return _unplaced(gang, status, UNSCHEDULABLE, reason, now)
+
+
+def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: datetime) -> GangStatus:
+    return replace(
+        status,
+        phase=phase,
+        placement=(),
+        members=members_in_words(gang.spec, 0),
+        waiting_since=gang.status.waiting_since or micro_time(now),
+        observed_generation=gang.metadata.generation,
+        conditions=_said(gang, False, reason, status.message, now),
+    )
+
+
+def _said(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -> tuple[GangCondition, ...]:
+    """The condition Scheduled; its time is that of the last change between True and False."""
+    status = "True" if is_true else "False"
+    old = next((each for each in gang.status.conditions if each.type == SCHEDULED), None)
+    since = old.last_transition_time if old is not None and old.status == status else to_text(now)
+    return (GangCondition(SCHEDULED, status, reason, message, since, gang.metadata.generation),)

@@ -1,0 +1,97 @@
+"""kube-scheduler's questions, answered from what the admission loop has decided. See `service.Placements`.
+
+Threads: asked in the server's event loop. Where a member goes is read from the Gang in the cache, without the loop's
+lock; only pods of no gang need the view, and that under the lock, which is held for milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    GANG_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangStatus,
+    placed_nodes,
+)
+from tfjob_controller.api.podrequests import requests_of
+from tfjob_controller.extender.admission import Admission
+from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.service import NodeAnswer
+from tfjob_controller.extender.wire import WirePod
+from tfjob_controller.kube.store import Store
+
+NO_GANG = "there is no Gang of the name that the pod's label says"
+NOT_ADMITTED = "the gang waits for room"
+NOT_A_MEMBER = "the pod is no placed member of its gang"
+OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
+RESERVED = "the room left on this node is reserved for gangs"
+UNREADABLE = "the pod cannot be read"
+
+# No attempt has this number: what a label that is no number means.
+_NO_ATTEMPT = -1
+
+
+class GangPlacements:
+    """See the module."""
+
+    def __init__(self, gangs: Store[Gang], admission: Admission, is_synced: Callable[[], bool]) -> None:
+        self._gangs = gangs
+        self._admission = admission
+        self._is_synced = is_synced
+        # The last gang's nodes: kube-scheduler asks for one gang's members in a row.
+        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
+
+    @property
+    def is_synced(self) -> bool:
+        return self._is_synced()
+
+    def member_of(self, pod: WirePod) -> MemberOfGang | None:
+        labels = pod.metadata.labels
+        name = labels.get(GANG_LABEL, "")
+        if not name:
+            return None
+        attempt = labels.get(ATTEMPT_LABEL, "")
+        number = int(attempt) if attempt.isdecimal() and attempt.isascii() and len(attempt) < 10 else _NO_ATTEMPT
+        return MemberOfGang(f"{pod.metadata.namespace}/{name}", number, labels.get(MEMBER_LABEL, ""))
+
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAnswer:
+        gang = self._gangs.get(gang_key)
+        if gang is None:
+            return NodeAnswer(reason=NO_GANG)
+        if gang.status.phase not in (ADMITTED, BOUND):
+            return NodeAnswer(reason=NOT_ADMITTED)
+        if gang.status.attempt != attempt:
+            return NodeAnswer(reason=OLD_ATTEMPT)
+        node = self._nodes_of(gang.status).get(member, "")
+        return NodeAnswer(node, "" if node else NOT_A_MEMBER)
+
+    def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+        try:
+            amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
+        except (msgspec.MsgspecError, ValueError):
+            return (), dict.fromkeys(names, UNREADABLE)
+        with self._admission.lock:
+            rooms = self._admission.view.rooms
+            full = {
+                name
+                for name in names
+                if name in rooms and any(rooms[name].free.get(resource, 0) < value for resource, value in amounts)
+            }
+        if not full:
+            return names, {}
+        return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
+
+    def _nodes_of(self, status: GangStatus) -> dict[str, str]:
+        known, nodes = self._latest
+        if known is not status:
+            nodes = placed_nodes(status)
+            self._latest = (status, nodes)
+        return nodes

@@ -1,0 +1,209 @@
+"""The gang scheduler's composition root: `tfjob-controller extender`, beside a kube-scheduler.
+
+Start: servers (probes are answered from the first moment), caches, then the admission loop and the bind gate, once
+every cache is filled and every handler has been told: reservations are read back before anything is decided. The
+extender's verbs answer 503 until then.
+
+Stop: the extender's server (parked binds are answered with an error, and kube-scheduler comes again), gate and binder,
+the loop, caches, other servers. Nothing is lost: what is admitted stands in the Gangs.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import structlog
+
+from tfjob_controller.api.gang import GANGS, decode_gang
+from tfjob_controller.extender.admission import Admission
+from tfjob_controller.extender.binder import Binder
+from tfjob_controller.extender.caches import Caches
+from tfjob_controller.extender.gate import Gate
+from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
+from tfjob_controller.extender.placements import GangPlacements
+from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
+from tfjob_controller.extender.service import Service
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.config import Config, ConfigError, load_config
+from tfjob_controller.kube.transport import Transport
+from tfjob_controller.manager import StartError, on_signals
+from tfjob_controller.options import ExtenderOptions
+from tfjob_controller.scheduling.decide import Policy
+from tfjob_controller.telemetry import debug, health, logging
+from tfjob_controller.telemetry.gangmetrics import GangMetrics
+from tfjob_controller.telemetry.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS = 9.0
+_PART_SECONDS = 2.0
+_START_POLL_SECONDS = 0.02
+# Connections beyond those of writers and the binder: three lists or watches, and some to spare.
+_MORE_CONNECTIONS = 8
+
+
+def run(options: ExtenderOptions) -> int:
+    """Run until a signal; returns the exit code. Raises StartError. To be called in the main thread."""
+    logging.configure(options.log_format, options.log_level)
+    stop = threading.Event()
+    try:
+        config = load_config(options.kubeconfig or None, options.context or None)
+        scheduler = GangScheduler(options, config, stop=stop)
+    except (ConfigError, health.BindError, ListenError) as error:
+        raise StartError(str(error)) from None
+    on_signals(stop)
+    return scheduler.run()
+
+
+class GangScheduler:
+    """All of it. `run` blocks until `stop` is set; an object runs once."""
+
+    def __init__(
+        self, options: ExtenderOptions, config: Config, *, stop: threading.Event, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._stop = stop
+        self._clock = clock or RealClock()
+        self._is_working = threading.Event()
+        self.metrics = Metrics(metadata.version("tfjob-controller"))
+        self.gang_metrics = GangMetrics(self.metrics.registry)
+        self.transport = Transport(
+            config,
+            qps=options.qps,
+            burst=options.burst,
+            pool_size=2 * options.concurrent_writes + _MORE_CONNECTIONS,
+            clock=self._clock,
+            observer=self.metrics.requests,
+        )
+        self.caches = Caches(self.transport, self._clock)
+        self._binder = Binder(
+            self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
+        )
+        self._gate = Gate(
+            self._binder,
+            _Relay(lambda: self.admission),
+            self._clock,
+            http_timeout_seconds=options.extender_http_timeout,
+            bind_timeout_seconds=options.bind_timeout,
+        )
+        self.admission = Admission(
+            self.caches.gangs.store,
+            self.caches.pods.store,
+            ResourceClient(self.transport, GANGS, decode_gang),
+            self._gate,
+            self._clock,
+            self.gang_metrics,
+            policy=_policy(options),
+            writers=options.concurrent_writes,
+        )
+        self.extender = self._new_extender()
+        self.metrics.collect_informers(self.caches.statistics)
+        self.metrics.collect_thread_restarts(lambda: {"admission": self.admission.restarts})
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved)
+        self.servers = health.servers_for(self._routes())
+        log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
+
+    def run(self) -> int:
+        """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
+        try:
+            self._start()
+            self._stop.wait()
+        finally:
+            ended = self._shut_down()
+        return 0 if ended else 1
+
+    def problems(self) -> list[str]:
+        """Why the gang scheduler is not ready, each in one line; none if it is."""
+        return self.caches.problems() or ([] if self._is_working.is_set() else ["the admission loop has not started"])
+
+    def _start(self) -> None:
+        for server in self.servers:
+            server.start()
+            log.info("serving", port=server.port)
+        if self.extender is not None:
+            self.extender.start()
+            log.info("serving kube-scheduler", port=self.extender.port)
+        registrations = [
+            self.caches.nodes.add_handler(NodeHandler(self.admission)),
+            self.caches.pods.add_handler(PodHandler(self.admission, self._gate)),
+            self.caches.gangs.add_handler(GangHandler(self.admission)),
+        ]
+        self.caches.start()
+        while not (self.caches.is_synced and all(each.has_synced for each in registrations)):
+            if self._clock.sleep(_START_POLL_SECONDS, self._stop):
+                return
+        self._binder.start()
+        self._gate.start()
+        self.admission.start()
+        self._is_working.set()
+        log.info("working", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
+
+    def _new_extender(self) -> ExtenderServer | None:
+        options = self._options
+        if options.mode == "affinity" or options.extender_bind_address is None:
+            return None
+        placements = GangPlacements(self.caches.gangs.store, self.admission, self._is_working.is_set)
+        files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
+        return ExtenderServer(
+            options.extender_bind_address,
+            Service(placements, self._gate),
+            self._clock,
+            tls=files if files.certificate else None,
+            observer=self.gang_metrics,
+        )
+
+    def _shut_down(self) -> bool:
+        log.info("stopping")
+        ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
+        ended &= self._gate.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
+        ended &= self.admission.stop(_PART_SECONDS)
+        ended &= self.caches.stop(_PART_SECONDS)
+        for server in self.servers:
+            server.stop(_PART_SECONDS)
+        self.transport.close()
+        log.info("stopped" if ended else "not all has stopped in time")
+        sys.stderr.flush()
+        return ended
+
+    def _reserved(self) -> dict[str, int]:
+        with self.admission.lock:
+            return dict(self.admission.view.statistics().reserved)
+
+    def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
+        options = self._options
+        pages: dict[str, Callable[[], Any]] = {
+            "caches": self.caches.statistics,
+            "gate": self._gate.statistics,
+            "requests": self.transport.statistics,
+        }
+        return [
+            (
+                options.health_probe_bind_address,
+                {"/healthz": health.healthz, "/readyz": health.readyz(self.problems)},
+            ),
+            (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
+            (options.debug_bind_address, debug.routes(pages)),
+        ]
+
+
+class _Relay:
+    """The gate tells the loop, which is made after it and needs it: `extender.gate.Listener`."""
+
+    def __init__(self, admission: Callable[[], Admission]) -> None:
+        self._admission = admission
+
+    def gang_bound(self, gang: str, attempt: int) -> None:
+        self._admission().gang_bound(gang, attempt)
+
+    def gang_given_up(self, gang: str, attempt: int) -> None:
+        self._admission().gang_given_up(gang, attempt)
+
+
+def _policy(options: ExtenderOptions) -> Policy:
+    keys = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
+    return Policy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=keys)
