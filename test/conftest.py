@@ -58,6 +58,17 @@ def own_control_plane() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def spare_control_plane() -> Iterator[Cluster]:
+    """A control plane of this worker's own, for tests that change what all others stand on, such as its nodes."""
+    _refuse_existing("makes and removes nodes")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{_worker()}-spare")
+    cluster = _start(folder)
+    yield cluster
+    cluster.api.close()
+    stack.down(folder)
+
+
+@pytest.fixture(scope="session")
 def nodes() -> Iterator[Cluster]:
     """A stack of this worker's own with two real nodes (or the existing cluster of KUBECONFIG). Needs root on Linux."""
     existing = _existing()

@@ -18,6 +18,8 @@ from typing import Any
 
 import structlog
 
+from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import GANGS, decode_gang
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.binder import Binder
@@ -27,6 +29,7 @@ from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHand
 from tfjob_controller.extender.placements import GangPlacements
 from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
 from tfjob_controller.extender.service import Service
+from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, load_config
@@ -91,15 +94,20 @@ class GangScheduler:
             http_timeout_seconds=options.extender_http_timeout,
             bind_timeout_seconds=options.bind_timeout,
         )
+        self._writer = StatusWriter(
+            self.caches.gangs.store,
+            ResourceClient(self.transport, GANGS, decode_gang),
+            ResourceClient(self.transport, PODS, decode_scheduled_pod),
+            self.gang_metrics,
+            threads=options.concurrent_writes,
+        )
         self.admission = Admission(
             self.caches.gangs.store,
             self.caches.pods.store,
-            ResourceClient(self.transport, GANGS, decode_gang),
+            self._writer,
             self._gate,
             self._clock,
-            self.gang_metrics,
             policy=_policy(options),
-            writers=options.concurrent_writes,
         )
         self.extender = self._new_extender()
         self.metrics.collect_informers(self.caches.statistics)
@@ -151,7 +159,7 @@ class GangScheduler:
         files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
         return ExtenderServer(
             options.extender_bind_address,
-            Service(placements, self._gate),
+            Service(placements, self._gate, self.admission),
             self._clock,
             tls=files if files.certificate else None,
             observer=self.gang_metrics,
@@ -161,6 +169,7 @@ class GangScheduler:
         log.info("stopping")
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
         ended &= self._gate.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
+        self._writer.stop()
         ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.stop(_PART_SECONDS)
         for server in self.servers:

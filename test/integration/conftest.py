@@ -8,10 +8,13 @@ import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
+from helpers.gangs import GANGS, SMALL, running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.playground import CONFIG, Playground, Script, Trial
+from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.fakekubelet import FakeKubelet
+from localcluster.fakekubelet import FakeKubelet, make_node
+from localcluster.gangscheduler import GangScheduler
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +51,36 @@ def trial(playground: Playground) -> Iterator[Trial]:
     trial = playground.new_trial()
     yield trial
     trial.clear()
+
+
+@pytest.fixture(scope="session")
+def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """A control plane of this worker's own, with the CRDs: tests of gangs are about its nodes."""
+    kubectl = Kubectl(spare_control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
+    kubectl.install_crds()
+    # An established CRD answers 429 until its storage is there.
+    eventually(lambda: kubectl.run("get", "gangs,tfjobs").code == 0, 30, 0.1)
+    return spare_control_plane
+
+
+@pytest.fixture
+def gang_cluster(gang_plane: Cluster) -> Cluster:
+    """Two small nodes with nothing on them, and a namespace `gangs`."""
+    api = gang_plane.api
+    for path in ("/api/v1/nodes", "/api/v1/namespaces/gangs/pods", GANGS.format("gangs")):
+        for each in api.list(path):
+            api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0)
+    for name in ("node-a", "node-b"):
+        make_node(api, name, SMALL)
+    api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
+    eventually(lambda: not api.list("/api/v1/namespaces/gangs/pods"))
+    return gang_plane
+
+
+@pytest.fixture
+def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
+    """The same with the gang scheduler and its kube-scheduler at work."""
+    with running_gang_scheduler(gang_cluster) as scheduler:
+        assert scheduler.extender is not None
+        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
+            yield gang_cluster

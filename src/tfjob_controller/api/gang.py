@@ -24,6 +24,8 @@ GANGS = Resource("scheduling.kubeflow.org", "v1alpha1", "gangs", "Gang")
 GANG_LABEL = "scheduling.kubeflow.org/gang"
 MEMBER_LABEL = "scheduling.kubeflow.org/member"
 ATTEMPT_LABEL = "scheduling.kubeflow.org/attempt"
+# Set on a pod that got another node, so that kube-scheduler looks at it again; says which.
+NODE_ANNOTATION = "scheduling.kubeflow.org/node"
 
 PHASES = WAITING, ADMITTED, BOUND, RELEASED, UNSCHEDULABLE = (
     "Waiting",

@@ -7,6 +7,9 @@ takes all of them at once:
     decide   the queue, in order, on the view (scheduling/decide.py): who fits is reserved there, in the same step
     write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
 
+A member whose node is lost, full, or refused by kube-scheduler's own filters gets another one in the same attempt, if
+there is one, and its pod an annotation, which makes kube-scheduler ask again.
+
 A write that fails gives its reservation back, and the gang is looked at again: nothing is kept but what the Gangs say
 and what pods take. After a restart Admitted gangs are reserved anew from their placements before anything is decided.
 
@@ -21,8 +24,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -32,17 +33,19 @@ from msgspec.structs import replace
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.extender import lifecycle
+from tfjob_controller.extender.barrier import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
 from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
-from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.extender.relocation import other_nodes
+from tfjob_controller.extender.statuswriter import StatusWriter, Step
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
-from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
 from tfjob_controller.scheduling.demand import demands_of, requests_by_member
+from tfjob_controller.scheduling.explain import RESTING
 from tfjob_controller.scheduling.view import ClusterView
 
 log = structlog.get_logger(__name__)
@@ -73,25 +76,6 @@ class Gate(Protocol):
     def forget(self, gang: str) -> None: ...
 
 
-class Observer(Protocol):
-    """Hears what the loop writes, in its writers' threads.
-
-    `result` is admitted, waiting, unschedulable, bound, released, returned, or failed (it could not be written).
-    """
-
-    def written(self, result: str, gang: Gang) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A status to be written. `reserves`: its room is reserved in the view already."""
-
-    gang: Gang
-    status: GangStatus
-    result: str
-    reserves: bool = False
-
-
 class Admission:
     """See the module. `look_at` may be called from any thread, `run_once` from one."""
 
@@ -99,30 +83,27 @@ class Admission:
         self,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
-        client: ResourceClient[Gang],
+        writer: StatusWriter,
         gate: Gate,
         clock: Clock,
-        observer: Observer,
         *,
         policy: Policy,
-        writers: int,
         rng: random.Random | None = None,
     ) -> None:
         self.view = ClusterView()
         self.lock = threading.Lock()
         self._gangs = gangs
         self._pods = pods
-        self._client = client
+        self._writer = writer
         self._gate = gate
         self._clock = clock
-        self._observer = observer
         self._decider = Decider(self.view, policy)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
-        self._pool = ThreadPoolExecutor(writers, thread_name_prefix="gang-writer")
         self._changed = threading.Condition()
         self._dirty: set[str] = set()
         self._room_changed = False
         self._given_up: dict[str, int] = {}
+        self._refused: dict[str, dict[str, set[str]]] = {}
         # Only the loop's own thread touches what follows.
         self._queued: dict[str, Gang] = {}
         self._due: dict[str, float] = {}
@@ -145,7 +126,6 @@ class Admission:
     def stop(self, timeout_seconds: float) -> bool:
         self._stop.set()
         self.room_changed()
-        self._pool.shutdown(wait=False, cancel_futures=True)
         return self._thread.join(timeout_seconds)
 
     @property
@@ -177,6 +157,21 @@ class Admission:
         with self._changed:
             self._given_up[gang] = attempt
         self.look_at(gang)
+
+    def node_refused(self, who: MemberOfGang, node: str) -> None:
+        """See `service.Refusals`."""
+        with self._changed:
+            nodes = self._refused.setdefault(who.gang, {}).setdefault(who.member, set())
+            if node in nodes:
+                return
+            nodes.add(node)
+        self.look_at(who.gang)
+
+    def node_worsened(self, node: str) -> None:
+        """A node may not be good any more for those who are to come to it."""
+        for gang in self._gangs.list():
+            if gang.status.phase == ADMITTED and any(each.node == node for each in gang.status.placement):
+                self.look_at(key_of(gang))
 
     # The loop
 
@@ -215,7 +210,7 @@ class Admission:
         for key in list(self._uncertain):
             namespace, name = split_key(key)
             try:
-                self._gangs.assume(self._client.get(namespace, name))
+                self._writer.read(namespace, name)
             except ApiError as error:
                 if not error.is_not_found:
                     self._due[key] = self._clock.monotonic() + RETRY_SECONDS
@@ -224,7 +219,7 @@ class Admission:
             self.look_at(key)
         return self._uncertain
 
-    def _settle(self, key: str, now: datetime) -> Sequence[_Step]:
+    def _settle(self, key: str, now: datetime) -> Sequence[Step]:
         gang = self._gangs.get(key)
         self._queued.pop(key, None)
         if gang is None:
@@ -235,11 +230,12 @@ class Admission:
             return (self._return(key, gang, pods, now),)
         status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
         if status is not None:
-            return (_Step(gang, status, _result_of(status)),)
+            return (Step(gang, status, _result_of(status)),)
         standing = standing_of(gang)
         if standing is Standing.PLACED:
             self._hold(key, gang, pods)
-        elif standing is Standing.QUEUED:
+            return self._move(key, gang, pods)
+        if standing is Standing.QUEUED:
             self._let_go(key)
             self._queued[key] = gang
         else:
@@ -277,18 +273,25 @@ class Admission:
 
     def _forget(self, key: str) -> None:
         self._let_go(key)
-        for memory in (self._due, self._idle_since, self._written_at, self._failures, self._given_up):
+        for memory in (self._due, self._idle_since, self._written_at, self._failures, self._given_up, self._refused):
             memory.pop(key, None)
 
-    def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> _Step:
+    def _move(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
+        found = other_nodes(self.view, gang, pods, self._refused.get(key, {}))
+        if not found:
+            return ()
+        wakes = tuple(pods[member] for member in found if member in pods)
+        return (Step(gang, lifecycle.moved(gang, found), "moved", wakes=wakes),)
+
+    def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
         """Back to the queue, after a rest that is longer each time."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         cap = min(REST_CAP_SECONDS, REST_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
         status = lifecycle.returned(gang, bound, self._rng.uniform(cap / 2, cap), now)
-        return _Step(gang, status, "returned")
+        return Step(gang, status, "returned")
 
-    def _decide(self, now: datetime) -> list[_Step]:
+    def _decide(self, now: datetime) -> list[Step]:
         """The queue, in order; those who fit are reserved in the view from here on."""
         if not self._queued:
             return []
@@ -297,24 +300,26 @@ class Admission:
         self._wake_for_rests(now)
         return [step for step in steps if step is not None]
 
-    def _step(self, verdict: Verdict, now: datetime) -> _Step | None:
+    def _step(self, verdict: Verdict, now: datetime) -> Step | None:
         gang = self._queued[verdict.gang_key]
         if isinstance(verdict, Admit):
             del self._queued[verdict.gang_key]
-            return _Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), "admitted", reserves=True)
+            return Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), "admitted", reserves=True)
         return self._waiting_step(gang, verdict, now)
 
-    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> _Step | None:
+    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> Step | None:
         if isinstance(verdict, Unschedulable):
             said = replace(gang.status, position=0, missing=(), message=verdict.message)
             status = lifecycle.unschedulable(gang, said, now, reason=verdict.reason)
             result = "unschedulable"
         else:
-            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=verdict.message)
+            # What came of the last attempt is worth more than that the gang rests from it.
+            message = gang.status.message if verdict.message == RESTING else verdict.message
+            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
             status, result = lifecycle.waiting(gang, said, now), "waiting"
         if status == gang.status or self._can_wait(gang, status):
             return None
-        return _Step(gang, status, result)
+        return Step(gang, status, result)
 
     def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
         """Whether only the place in the queue is another, and was written not long ago."""
@@ -337,38 +342,31 @@ class Admission:
 
     # Writing
 
-    def _write(self, steps: Sequence[_Step]) -> None:
-        list(self._pool.map(self._write_one, steps))
+    def _write(self, steps: Sequence[Step]) -> None:
+        for step, error in self._writer.write(steps):
+            if error is None:
+                self._note_written(step)
+            else:
+                self._note_failed(step, error)
 
-    def _write_one(self, step: _Step) -> None:
-        meta = step.gang.metadata
-        body = status_patch(step.gang.status, step.status, meta.resource_version)
-        try:
-            written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
-        except ApiError as error:
-            self._failed(step, error)
-            return
-        self._gangs.assume(written)
-        key = key_of(written)
+    def _note_written(self, step: Step) -> None:
+        key = key_of(step.gang)
         self._written_at[key] = self._clock.monotonic()
-        self._observer.written(step.result, written)
-        if step.result in ("admitted", "returned", "bound"):
-            log.info(f"gang {step.result}", key=key, attempt=written.status.attempt, words=written.status.message)
         if step.result == "bound":
             self._failures.pop(key, None)
+        if step.result in ("admitted", "returned", "bound"):
+            with self._changed:
+                self._refused.pop(key, None)
         self.look_at(key)
 
-    def _failed(self, step: _Step, error: ApiError) -> None:
-        """Give the reservation back, and look again: at once if somebody else wrote, else after a rest."""
+    def _note_failed(self, step: Step, error: ApiError) -> None:
+        """Give the reservation back, unless it may have been written all the same, and look again after a rest."""
         key = key_of(step.gang)
         if step.reserves and error.outcome_unknown:
             self._uncertain.add(key)
         elif step.reserves:
             with self.lock:
                 self.view.release(key)
-        self._observer.written("failed", step.gang)
-        level = log.debug if error.is_conflict or error.is_not_found else log.warning
-        level("gang status not written", key=key, error=str(error))
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self.room_changed()
 

@@ -36,7 +36,7 @@ class NodeHandler:
     def on_delete(self, obj: Node, final: bool) -> None:
         with self._admission.lock:
             self._admission.view.remove_node(obj.metadata.name)
-        self._admission.room_changed()
+        self._changed(obj.metadata.name)
 
     def _set(self, node: Node) -> None:
         """Heartbeats change nothing, and wake nobody."""
@@ -46,7 +46,11 @@ class NodeHandler:
             view.set_node(node)
             is_changed = before != (view.version, view.nodes_version)
         if is_changed:
-            self._admission.room_changed()
+            self._changed(node.metadata.name)
+
+    def _changed(self, name: str) -> None:
+        self._admission.node_worsened(name)
+        self._admission.room_changed()
 
 
 class PodHandler:
@@ -79,6 +83,9 @@ class PodHandler:
             before = view.version
             view.set_pod(pod)
             is_changed = before != view.version
+            is_full = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
+        if is_full:
+            self._admission.node_worsened(pod.spec.node_name)
         self._tell(pod, is_changed)
 
     def _tell(self, pod: ScheduledPod, is_room_changed: bool = True) -> None:

@@ -156,10 +156,13 @@ def placement_of(nodes: Mapping[str, str]) -> tuple[NodePlacement, ...]:
     return tuple(NodePlacement(node, tuple(members)) for node, members in sorted(by_node.items()))
 
 
-def moved(gang: Gang, member: str, node: str) -> GangStatus:
-    """The same attempt with another node for one member."""
-    nodes = {**placed_nodes(gang.status), member: node}
-    return replace(gang.status, placement=placement_of(nodes), observed_generation=gang.metadata.generation)
+def moved(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
+    """The same attempt with other nodes for some members."""
+    return replace(
+        gang.status,
+        placement=placement_of({**placed_nodes(gang.status), **nodes}),
+        observed_generation=gang.metadata.generation,
+    )
 
 
 def bound(gang: Gang, now: datetime) -> GangStatus:
