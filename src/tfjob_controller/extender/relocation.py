@@ -1,0 +1,61 @@
+"""Another node for a member that cannot come to its own. Pure but for the view, where the new room is reserved.
+
+A node is not good any more if it is gone or does not suit, if it has less room than is reserved there (pods of another
+scheduler came), or if kube-scheduler's own filters refused it: volumes, ports and pod affinity are what only they know.
+
+Threads: as the view's, under the same lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.gang import ADMITTED, Gang, placed_nodes
+from tfjob_controller.extender.lifecycle import is_bound, lives
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
+from tfjob_controller.scheduling.placement import replace_member
+from tfjob_controller.scheduling.view import ClusterView, kind_of
+
+
+def other_nodes(
+    view: ClusterView, gang: Gang, pods: Mapping[str, ScheduledPod], refused: Mapping[str, Collection[str]]
+) -> dict[str, str]:
+    """New nodes by member, reserved; only of members that are still to come, and for which there is room elsewhere.
+
+    `pods` are those of the current attempt, by member; `refused` the nodes that kube-scheduler refused for a member.
+    """
+    demands = {each.name: each for each in demands_of(gang.spec)}
+    nodes = placed_nodes(gang.status)
+    found: dict[str, str] = {}
+    for member, node in nodes.items():
+        demand = demands.get(kind_of(member))
+        bad = refused.get(member, ())
+        if (
+            demand is None
+            or not _is_awaited(gang, pods.get(member))
+            or (node not in bad and _is_good(view, node, demand))
+        ):
+            continue
+        other = replace_member(view, demand, {node, *bad}, set(nodes.values()))
+        if other is not None:
+            view.reserve(key_of(gang), {member: other}, requests_by_member([demand]), attempt=gang.status.attempt)
+            found[member] = other
+    return found
+
+
+def _is_awaited(gang: Gang, pod: ScheduledPod | None) -> bool:
+    """Whether the member is still to come to its node; in a bound gang only one whose pod is there is."""
+    if pod is None:
+        return gang.status.phase == ADMITTED
+    return lives(pod) and not is_bound(pod)
+
+
+def _is_good(view: ClusterView, node: str, demand: Demand) -> bool:
+    room = view.rooms.get(node)
+    return (
+        room is not None
+        and not demand.constraint.objection(room.node)
+        and all(room.free.get(name, 0) >= 0 for name, _ in demand.amounts)
+    )

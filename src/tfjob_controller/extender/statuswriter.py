@@ -1,0 +1,109 @@
+"""Writes what the admission loop has decided: statuses of Gangs, many at the same time.
+
+Each write is a merge patch that the server refuses if somebody has written since, so nothing is ever written over what
+was not seen. Its answer goes into the cache at once. Threads: `write` belongs to one, and uses a pool of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.gang import MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.statuspatch import status_patch
+from tfjob_controller.kube.store import Store
+
+log = structlog.get_logger(__name__)
+
+_TOLD = ("admitted", "returned", "bound", "moved", "released", "unschedulable")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A status to be written, and what it is in one word (see `Observer`).
+
+    `reserves`: its room is reserved in the view already. `wakes`: pods that kube-scheduler should look at again then.
+    """
+
+    gang: Gang
+    status: GangStatus
+    result: str
+    reserves: bool = False
+    wakes: tuple[ScheduledPod, ...] = ()
+
+
+class Observer(Protocol):
+    """Hears what is written, in the writer's threads."""
+
+    def written(self, result: str, gang: Gang) -> None:
+        """`result` is admitted, waiting, unschedulable, bound, moved, released, returned, or failed (not written)."""
+
+
+class StatusWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        gangs: Store[Gang],
+        client: ResourceClient[Gang],
+        pod_client: ResourceClient[ScheduledPod],
+        observer: Observer,
+        *,
+        threads: int,
+    ) -> None:
+        self._gangs = gangs
+        self._client = client
+        self._pod_client = pod_client
+        self._observer = observer
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
+
+    def stop(self) -> None:
+        """Begin no further write."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, namespace: str, name: str) -> None:
+        """Read a Gang anew, past the watch. Raises ApiError."""
+        self._gangs.assume(self._client.get(namespace, name))
+
+    def write(self, steps: Sequence[Step]) -> Iterator[tuple[Step, ApiError | None]]:
+        """Write all of them; each with its error, in order, once the answers of all are there."""
+        return zip(steps, list(self._pool.map(self._write, steps)), strict=True)
+
+    def _write(self, step: Step) -> ApiError | None:
+        meta = step.gang.metadata
+        body = status_patch(step.gang.status, step.status, meta.resource_version)
+        try:
+            written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
+        except ApiError as error:
+            self._observer.written("failed", step.gang)
+            level = log.debug if error.is_conflict or error.is_not_found else log.warning
+            level("gang status not written", key=key_of(step.gang), error=str(error))
+            return error
+        self._gangs.assume(written)
+        self._observer.written(step.result, written)
+        if step.result in _TOLD:
+            log.info(
+                f"gang {step.result}", key=key_of(written), attempt=written.status.attempt, words=written.status.message
+            )
+        for pod in step.wakes:
+            self._wake(pod, written)
+        return None
+
+    def _wake(self, pod: ScheduledPod, gang: Gang) -> None:
+        """Make kube-scheduler ask again: a change of the pod itself wakes a refused one at once."""
+        node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
+        meta = pod.metadata
+        note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}
+        try:
+            self._pod_client.patch(meta.namespace, meta.name, note)
+        except ApiError as error:
+            # kube-scheduler comes again by itself, some minutes later at the most.
+            log.info("pod not woken", key=key_of(pod), error=str(error))
