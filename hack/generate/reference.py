@@ -38,11 +38,25 @@ EVENTS: Mapping[str, str] = {
     reasons.RESTARTED: "Warning",
     reasons.SUSPENDED: "Normal",
     reasons.RESUMED: "Normal",
+    reasons.WAITING_FOR_CAPACITY: "Normal",
+    reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
+    reasons.GANG_ADMITTED: "Normal",
+    reasons.TIMED_OUT: "Warning",
+    reasons.GANG_SCHEDULING_OFF: "Warning",
 }
 
 # Condition and status, with the reasons that it can have.
 CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("Created", "True"): (reasons.JOB_CREATED,),
+    ("Scheduled", "True"): (reasons.GANG_ADMITTED,),
+    ("Scheduled", "False"): (
+        reasons.WAITING_FOR_SCHEDULER,
+        reasons.WAITING_FOR_CAPACITY,
+        reasons.EXCEEDS_CLUSTER_CAPACITY,
+        reasons.TIMED_OUT,
+        reasons.NOT_WAITING,
+        reasons.GANG_SCHEDULING_OFF,
+    ),
     ("Running", "True"): (reasons.CHIEF_RUNNING,),
     ("Running", "False"): (reasons.CHIEF_NOT_RUNNING,),
     ("Restarting", "True"): (reasons.REPLICAS_RESTARTING,),
@@ -53,6 +67,7 @@ CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("Failed", "True"): (
         reasons.REPLICA_FAILED,
         reasons.DEADLINE_EXCEEDED,
+        reasons.TIMED_OUT,
         reasons.BACKOFF_LIMIT_EXCEEDED,
         reasons.CREATE_REFUSED,
         reasons.INVALID_SPEC,

@@ -52,6 +52,8 @@ from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry import debug, health, logging
 from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.trainer import gangterms
+from tfjob_controller.trainer.gangterms import GangPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -69,8 +71,8 @@ _START_POLL_SECONDS = 0.02
 # with client-go's 1,000 s; and hundreds of jobs may be refused by one quota at once, so the overall rate is higher too.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: five lists, events, the version, one to spare.
-_MORE_CONNECTIONS = 8
+# Connections beyond those of workers and writers: six lists, events, the version, one to spare.
+_MORE_CONNECTIONS = 9
 # The one request that all waits for is given up, said to be in trouble and sent again after this time.
 _VERSION_SECONDS = 5.0
 # The first server that restarts containers by rules on exit codes (beta and on by default).
@@ -171,7 +173,10 @@ class Manager:
         self._queue: RateLimitingQueue[str] = new_rate_limiting_queue(
             self._clock, name=CONTROLLER, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
         )
-        self.caches = Caches(self.transport, options.namespace, self._clock)
+        self._gangs = GangPolicy(options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity")
+        self.caches = Caches(
+            self.transport, options.namespace, self._clock, gangs=options.gang_scheduling != gangterms.OFF
+        )
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         self._elector = self._new_elector(config.namespace) if options.leader_elect else None
@@ -250,7 +255,9 @@ class Manager:
     def _new_workers(self, *, restart_rules: bool) -> Workers:
         store = self.caches.tfjobs.store
         rng = random.Random()  # noqa: S311 -- RuntimeIds are names, not secrets
-        kind = TFJobKind(store, self._controller_config, self.metrics.jobs, rng, restart_rules=restart_rules)
+        kind = TFJobKind(
+            store, self._controller_config, self.metrics.jobs, rng, restart_rules=restart_rules, gangs=self._gangs
+        )
         self._engine = Engine(
             kind,
             ResourceClient(self.transport, TFJOBS, decode_tfjob),

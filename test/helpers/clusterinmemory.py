@@ -33,9 +33,11 @@ from tfjob_controller.api.core import (
     Terminated,
     Waiting,
 )
+from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.trainer.difference import Actions, plan_actions
+from tfjob_controller.trainer.difference import Actions, Patch, plan_actions
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, build_plan
@@ -64,6 +66,8 @@ class World:
 
     job: TFJob
     restart_rules: bool = True
+    gangs: GangPolicy = NO_GANGS
+    gang: Gang | None = None
     now: datetime = START
     jobs: dict[str, Job] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
@@ -75,11 +79,11 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        return build_plan(self.job, ControllerConfig(), restart_rules=self.restart_rules)
+        return build_plan(self.job, ControllerConfig(), restart_rules=self.restart_rules, gangs=self.gangs)
 
     @property
     def observed(self) -> Observed:
-        return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map)
+        return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map, self.gang)
 
     def name(self, replica_id: str) -> str:
         return next(replica.name for replica in self.plan.replicas if replica.id == replica_id)
@@ -116,6 +120,8 @@ class World:
             self._delete(delete.resource.plural, delete.name)
         for toggled in actions.suspends:
             self.suspend_job(toggled.name, toggled.suspend)
+        for patch in actions.patches:
+            self._patch(patch)
 
     def _create(self, kind: str, name: str, body: dict[str, Any]) -> None:
         self.created.append(f"{kind}/{name}")
@@ -124,10 +130,20 @@ class World:
         if kind == "Job":
             assert name not in self.jobs, f"{name} exists"
             self.jobs[name] = msgspec.convert(given, Job)
+        elif kind == "Gang":
+            assert self.gang is None
+            self.gang = msgspec.convert(given, Gang)
         elif kind == "Service":
             self.services[name] = msgspec.convert(given, Service)
         else:
             self.has_config_map = True
+
+    def _patch(self, patch: Patch) -> None:
+        """Of the Gang; null removes (RFC 7386)."""
+        assert self.gang is not None
+        assert patch.name == self.gang.metadata.name
+        merged = _merged(msgspec.to_builtins(self.gang), patch.body)
+        self.gang = msgspec.convert(merged, Gang)
 
     def _delete(self, plural: str, name: str) -> None:
         if plural == JOBS.plural:
@@ -183,7 +199,11 @@ class World:
         owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
         uid = f"uid-{next(_uids)}"
         meta = ObjectMeta(
-            name=f"{name}-{uid}", uid=uid, creation_timestamp=to_text(self.now), owner_references=(owner,)
+            name=f"{name}-{uid}",
+            uid=uid,
+            creation_timestamp=to_text(self.now),
+            labels=self.jobs[name].metadata.labels,
+            owner_references=(owner,),
         )
         return Pod(meta, status=PodStatus(phase="Pending"))
 
@@ -225,6 +245,14 @@ class World:
         for replica in self.plan.replicas:
             if replica.id not in self.job.status.succeeded_indexes:
                 self.runs(replica.id)
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    kept = dict(old) if isinstance(old, dict) else {}
+    merged = kept | {name: _merged(kept.get(name), value) for name, value in patch.items()}
+    return {name: value for name, value in merged.items() if name not in patch or patch[name] is not None}
 
 
 def _has_ended_well(pod: Pod) -> bool:

@@ -77,7 +77,7 @@ class ControllerBench:
         self.fanout = Fanout(helpers)
         self.is_busy = False
         self.engine = self.new_engine()
-        for name in ("tfjobs", "jobs", "services", "pods", "configmaps"):
+        for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
 
     def new_engine(self) -> Engine[TFJob]:
@@ -183,6 +183,7 @@ class ControllerBench:
             "services": self.caches.services,
             "pods": self.caches.pods,
             "configmaps": self.caches.config_maps,
+            **({"gangs": self.caches.gangs} if self.caches.gangs is not None else {}),
         }
         informer = informers[name]
         decode = informer._reflector._reader._decode  # the decoder that the real watch would use

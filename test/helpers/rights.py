@@ -5,6 +5,7 @@ The jobs of the play, in one namespace:
 - `adopted` has children that somebody made before, without labels: they are read and labelled (get, patch)
 - `whole` goes from its creation to the end of its time to live (create, status, pods deleted, the job deleted)
 - `foreign` meets an object that is not its own, again and again (events, and their series)
+- `ganged` has a Gang that somebody made before, without labels, and waits for room (get, create, patch)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
   master runs until `relent`
 """
@@ -26,6 +27,7 @@ from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.podstatus import Outcome
+from tfjob_controller.gangscheduler import GangScheduler
 from tfjob_controller.manager import Manager
 
 Object = dict[str, Any]
@@ -107,11 +109,11 @@ def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
     user.close()
 
 
-def forbidden(manager: Manager) -> float:
-    """How many requests of a controller were answered 403."""
+def forbidden(program: Manager | GangScheduler) -> float:
+    """How many requests of it were answered 403."""
     return sum(
         sample.value
-        for metric in manager.metrics.registry.collect()
+        for metric in program.metrics.registry.collect()
         for sample in metric.samples
         if sample.name == "rest_client_requests_total" and sample.labels["code"] == "403"
     )
@@ -134,6 +136,7 @@ class Play:
     def prepare(self) -> None:
         self._adopted()
         self._foreign()
+        self._ganged()
         servers = parameter_servers(1)
         whole = tfjob(master(template=runs(0.3)), workers(1, template=runs(60)), servers, name="whole", **_IMAGE)
         whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
@@ -179,6 +182,13 @@ class Play:
         template["spec"]["restartPolicy"] = "Never"
         spec = {"suspend": True, "template": template}
         self._make("/apis/batch/v1", "jobs", _FOREIGN, None, apiVersion="batch/v1", kind="Job", spec=spec)
+
+    def _ganged(self) -> None:
+        job = tfjob(master(template=runs(0.3)), name="ganged", RuntimeId="dddd", gang={"enabled": True})
+        owner = self._owner(self.jobs.submit(job))
+        group, name = "scheduling.kubeflow.org/v1alpha1", "ganged-dddd"
+        spec = {"members": [{"name": "master"}]}
+        self._make(f"/apis/{group}", "gangs", name, owner, apiVersion=group, kind="Gang", spec=spec)
 
     def _owner(self, job: Object) -> Object:
         meta = job["metadata"]

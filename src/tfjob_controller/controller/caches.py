@@ -1,4 +1,4 @@
-"""The controller's view of the cluster: one informer each for TFJobs and the four kinds of their children.
+"""The controller's view of the cluster: one informer each for TFJobs and the kinds of their children.
 
 Children are watched by label (`kubeflow.org`), so that a cluster's other ten thousand pods cost nothing here.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, ConfigMap, Job, Pod, Service
 from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
@@ -36,9 +37,9 @@ from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 
 class Caches:
-    """Informers with their indexes. `namespace` "" means all."""
+    """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written."""
 
-    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
+    def __init__(self, requester: Requester, namespace: str, clock: Clock, *, gangs: bool = True) -> None:
         self._requester = requester
         self._clock = clock
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
@@ -53,12 +54,16 @@ class Caches:
         )
         self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
         self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
+        self.gangs: Informer[Gang] | None = (
+            Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
+        )
         self._informers: tuple[Informer[Any], ...] = (
             self.tfjobs,
             self.jobs,
             self.services,
             self.pods,
             self.config_maps,
+            *([self.gangs] if self.gangs is not None else []),
         )
 
     def feed(self, queue: RateLimitingQueue[str]) -> None:
@@ -68,16 +73,26 @@ class Caches:
         self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters))
         self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
         self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
+        if self.gangs is not None:
+            # One object and no swarm; and an admitted job has no time to lose.
+            self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0))
         self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), state_matters))
 
     def snapshots(self) -> Snapshots:
-        return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
+        gangs = self.gangs.store if self.gangs is not None else None
+        return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store, gangs)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""
         send = self._requester
+        gangs = (
+            {GANGS: Children(ResourceClient(send, GANGS, decode_gang), self.gangs.store)}
+            if self.gangs is not None
+            else {}
+        )
         return Writer(
             {
+                **gangs,
                 JOBS: Children(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
                 SERVICES: Children(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
                 CONFIG_MAPS: Children(

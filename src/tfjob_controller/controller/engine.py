@@ -79,6 +79,9 @@ class Kind(Protocol[ObjectT]):
 
     def finished(self, job: ObjectT, now: datetime) -> StatusResult: ...
 
+    def suspension(self, job: ObjectT) -> Mapping[str, Any]:
+        """The change of the spec that suspends the job."""
+
     def status_of(self, job: ObjectT) -> Any: ...
 
     def with_status(self, job: ObjectT, status: Any) -> ObjectT:
@@ -177,7 +180,7 @@ class Engine(Generic[ObjectT]):
 
         Its children are stopped before its end is on record, since a finished job is never looked at again.
         """
-        report = self._writer.carry_out(job, stop_all(self._snapshots.jobs_of(job)))
+        report = self._writer.carry_out(job, stop_all(self._snapshots.jobs_of(job), self._snapshots.gangs_of(job)))
         outcome = _outcome(report.faults, None)
         if isinstance(outcome, Retry):
             return outcome
@@ -200,6 +203,8 @@ class Engine(Generic[ObjectT]):
         try:
             result = self._kind.next_status(current, plan, observed, now, _obstacles(faults))
             rest_seconds = self._write_status(job, memo, result)
+            if result.suspend_job and rest_seconds is None:
+                self._suspend(job)
         finally:
             self._tell_writes(job, memo)
         return _outcome(faults, _sooner(result.wake_after_seconds, rest_seconds))
@@ -238,6 +243,13 @@ class Engine(Generic[ObjectT]):
         self._store.assume(identified)
         log.info("identified", **identity)
         return identified
+
+    def _suspend(self, job: ObjectT) -> None:
+        """Whatever else was written meanwhile: this changes one field of the same object."""
+        meta = job.metadata
+        body = {"metadata": {"uid": meta.uid}, **self._kind.suspension(job)}
+        self._store.assume(self._client.patch(meta.namespace, meta.name, body))
+        log.info("suspended")
 
     def _write_status(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float | None:
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""

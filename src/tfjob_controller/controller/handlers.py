@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic
 
 from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.workqueue import RateLimitingQueue
@@ -71,7 +72,9 @@ class ChildHandler(Generic[ObjectT]):
         queue: RateLimitingQueue[str],
         owner_keys: Callable[[ObjectT], Iterable[str]],
         matters: Callable[[ObjectT, ObjectT], bool],
+        batch_seconds: float = BATCH_SECONDS,
     ) -> None:
+        self._batch_seconds = batch_seconds
         self._queue = queue
         self._owner_keys = owner_keys
         self._matters = matters
@@ -90,7 +93,7 @@ class ChildHandler(Generic[ObjectT]):
 
     def _queue_owner(self, obj: ObjectT, priority: int) -> None:
         for key in self._owner_keys(obj):
-            self._queue.add_after(key, BATCH_SECONDS, priority)
+            self._queue.add_after(key, self._batch_seconds, priority)
 
 
 def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
@@ -124,6 +127,6 @@ def identity_matters(old: Object, new: Object) -> bool:
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
 
 
-def state_matters(old: Job | Pod, new: Job | Pod) -> bool:
-    """Of a Job or pod: also what it says of itself, as far as it is read."""
+def state_matters(old: Job | Pod | Gang, new: Job | Pod | Gang) -> bool:
+    """Of a Job, pod or Gang: also what it says of itself, as far as it is read."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.api.gang import Gang
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
 from tfjob_controller.kube.store import Store
@@ -12,7 +13,7 @@ from tfjob_controller.trainer.labels import POD_JOB_NAME, TF_JOB_NAME, name_valu
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 
-# The index over child Jobs and Services by the UID of the job that controls them.
+# The index over child Jobs, Services and Gangs by the UID of the job that controls them.
 BY_OWNER = "owner"
 
 
@@ -20,12 +21,19 @@ class Snapshots:
     """Takes snapshots. Thread-safe; each store is read at one moment, and no two at the same one."""
 
     def __init__(
-        self, jobs: Store[Job], services: Store[Service], pods: Store[Pod], config_maps: Store[ConfigMap]
+        self,
+        jobs: Store[Job],
+        services: Store[Service],
+        pods: Store[Pod],
+        config_maps: Store[ConfigMap],
+        gangs: Store[Gang] | None = None,
     ) -> None:
+        """`gangs` is None where none are watched."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
         self._config_maps = config_maps
+        self._gangs = gangs
 
     def take(self, owner: Object, plan: Plan) -> Observed:
         """The children of `owner` as of now."""
@@ -36,11 +44,16 @@ class Snapshots:
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
             pods=self._pods_of(owner, jobs, runtime_key(namespace, plan.runtime_id)),
             has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
+            gang=next(iter(self.gangs_of(owner)), None) if plan.gang is not None else None,
         )
 
     def jobs_of(self, owner: Object) -> Sequence[Job]:
         """Its child Jobs, also where there is no plan."""
         return self._jobs.by_index(BY_OWNER, owner.metadata.uid)
+
+    def gangs_of(self, owner: Object) -> Sequence[Gang]:
+        """Its Gang, if it has one, also where there is no plan."""
+        return self._gangs.by_index(BY_OWNER, owner.metadata.uid) if self._gangs is not None else ()
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], key: str) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""

@@ -17,7 +17,9 @@ from tfjob_controller.controller.milestones import JobObserver, tell
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.difference import Actions, plan_actions
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, gang_problem
 from tfjob_controller.trainer.names import new_runtime_id
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, build_plan
@@ -40,12 +42,14 @@ class TFJobKind:
         rng: random.Random,
         *,
         restart_rules: bool,
+        gangs: GangPolicy = NO_GANGS,
     ) -> None:
         self._store = store
         self._config = config
         self._observer = observer
         self._rng = rng
         self._restart_rules = restart_rules
+        self._gangs = gangs
 
     @property
     def resource(self) -> Resource:
@@ -55,7 +59,11 @@ class TFJobKind:
         return is_finished(job.status)
 
     def problem(self, job: TFJob, before: TFJob | None) -> str | None:
-        return validate(job) or (validate_change(before.spec, job.spec) if before is not None else None)
+        return (
+            validate(job)
+            or (validate_change(before.spec, job.spec) if before is not None else None)
+            or gang_problem(job.spec, self._gangs)
+        )
 
     def identity_patch(self, job: TFJob) -> Mapping[str, Any] | None:
         if job.spec.runtime_id:
@@ -64,7 +72,7 @@ class TFJobKind:
         return {"spec": {"RuntimeId": new_runtime_id(taken, self._rng)}}
 
     def plan(self, job: TFJob) -> Plan:
-        return build_plan(job, self._config, restart_rules=self._restart_rules)
+        return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
 
     def actions(self, job: TFJob, plan: Plan, observed: Observed, now: datetime) -> Actions:
         return plan_actions(job, plan, observed, now)
@@ -89,6 +97,9 @@ class TFJobKind:
             change["status"]["controlPaused"] = result.status.control_paused
         return change if change["status"] else None
 
+    def suspension(self, job: TFJob) -> Mapping[str, Any]:
+        return {"spec": {"suspend": True}}
+
     def status_of(self, job: TFJob) -> TFJobStatus:
         return job.status
 
@@ -104,7 +115,17 @@ class TFJobKind:
 
 def _of_substance(status: TFJobStatus) -> TFJobStatus:
     """All but the figures and words that change as replicas come up one after another."""
-    return replace(status, reason="", replica_statuses=(), ready={}, worker_replicas=0, succeeded_indexes=())
+    return replace(
+        status,
+        reason="",
+        replica_statuses=(),
+        ready={},
+        worker_replicas=0,
+        succeeded_indexes=(),
+        conditions=tuple(
+            replace(each, message="") if each.type == conditions.SCHEDULED else each for each in status.conditions
+        ),
+    )
 
 
 class _TakenIds:

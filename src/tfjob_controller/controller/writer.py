@@ -24,12 +24,12 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.difference import Actions, Create, Delete, SetSuspend
+from tfjob_controller.trainer.difference import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 log = structlog.get_logger(__name__)
 
-Action = Create | Delete | SetSuspend
+Action = Create | Delete | SetSuspend | Patch
 
 
 class Children(Generic[ObjectT]):
@@ -90,7 +90,7 @@ class Writer:
 
     def carry_out(self, owner: Object, actions: Actions) -> Report:
         """Do all that `actions` say for the job `owner`; returns when every answer is there. Raises nothing."""
-        pending: list[Action] = [*actions.creates, *actions.suspends, *actions.deletes]
+        pending: list[Action] = [*actions.creates, *actions.suspends, *actions.deletes, *actions.patches]
         results = [_Result() for _ in pending]
         halted: list[Fault] = []
 
@@ -115,6 +115,8 @@ class Writer:
                 return self._create(namespace, owner.metadata.uid, action)
             if isinstance(action, Delete):
                 self._children[action.resource].delete(namespace, action)
+            elif isinstance(action, Patch):
+                self._children[action.resource].merge(namespace, action.name, action.body)
             else:
                 self._children[JOBS].merge(namespace, action.name, {"spec": {"suspend": action.suspend}})
         except ApiError as error:
@@ -168,6 +170,8 @@ def _doing(action: Action) -> str:
         return f"create {action.resource.kind} {action.name}"
     if isinstance(action, Delete):
         return f"delete {action.resource.kind} {action.name}"
+    if isinstance(action, Patch):
+        return f"change {action.resource.kind} {action.name}"
     return f"{'suspend' if action.suspend else 'resume'} Job {action.name}"
 
 

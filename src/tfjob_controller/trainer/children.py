@@ -23,6 +23,7 @@ from tfjob_controller.api.defaults import restart_policy_of
 from tfjob_controller.api.tfjob import CONTAINER_NAME, NEVER, ON_FAILURE
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
+from tfjob_controller.trainer.gangseat import Seat, take_seat
 from tfjob_controller.trainer.labels import job_labels, replica_labels
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME
@@ -34,9 +35,9 @@ PORT_NAME = "tf-port"
 BACKOFF_LIMIT = 2**31 - 1
 
 
-def build_job(plan: Plan, replica: Replica, *, suspend: bool = False) -> Body:
-    """The batch/v1 Job that runs one replica."""
-    labels = _labels(plan, replica)
+def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat | None = None) -> Body:
+    """The batch/v1 Job that runs one replica; `seat` is its place in a gang."""
+    labels = _labels(plan, replica) | (seat.labels if seat is not None else {})
     restart_policy = restart_policy_of(replica.role.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
     pod_policy = NEVER if in_place else restart_policy
@@ -48,6 +49,8 @@ def build_job(plan: Plan, replica: Replica, *, suspend: bool = False) -> Body:
     }
     if replica.fails_itself:
         spec["podFailurePolicy"] = _pod_failure_policy()
+    if seat is not None:
+        take_seat(spec["template"]["spec"], seat)
     if suspend:
         spec["suspend"] = True
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}

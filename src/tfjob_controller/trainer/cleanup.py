@@ -15,6 +15,7 @@ from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, TFJob
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
+from tfjob_controller.trainer.gang import must_let_go
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
@@ -72,7 +73,7 @@ def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
 
     A pod that is left to fail by itself must have done so: another of its containers might be started again instead.
     """
-    if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views):
+    if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views) or must_let_go(observed):
         return False
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         return True

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tfjob_controller.api.tfjob import TFJobCondition
 
 CREATED = "Created"
+SCHEDULED = "Scheduled"
 RUNNING = "Running"
 RESTARTING = "Restarting"
 SUSPENDED = "Suspended"
@@ -36,6 +37,9 @@ class Conditions:
         if condition_type in self._by_type:
             self.set(condition_type, False, reason, message)
 
+    def find(self, condition_type: str) -> TFJobCondition | None:
+        return self._by_type.get(condition_type)
+
     def is_true(self, condition_type: str) -> bool:
         return is_true(self._by_type, condition_type)
 
@@ -46,6 +50,10 @@ class Conditions:
 def is_true(by_type: Mapping[str, TFJobCondition], condition_type: str) -> bool:
     condition = by_type.get(condition_type)
     return condition is not None and condition.status == TRUE
+
+
+def find(conditions: tuple[TFJobCondition, ...], condition_type: str) -> TFJobCondition | None:
+    return next((condition for condition in conditions if condition.type == condition_type), None)
 
 
 def has_true(conditions: tuple[TFJobCondition, ...], condition_type: str) -> bool:

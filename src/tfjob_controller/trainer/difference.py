@@ -17,11 +17,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, Job
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
 from tfjob_controller.trainer.cleanup import all_that_go_on, jobs_to_stop, pods_to_delete
+from tfjob_controller.trainer.gang import (
+    Gate,
+    gang_body,
+    gate_of,
+    is_misplaced,
+    living,
+    must_let_go,
+    spec_patch,
+    wanted_spec,
+)
+from tfjob_controller.trainer.gangterms import GangTerms
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import last_exit, training_container
@@ -62,15 +74,25 @@ class SetSuspend:
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge-PATCH `body` on a child. NotFound is success."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
 class Actions:
     """Writes of one sync, the most urgent first."""
 
     creates: tuple[Create, ...] = ()
     deletes: tuple[Delete, ...] = ()
     suspends: tuple[SetSuspend, ...] = ()
+    patches: tuple[Patch, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.creates or self.deletes or self.suspends)
+        return bool(self.creates or self.deletes or self.suspends or self.patches)
 
 
 NOTHING = Actions()
@@ -81,24 +103,97 @@ def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> A
     status = job.status
     if job.metadata.deletion_timestamp is not None or is_finished(status):
         return NOTHING
-    views = classify(plan, observed, status.succeeded_indexes, now, status.start_time)
+    views = classify(plan, living(plan, observed), status.succeeded_indexes, now, status.start_time)
     if status.phase == CLEAN_UP:
         return _cleaning(plan, observed, views) or NOTHING
     if judge(plan, views, (), status.restarts, status.start_time, now) is not None:
         return NOTHING
+    gate = gate_of(plan, observed, views)
+    if plan.gang is not None and gate is not None:
+        return _running_gang(plan, plan.gang, gate, observed, views, status.restart_counts) or NOTHING
     return _running(plan, observed, views, status.restart_counts) or NOTHING
 
 
-def stop_all(jobs: Iterable[Job]) -> Actions:
-    """For a job that is refused, and so has no plan: whatever child Jobs it has stop."""
-    return Actions(suspends=tuple(SetSuspend(name, True) for name in all_that_go_on(jobs)))
+def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang] = ()) -> Actions:
+    """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
+    return Actions(
+        suspends=tuple(SetSuspend(name, True) for name in all_that_go_on(jobs)),
+        patches=tuple(_let_go(gang) for gang in gangs if not gang.spec.suspend),
+    )
 
 
 def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
     return Actions(
         deletes=tuple(_delete(PODS, pod) for pod in pods_to_delete(plan, observed)),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_stop(plan, observed, views)),
+        patches=(_let_go(observed.gang),) if observed.gang is not None and must_let_go(observed) else (),
     )
+
+
+def _let_go(gang: Gang) -> Patch:
+    return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
+
+
+def _running_gang(
+    plan: Plan,
+    terms: GangTerms,
+    gate: Gate,
+    observed: Observed,
+    views: Sequence[View],
+    restart_counts: Mapping[str, int],
+) -> Actions:
+    """While suspended, Jobs stay, whatever their attempt: they have no pods. What is stale goes when it is resumed."""
+    suspend = plan.policy.suspend
+    stale = {job.metadata.name for job in gate.stale}
+    here = [view for view in views if view.replica.name not in stale]
+    redone = (*_redone(here, restart_counts), *_moved(gate, here))
+    return Actions(
+        creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views)),
+        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate))),
+        suspends=tuple(_toggled(views if suspend else here, suspend)),
+        patches=tuple(_asked(plan, terms, gate, observed)),
+    )
+
+
+def _seated(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
+    """The Gang alone, until it is placed and nothing of an earlier attempt is left; then all that has a seat."""
+    if observed.gang is None:
+        yield Create(GANGS, terms.name, gang_body(plan, wanted_spec(plan, terms, gate)))
+    if not (gate.is_open and gate.is_clear):
+        return
+    if plan.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    for view in views:
+        replica, seat = view.replica, gate.seats.get(view.replica.name)
+        if seat is not None and replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
+            yield Create(JOBS, replica.name, build_job(plan, replica, seat=seat))
+        if replica.name not in observed.services and (seat is not None or view.state == replicas.SUCCEEDED):
+            yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _asked(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed) -> Iterator[Patch]:
+    """What the Gang should ask for and does not yet."""
+    gang = observed.gang
+    if gang is None or gang.metadata.deletion_timestamp is not None:
+        return
+    body = spec_patch(gang, wanted_spec(plan, terms, gate))
+    if body is not None:
+        yield Patch(GANGS, gang.metadata.name, body)
+
+
+def _taken_down(gate: Gate) -> Iterator[Delete]:
+    """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last."""
+    for job in gate.stale:
+        if job.metadata.deletion_timestamp is None:
+            yield _delete(JOBS, job, foreground=True)
+
+
+def _moved(gate: Gate, views: Sequence[View]) -> Iterator[Delete]:
+    """Jobs that are pinned to a node that is not theirs any more."""
+    for view in views:
+        seat = gate.seats.get(view.replica.name)
+        if view.job is not None and seat is not None and is_misplaced(view, seat):
+            yield _delete(JOBS, view.job, foreground=True)
 
 
 def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_counts: Mapping[str, int]) -> Actions:

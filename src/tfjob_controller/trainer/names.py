@@ -32,6 +32,11 @@ def child_name(job_name: str, role: str, runtime_id: str, index: int) -> str:
     return name_prefix(job_name, min(JOB_NAME_CUT, MAX_LABEL - len(tail))) + tail
 
 
+def gang_name(job_name: str, runtime_id: str) -> str:
+    """Name of the job's Gang: that of its children without role and index."""
+    return f"{name_prefix(job_name)}-{runtime_id}"
+
+
 def config_map_name(runtime_id: str) -> str:
     """Name of the ConfigMap that holds the default parameter server's script."""
     return f"cm-ps-{runtime_id}"

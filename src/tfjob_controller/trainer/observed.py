@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfjob_controller.api.core import Job, Pod, Service
+from tfjob_controller.api.gang import Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Observed:
     services: Mapping[str, Service] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     has_config_map: bool = False
+    # Only of a job that is one.
+    gang: Gang | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tfjob_controller.api.tfjob import FAIL_ON_ANY, NEVER, PS, TFJOBS, ReplicaSp
 from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.cluster import tf_config_environment
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, terms_of
 from tfjob_controller.trainer.names import child_name, config_map_name, replica_id
 from tfjob_controller.trainer.psserver import default_server_template
 
@@ -100,9 +101,14 @@ class Plan:
     config_map: str = ""
     scheduler_name: str = ""
     priority_class_name: str = ""
+    gang: GangTerms | None = None
+    # The job asks to be a gang, and the controller's flags say that none is.
+    gang_refused: bool = False
 
 
-def build_plan(job: TFJob, config: ControllerConfig, *, restart_rules: bool = False) -> Plan:
+def build_plan(
+    job: TFJob, config: ControllerConfig, *, restart_rules: bool = False, gangs: GangPolicy = NO_GANGS
+) -> Plan:
     """Compile a *valid* TFJob that has its RuntimeId (validation is the caller's). Cacheable by (uid, generation).
 
     `restart_rules`: the server knows container-level restart rules (Kubernetes 1.35 and later).
@@ -124,6 +130,8 @@ def build_plan(job: TFJob, config: ControllerConfig, *, restart_rules: bool = Fa
         config_map=config_map_name(spec.runtime_id) if any(map(_uses_default_server, spec.replica_specs)) else "",
         scheduler_name=spec.scheduler_name,
         priority_class_name=spec.priority_class_name,
+        gang=terms_of(job.metadata.name, spec, gangs, {role.name: (role.replicas, role.template) for role in roles}),
+        gang_refused=gangs.refuses(spec),
     )
 
 

@@ -28,8 +28,17 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 CREATE_REFUSED = "CreateRefused"
 
+# Of the condition Scheduled; all but the first two are events too.
+WAITING_FOR_SCHEDULER = "WaitingForScheduler"
+NOT_WAITING = "NotWaiting"
+GANG_ADMITTED = "GangAdmitted"
+WAITING_FOR_CAPACITY = "WaitingForCapacity"
+EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
+TIMED_OUT = "TimedOut"
+GANG_SCHEDULING_OFF = "GangSchedulingOff"
+
 DESCRIPTIONS: dict[str, str] = {
-    SUCCESSFUL_CREATE: "A child Job, Service or ConfigMap was created.",
+    SUCCESSFUL_CREATE: "A child Job, Service, ConfigMap or Gang was created.",
     FAILED_CREATE: "The API server refused to create a child, or something else has its name; the message says which.",
     SUCCESSFUL_DELETE: "A child was deleted: a worker too many, or a Job that must be made anew.",
     INVALID_SPEC: "The job cannot be run as it is; the message says which field and why.",
@@ -45,5 +54,13 @@ DESCRIPTIONS: dict[str, str] = {
     REPLICA_FAILED: "The chief (any replica under failurePolicy AnyReplica) ended with a permanent error.",
     DEADLINE_EXCEEDED: "The job was not done after spec.activeDeadlineSeconds.",
     BACKOFF_LIMIT_EXCEEDED: "There were more restarts of replicas than spec.backoffLimit.",
+    WAITING_FOR_SCHEDULER: "The gang scheduler has not looked at the job's Gang yet.",
+    NOT_WAITING: "The job is suspended, so it does not wait for room.",
+    GANG_ADMITTED: "There is room for all replicas, or as many as spec.gang.minWorkers asks for: they are created.",
+    WAITING_FOR_CAPACITY: "There is no room for all replicas yet, and none is created; the message says what is "
+    "missing.",
+    EXCEEDS_CLUSTER_CAPACITY: "Not even an empty cluster has room for all replicas; nodes that join may change that.",
+    TIMED_OUT: "There was no room for all replicas within spec.gang.timeoutSeconds; onTimeout says what follows.",
+    GANG_SCHEDULING_OFF: "spec.gang.enabled is true, but the controller runs with --gang-scheduling=off.",
     CREATE_REFUSED: "A child can never be created; the message has the API server's words.",
 }

@@ -18,10 +18,13 @@ from tfjob_controller.api.tfjob import WORKER, ReplicaStatus, TFJob, TFJobStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.gang import gate_of, living
+from tfjob_controller.trainer.gangwait import Wait, wait_of
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, Role
+from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View, classify, seconds_to_next_look
 from tfjob_controller.trainer.restarts import next_restart_counts, restarted_ids
 from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline
@@ -50,12 +53,16 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class StatusResult:
-    """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition)."""
+    """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition).
+
+    `suspend_job`: set its spec.suspend, once this status is on record.
+    """
 
     status: TFJobStatus
     events: tuple[Emit, ...] = ()
     wake_after_seconds: float | None = None
     delete_job: bool = False
+    suspend_job: bool = False
 
 
 def is_finished(status: TFJobStatus) -> bool:
@@ -69,7 +76,7 @@ def next_status(
     """The status that follows from what is observed. A fixed point: given its own answer, it returns that object."""
     if is_finished(job.status):
         return finished_status(job, now)
-    views = classify(plan, observed, job.status.succeeded_indexes, now, job.status.start_time)
+    views = classify(plan, living(plan, observed), job.status.succeeded_indexes, now, job.status.start_time)
     if job.status.phase == CLEAN_UP:
         return _cleaned(job, plan, observed, views, now)
     return _active(job, plan, observed, views, now, obstacles)
@@ -144,34 +151,44 @@ def _active(
 ) -> StatusResult:
     """The job goes on, or ends here."""
     old = job.status
-    counted = _counted(job, plan, views, to_text(now))
+    gate = gate_of(plan, observed, views)
+    wait = wait_of(plan, gate, observed, old, now)
+    counted = _counted(job, plan, views, to_text(now), starts=gate is None or gate.is_open)
     said = Conditions(old.conditions, to_text(now), job.metadata.generation)
     said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
-    verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now)
+    if wait is not None and not plan.policy.suspend:
+        said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
+    verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now) or _waited_too_long(plan, wait)
     if verdict is not None:
         status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
     elif plan.policy.suspend:
         status = _suspended(counted, said)
     else:
-        status = _going_on(counted, views, obstacles, said)
+        status = _going_on(counted, views, obstacles, said, wait, is_waiting=gate is not None and not gate.is_open)
+    suspends = wait is not None and wait.suspends and verdict is None and not plan.policy.suspend
     if status == old:
-        return StatusResult(old, wake_after_seconds=_wake_after(plan, views, old, now))
+        wake_after_seconds = _wake_after(plan, views, old, now, wait)
+        return StatusResult(old, wake_after_seconds=wake_after_seconds, suspend_job=suspends)
     events = tuple(_events(old, status, views))
     if is_finished(status):
         return _result(job, status, list(events), now)
     if status.phase == CLEAN_UP or any(view.must_redo for view in views):
-        return StatusResult(status, events, wake_after_seconds=0.0)
-    return StatusResult(status, events, _wake_after(plan, views, status, now))
+        return StatusResult(status, events, wake_after_seconds=0.0, suspend_job=suspends)
+    return StatusResult(status, events, _wake_after(plan, views, status, now, wait), suspend_job=suspends)
 
 
-def _counted(job: TFJob, plan: Plan, views: Sequence[View], now_text: str) -> TFJobStatus:
+def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
+    return wait.verdict if wait is not None and not plan.policy.suspend else None
+
+
+def _counted(job: TFJob, plan: Plan, views: Sequence[View], now_text: str, *, starts: bool) -> TFJobStatus:
     """The old status with all that is simply counted brought up to date."""
     old = job.status
     restart_counts = next_restart_counts(views, old.restart_counts)
     return replace(
         old,
         observed_generation=job.metadata.generation,
-        start_time=None if plan.policy.suspend else old.start_time or now_text,
+        start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
         replica_statuses=tuple(_role_status(role, views) for role in plan.roles),
         ready={role.name: _ready(role, views) for role in plan.roles},
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),
@@ -244,11 +261,20 @@ def _suspended(counted: TFJobStatus, said: Conditions) -> TFJobStatus:
     said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
     said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
     said.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
+    scheduled = said.find(conditions.SCHEDULED)
+    if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
+        said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
     return replace(counted, phase=CREATING, state=replicas.UNKNOWN, reason=words, conditions=said.all())
 
 
 def _going_on(
-    counted: TFJobStatus, views: Sequence[View], obstacles: Sequence[Obstacle], said: Conditions
+    counted: TFJobStatus,
+    views: Sequence[View],
+    obstacles: Sequence[Obstacle],
+    said: Conditions,
+    wait: Wait | None,
+    *,
+    is_waiting: bool,
 ) -> TFJobStatus:
     chief = views[0]
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
@@ -259,9 +285,9 @@ def _going_on(
     _say_restarting(views, said)
     return replace(
         counted,
-        phase=RUNNING if chief.is_up or counted.phase == RUNNING else CREATING,
+        phase=RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING,
         state=chief.state,
-        reason="; ".join(_why_waiting(views, obstacles)),
+        reason="; ".join(_why_waiting(views, obstacles, wait)),
         conditions=said.all(),
     )
 
@@ -274,9 +300,12 @@ def _say_restarting(views: Sequence[View], said: Conditions) -> None:
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
 
 
-def _why_waiting(views: Sequence[View], obstacles: Sequence[Obstacle]) -> Iterator[str]:
-    """Passing obstacles, then the first replica that waits for more than its turn."""
+def _why_waiting(views: Sequence[View], obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
+    """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
+    if wait is not None and wait.words:
+        yield shortened(wait.words)
+        return
     waiting = [view for view in views if view.pending]
     if waiting:
         more = f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
@@ -296,14 +325,38 @@ def _events(old: TFJobStatus, new: TFJobStatus, views: Sequence[View]) -> Iterat
     was_suspended = conditions.has_true(old.conditions, conditions.SUSPENDED)
     if was_suspended != conditions.has_true(new.conditions, conditions.SUSPENDED):
         yield Emit(NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended))
+    if new.phase not in (CLEAN_UP, DONE, FAILED):
+        yield from _scheduling_event(old, new)
     if new.phase != old.phase:
         yield _phase_event(new)
+
+
+_SCHEDULING_EVENTS = {
+    reasons.GANG_ADMITTED: NORMAL,
+    reasons.WAITING_FOR_CAPACITY: NORMAL,
+    reasons.EXCEEDS_CLUSTER_CAPACITY: WARNING,
+    reasons.TIMED_OUT: WARNING,
+    reasons.GANG_SCHEDULING_OFF: WARNING,
+}
+
+
+def _scheduling_event(old: TFJobStatus, new: TFJobStatus) -> Iterator[Emit]:
+    """One for each change of what stands in the way, not of how much of it."""
+    before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
+    if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
+        yield Emit(_SCHEDULING_EVENTS[now.reason], now.reason, now.message)
 
 
 def _suspension_note(was_suspended: bool) -> str:
     return "Job is resumed" if was_suspended else "Job is suspended: its pods are stopped"
 
 
-def _wake_after(plan: Plan, views: Sequence[View], status: TFJobStatus, now: datetime) -> float | None:
-    times = (seconds_to_deadline(plan, status.start_time, now), seconds_to_next_look(views, status.start_time, now))
+def _wake_after(
+    plan: Plan, views: Sequence[View], status: TFJobStatus, now: datetime, wait: Wait | None
+) -> float | None:
+    times = (
+        seconds_to_deadline(plan, status.start_time, now),
+        seconds_to_next_look(views, status.start_time, now),
+        wait.seconds_left if wait is not None and not plan.policy.suspend else None,
+    )
     return min((max(0.0, each) for each in times if each is not None), default=None)

@@ -1,0 +1,228 @@
+"""The gang of a job, seen from its owner: what it asks for, and what it lets the controller do.
+
+Theory of operation. The Gang is written first, and nothing else. Once it is placed (Admitted, Bound; Released with its
+placement, which is a gang whose pods have all ended), the gate is open: all children are created at once, each with a
+seat in the current attempt. A child Job says in its labels for which attempt it was made; one of any other attempt is
+stale. While the gate is closed every child Job is stale. Stale Jobs are deleted, and no Job is created before all of
+them are gone with their pods. Services and ConfigMap stay.
+
+Seats. A member of the gang (`worker-3`) is a seat, not a replica, for replicas that have succeeded take none in the
+attempts after that. In an attempt a Job keeps the seat that it was made for; replicas without a Job take the lowest
+free ones, in their order. As long as none has succeeded, seats and replicas have the same names. The Jobs of replicas
+that have succeeded are never stale: they run nothing, and hold the logs.
+
+What a Job or pod says while it is taken down says nothing about the program: see `living`.
+
+A job that was started without a gang goes on without one, also if the flag says otherwise by now.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    GANGS,
+    MEMBER_LABEL,
+    ON_TIMEOUT_WAIT,
+    RELEASED,
+    Gang,
+    GangSpec,
+    placed_nodes,
+)
+from tfjob_controller.api.tfjob import WORKER
+from tfjob_controller.kube.meta import Object
+from tfjob_controller.kube.statuspatch import merge_patch
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value
+from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.labels import job_labels
+from tfjob_controller.trainer.names import replica_id
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
+
+Body = dict[str, Any]
+
+_WORKERS = WORKER.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gang lets be done now.
+
+    `seats`: by name of the replica, of those that may run in this attempt; none while the gate is closed. `members`:
+    how many seats the gang needs, by role. `stale`: Jobs of other attempts. `is_clear`: nothing of them is left.
+    """
+
+    is_open: bool
+    seats: Mapping[str, Seat]
+    members: Mapping[str, int]
+    stale: Sequence[Job]
+    is_clear: bool
+
+
+def takes_part(plan: Plan, observed: Observed) -> bool:
+    """Is the job run as a gang?"""
+    if plan.gang is None:
+        return False
+    return all(ATTEMPT_LABEL in job.metadata.labels for job in observed.jobs.values())
+
+
+def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | None:
+    """None for a job that is no gang."""
+    if plan.gang is None or not takes_part(plan, observed):
+        return None
+    gang = observed.gang
+    attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
+    done = {view.replica.name for view in views if view.state == replicas.SUCCEEDED}
+    stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, attempt, done)]
+    taken = _taken_seats(plan, observed, done, attempt)
+    nodes = placed_nodes(gang.status) if gang is not None and attempt else {}
+    return Gate(
+        is_open=attempt > 0,
+        seats={name: _seat(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
+        members=_sizes(taken.values()),
+        stale=stale,
+        is_clear=not stale and not any(_is_left_over(pod, attempt) for pods in observed.pods.values() for pod in pods),
+    )
+
+
+def is_placed(gang: Gang) -> bool:
+    """Its pods may exist. Released with a placement: all have ended, and one that runs again keeps its node."""
+    status = gang.status
+    if gang.spec.suspend or gang.metadata.deletion_timestamp is not None:
+        return False
+    return status.phase in (ADMITTED, BOUND) or (status.phase == RELEASED and bool(status.placement))
+
+
+def living(plan: Plan, observed: Observed) -> Observed:
+    """Without Jobs that are on their way out, and without pods that go with theirs.
+
+    A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
+    """
+    if plan.gang is None:
+        return observed
+    jobs = {name: job for name, job in observed.jobs.items() if job.metadata.deletion_timestamp is None}
+    pods = {
+        name: some if name in jobs else [pod for pod in some if name not in observed.jobs and not _is_going(pod)]
+        for name, some in observed.pods.items()
+    }
+    return replace(observed, jobs=jobs, pods=pods)
+
+
+def wanted_spec(plan: Plan, terms: GangTerms, gate: Gate) -> GangSpec:
+    """What the Gang should ask for now."""
+    count = gate.members.get(_WORKERS, 0)
+    least = {} if terms.min_workers is None else {_WORKERS: min(terms.min_workers, count)}
+    return GangSpec(
+        members=tuple(msgspec.structs.replace(each, count=gate.members.get(each.name, 0)) for each in terms.members),
+        min_members=least if any(each.name == _WORKERS for each in terms.members) else {},
+        priority=terms.priority,
+        timeout_seconds=terms.timeout_seconds,
+        on_timeout="" if terms.on_timeout == ON_TIMEOUT_WAIT else terms.on_timeout,
+        suspend=plan.policy.suspend,
+    )
+
+
+def gang_body(plan: Plan, spec: GangSpec) -> Body:
+    """The Gang, ready for JSON."""
+    metadata: Body = {
+        "name": plan.gang.name if plan.gang is not None else "",
+        "namespace": plan.namespace,
+        "labels": job_labels(plan.job_name, plan.runtime_id),
+        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+    }
+    return {
+        "apiVersion": GANGS.api_version,
+        "kind": GANGS.kind,
+        "metadata": metadata,
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def spec_patch(gang: Gang, wanted: GangSpec) -> Body | None:
+    """The merge patch that makes the Gang ask for what is wanted; None if it does. Its queue is the user's."""
+    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue, max_members=gang.spec.max_members)
+    if kept == gang.spec:
+        return None
+    return {"spec": merge_patch(msgspec.to_builtins(gang.spec), msgspec.to_builtins(kept))}
+
+
+def must_let_go(observed: Observed) -> bool:
+    """For a job that is over: would its Gang go on to wait for room, or hold some that nobody will use?
+
+    One that is Bound is released by the gang scheduler as its pods end.
+    """
+    gang = observed.gang
+    return gang is not None and not gang.spec.suspend and gang.status.phase not in (BOUND, RELEASED)
+
+
+def is_misplaced(view: View, seat: Seat) -> bool:
+    """Is the replica's Job pinned to another node than its seat, and does not run there either?"""
+    if not seat.node or view.job is None or view.is_up or view.must_redo or view.state == replicas.SUCCEEDED:
+        return False
+    return view.job.metadata.labels.get(NODE_LABEL) != node_value(seat.node)
+
+
+def _taken_seats(plan: Plan, observed: Observed, done: set[str], attempt: int) -> dict[str, str]:
+    """The seat of each replica that takes one, by its name."""
+    label = str(attempt)
+    held = {
+        name: job.metadata.labels.get(MEMBER_LABEL, "")
+        for name, job in observed.jobs.items()
+        if name in plan.by_name and attempt and job.metadata.labels.get(ATTEMPT_LABEL) == label
+    }
+    taken = set(held.values())
+    free: dict[str, Iterator[str]] = {role.name: _free_seats(role.name, taken) for role in plan.roles}
+    seats: dict[str, str] = {}
+    for each in sorted(plan.replicas, key=lambda replica: replica.index):
+        if each.name in held:
+            seats[each.name] = held[each.name]
+        elif each.name not in done:
+            seats[each.name] = next(free[each.role.name])
+    return seats
+
+
+def _free_seats(role: str, taken: set[str]) -> Iterator[str]:
+    return (seat for index in itertools.count() if (seat := replica_id(role, index)) not in taken)
+
+
+def _sizes(seats: Iterable[str]) -> dict[str, int]:
+    """One more than the highest seat of each role."""
+    sizes: dict[str, int] = {}
+    for seat in seats:
+        role, _, index = seat.rpartition("-")
+        sizes[role] = max(sizes.get(role, 0), int(index) + 1 if index.isdecimal() else 0)
+    return sizes
+
+
+def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:
+    return Seat(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
+
+
+def _is_stale(job: Job, attempt: int, done: set[str]) -> bool:
+    if job.metadata.name in done and job_outcome(job) == JOB_COMPLETE:
+        return False
+    return not _is_of(job, attempt)
+
+
+def _is_of(obj: Object, attempt: int) -> bool:
+    return obj.metadata.labels.get(ATTEMPT_LABEL) == str(attempt) and attempt > 0
+
+
+def _is_left_over(pod: Pod, attempt: int) -> bool:
+    return not _is_of(pod, attempt) and not is_finished(pod)
+
+
+def _is_going(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None

@@ -1,0 +1,111 @@
+"""What is said of a job that waits for room, or has got it; and what follows when it has waited for too long.
+
+How long it has waited is told by the job's own conditions: since Scheduled became False, or the job was resumed. So a
+gang that comes back to the queue has its full time again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
+from tfjob_controller.api.tfjob import TFJobStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.gang import Gate
+from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.moments import from_text, to_text
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.training import Verdict
+
+_NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
+_OFF = "The job asks for gang scheduling, which is turned off: its replicas are scheduled one by one"
+_STOPPING = "waits until the pods of the last attempt are gone"
+_WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job is suspended"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The condition Scheduled as it should be, and `words` for the job's own reason.
+
+    `seconds_left`: until the job has waited for too long; None if it may wait for ever, or does not wait.
+    """
+
+    scheduled: bool
+    reason: str
+    message: str
+    words: str = ""
+    seconds_left: float | None = None
+    verdict: Verdict | None = None
+    suspends: bool = False
+
+
+def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TFJobStatus, now: datetime) -> Wait | None:
+    """None for a job that is no gang, and does not ask to be one. `status` is what was said so far."""
+    if plan.gang_refused:
+        return Wait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
+    if plan.gang is None or gate is None:
+        return None
+    if gate.is_open and observed.gang is not None:
+        return _admitted(gate, observed.gang)
+    return _waiting(plan.gang, observed.gang, status, now)
+
+
+def _admitted(gate: Gate, gang: Gang) -> Wait:
+    message = f"There is room for {len(placed_nodes(gang.status))} of {sum(gate.members.values())} replicas"
+    return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.is_clear else _STOPPING)
+
+
+def _waiting(terms: GangTerms, gang: Gang | None, status: TFJobStatus, now: datetime) -> Wait:
+    reason, message = _why(gang)
+    if terms.timeout_seconds is None:
+        return Wait(False, reason, message, _in_words(message))
+    end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)
+    seconds_left = (end - now).total_seconds()
+    if seconds_left > 0:
+        follows = _WHAT_FOLLOWS.get(terms.on_timeout, "that is told")
+        message = f"{message}; {follows} at {to_text(end)}"
+        return Wait(False, reason, message, _in_words(message), seconds_left)
+    return _timed_out(terms, message)
+
+
+def _timed_out(terms: GangTerms, why: str) -> Wait:
+    message = f"No room within {terms.timeout_seconds} s: {why}"
+    fails = terms.on_timeout == ON_TIMEOUT_FAIL
+    return Wait(
+        False,
+        reasons.TIMED_OUT,
+        message,
+        _in_words(message),
+        verdict=Verdict(False, reasons.TIMED_OUT, f"{reasons.TIMED_OUT}: {message}") if fails else None,
+        suspends=terms.on_timeout == ON_TIMEOUT_SUSPEND,
+    )
+
+
+def _why(gang: Gang | None) -> tuple[str, str]:
+    if gang is None or gang.spec.suspend or gang.status.phase in ("", RELEASED):
+        return reasons.WAITING_FOR_SCHEDULER, _NOT_SEEN
+    status = gang.status
+    message = status.message or "There is no room yet"
+    if status.phase == UNSCHEDULABLE:
+        return reasons.EXCEEDS_CLUSTER_CAPACITY, message
+    place = f" (position {status.position} in the queue)" if status.position else ""
+    return reasons.WAITING_FOR_CAPACITY, message + place
+
+
+def _in_words(message: str) -> str:
+    return f"waits for room: {message}"
+
+
+def _since(status: TFJobStatus, now: datetime) -> datetime:
+    """Whole seconds are all that conditions know."""
+    scheduled = conditions.find(status.conditions, conditions.SCHEDULED)
+    suspended = conditions.find(status.conditions, conditions.SUSPENDED)
+    if scheduled is None or scheduled.status != conditions.FALSE:
+        return now
+    if suspended is None:
+        return from_text(scheduled.last_transition_time)
+    if suspended.status != conditions.FALSE:
+        return now
+    return from_text(max(scheduled.last_transition_time, suspended.last_transition_time))
