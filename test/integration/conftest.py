@@ -8,7 +8,8 @@ import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.gangs import GANGS, SMALL, running_gang_scheduler
+from helpers.gangowner import GANGS, SMALL
+from helpers.gangs import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.playground import CONFIG, Playground, Script, Trial
 from helpers.poll import eventually
@@ -80,7 +81,7 @@ def gang_cluster(gang_plane: Cluster) -> Cluster:
 @pytest.fixture
 def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
     """The same with the gang scheduler and its kube-scheduler at work."""
-    with running_gang_scheduler(gang_cluster) as scheduler:
+    with running_gang_scheduler(gang_cluster.kubeconfig) as scheduler:
         assert scheduler.extender is not None
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             yield gang_cluster

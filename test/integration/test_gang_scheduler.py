@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.gangs import GANGS, SMALL, Owner, pod, running_gang_scheduler
+from helpers.gangowner import GANGS, SMALL, Owner, pod
+from helpers.gangs import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import NAME, GangScheduler
@@ -95,7 +96,7 @@ def test_a_node_that_only_kube_scheduler_can_refuse_is_replaced_by_another(
 def test_an_attempt_without_progress_is_given_up_and_the_gang_waits_with_its_next_attempt_to_come(
     gang_cluster: Cluster,
 ) -> None:
-    with running_gang_scheduler(gang_cluster, bind_timeout=1.0) as scheduler:
+    with running_gang_scheduler(gang_cluster.kubeconfig, bind_timeout=1.0) as scheduler:
         assert scheduler.extender is not None
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             owner = Owner(gang_cluster.api, "gangs")
@@ -152,10 +153,10 @@ def test_a_gang_that_no_empty_cluster_could_take_is_said_so_at_once(owner: Owner
 
 def test_reservations_outlive_the_gang_scheduler(gang_cluster: Cluster) -> None:
     owner = Owner(gang_cluster.api, "gangs")
-    with running_gang_scheduler(gang_cluster):
+    with running_gang_scheduler(gang_cluster.kubeconfig):
         owner.submit("first", worker=6)
         owner.await_phase("first", "Admitted")
-    with running_gang_scheduler(gang_cluster):
+    with running_gang_scheduler(gang_cluster.kubeconfig):
         owner.submit("second", worker=6)
         assert owner.await_phase("second", "Waiting")["position"] == 1
         assert owner.status("first")["phase"] == "Admitted"

@@ -1,0 +1,68 @@
+"""A plain owner of gangs, as anybody could be one, and what its pods look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.gangscheduler import NAME
+
+GANGS = "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs"
+# A node that takes four pods of one CPU.
+SMALL = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "8Gi", "pods": "20"}
+
+Object = dict[str, Any]
+
+
+class Owner:
+    """A plain owner of gangs: writes the Gang, and makes its pods once it is admitted. Anybody could be one."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    def submit(self, name: str, cpu: str = "1", **members: int) -> None:
+        spec = {
+            "members": [{"name": kind, "count": count, "resources": {"cpu": cpu}} for kind, count in members.items()]
+        }
+        body = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": name}}
+        self._api.create(GANGS.format(self._namespace), {**body, "spec": spec})
+
+    def status(self, name: str) -> Object:
+        found: Object = self._api.get(f"{GANGS.format(self._namespace)}/{name}").get("status", {})
+        return found
+
+    def await_phase(self, name: str, phase: str, timeout: float = 20.0) -> Object:
+        eventually(lambda: self.status(name).get("phase") == phase, timeout, 0.05)
+        return self.status(name)
+
+    def make_pods(self, name: str, cpu: str = "1", skip: frozenset[str] = frozenset()) -> None:
+        status = self.status(name)
+        for place in status["placement"]:
+            for member in place["members"]:
+                if member not in skip:
+                    self.make_pod(name, member, status["attempt"], cpu)
+
+    def make_pod(self, name: str, member: str, attempt: int, cpu: str = "1", port: int = 0) -> None:
+        prefix = "scheduling.kubeflow.org"
+        labels = {f"{prefix}/gang": name, f"{prefix}/member": member, f"{prefix}/attempt": str(attempt)}
+        body = pod(f"{name}-{member}-{attempt}", cpu, labels, NAME)
+        if port:
+            body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port}]
+        self._api.create(f"/api/v1/namespaces/{self._namespace}/pods", body)
+
+    def nodes(self, name: str) -> Mapping[str, str]:
+        """Where the gang's pods are, by member; empty for one without a node."""
+        found = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", f"scheduling.kubeflow.org/gang={name}")
+        return {
+            each["metadata"]["labels"]["scheduling.kubeflow.org/member"]: each["spec"].get("nodeName", "")
+            for each in found
+        }
+
+
+def pod(name: str, cpu: str, labels: Mapping[str, str] | None = None, scheduler: str = "default-scheduler") -> Object:
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec}
