@@ -1,0 +1,243 @@
+"""One pass over all gangs that wait: who is admitted where, and what the others are told.
+
+Theory of operation. `Decider.decide` takes the gangs in queue order. Each one is placed on what the view has left, and
+if that succeeds its room is reserved in the view at once, so that the next one sees what is left: two gangs can never
+each hold a half. Who does not fit is skipped, and younger ones may start (backfill); but who has waited for
+`starvation_timeout_seconds` *holds* every node that it could use, and nobody behind it in the queue may come there. A
+gang holds nothing if it would not fit even if all gangs were gone (foreign pods are in its way, and holding would not
+bring it nearer), or while it rests.
+
+A pass must be cheap, since it runs after every event. Gangs of one shape share one `Shape`, which knows how much of it
+would fit (`Outlook`, updated by what has changed) and whether a placement has been tried in vain since room last came.
+
+Threads: as the view's, under the same lock. The time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from tfjob_controller.api.gang import Gang, GangSpec, Missing
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling import explain
+from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
+from tfjob_controller.scheduling.outlook import Outlook
+from tfjob_controller.scheduling.placement import Placement, fits_on, place
+from tfjob_controller.scheduling.queue import in_order, is_resting, waited_seconds
+from tfjob_controller.scheduling.view import ClusterView, Room
+
+EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
+INVALID_RESOURCES = "InvalidResources"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`topology_keys` are node labels, the widest first."""
+
+    topology_keys: tuple[str, ...] = ()
+    starvation_timeout_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """All of it fits, and is reserved already for this attempt."""
+
+    gang_key: str
+    placement: Placement
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """It does not fit now. `position` counts from 1 over all that wait."""
+
+    gang_key: str
+    position: int
+    missing: tuple[Missing, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """It would not fit an empty cluster, or asks for what cannot be understood."""
+
+    gang_key: str
+    reason: str
+    message: str
+
+
+Verdict: TypeAlias = Admit | Wait | Unschedulable
+
+
+class _Shape:
+    """What gangs that ask for the same share."""
+
+    def __init__(self, view: ClusterView, demands: tuple[Demand, ...]) -> None:
+        self.demands = demands
+        self._view = view
+        self._outlook = Outlook(view, demands)
+        self._tried_in_vain = False
+        self._exceeds = (-1, False)
+        self._could_fit = ((-1, -1), False)
+        self._said: tuple[tuple[object, ...], tuple[tuple[Missing, ...], str]] | None = None
+
+    def may_fit(self) -> bool:
+        """False if it is certain, or was found out, that it does not fit."""
+        self._outlook.refresh()
+        if self._outlook.may_have_grown:
+            self._outlook.may_have_grown = False
+            self._tried_in_vain = False
+        return not self._tried_in_vain and self._outlook.is_enough()
+
+    def note_tried_in_vain(self) -> None:
+        """On all nodes: until room comes there is no need to try again."""
+        self._tried_in_vain = True
+
+    def exceeds_cluster(self) -> bool:
+        version = self._view.nodes_version
+        if self._exceeds[0] != version:
+            fits = fits_on(self._view.rooms.values(), self.demands, lambda room: room.allocatable)
+            self._exceeds = version, not fits
+        return self._exceeds[1]
+
+    def could_fit_without_gangs(self) -> bool:
+        view = self._view
+        version = view.nodes_version, view.foreign_version
+        if self._could_fit[0] != version:
+            fits = fits_on(view.rooms.values(), self.demands, lambda room: view.without_gangs(room.name))
+            self._could_fit = version, fits
+        return self._could_fit[1]
+
+    def could_use(self, room: Room) -> bool:
+        """Whether any of its pods could ever come to this node."""
+        return any(
+            each.least and each.constraint.could_suit(room.node) and each.capacity(room.allocatable)
+            for each in self.demands
+        )
+
+    def words(self) -> tuple[tuple[Missing, ...], str]:
+        """What is lacking; the same objects as long as the situation is the same."""
+        figures = (self._view.nodes_version, *self._outlook.figures())
+        if self._said is None or self._said[0] != figures:
+            tallies = self._outlook.tallies
+            rooms = self._view.rooms.values()
+            said = explain.missing(self.demands, tallies), explain.waits(self.demands, tallies, rooms)
+            self._said = figures, said
+        return self._said[1]
+
+
+class Decider:
+    """Remembers between passes what has not changed."""
+
+    def __init__(self, view: ClusterView, policy: Policy) -> None:
+        self._view = view
+        self._policy = policy
+        self._shapes: dict[tuple[Demand, ...], _Shape] = {}
+        self._compiled: dict[str, tuple[GangSpec, _Shape | str]] = {}
+
+    def decide(self, gangs: Iterable[Gang], now: datetime) -> list[Verdict]:
+        """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
+        one_pass = _Pass(self._view, self._policy, now)
+        queue = [(gang, self._shape_of(gang)) for gang in in_order(gangs)]
+        self._forget({key_of(gang) for gang, _ in queue})
+        return [one_pass.judge(gang, shape) for gang, shape in queue]
+
+    def _shape_of(self, gang: Gang) -> _Shape | str:
+        """The gang's shape, or what is wrong with it."""
+        key, spec = key_of(gang), gang.spec
+        known = self._compiled.get(key)
+        if known is not None and (known[0] is spec or known[0] == spec):
+            return known[1]
+        shape = self._compile(spec)
+        self._compiled[key] = spec, shape
+        return shape
+
+    def _compile(self, spec: GangSpec) -> _Shape | str:
+        names = [each.name for each in spec.members]
+        if len(set(names)) < len(names):
+            return "two members have the same name"
+        try:
+            demands = demands_of(spec)
+        except ValueError as error:
+            return str(error)
+        shape = self._shapes.get(demands)
+        if shape is None:
+            shape = self._shapes[demands] = _Shape(self._view, demands)
+        return shape
+
+    def _forget(self, keys: set[str]) -> None:
+        if len(self._compiled) > len(keys):
+            self._compiled = {key: value for key, value in self._compiled.items() if key in keys}
+            used = {id(shape) for _, shape in self._compiled.values()}
+            self._shapes = {demands: shape for demands, shape in self._shapes.items() if id(shape) in used}
+
+
+class _Pass:
+    """The state of one pass: how many wait, and which nodes are still open to those who have not waited long."""
+
+    def __init__(self, view: ClusterView, policy: Policy, now: datetime) -> None:
+        self._view = view
+        self._policy = policy
+        self._now = now
+        self._waiting = 0
+        # None: all. Nodes that a gang holds are taken out.
+        self._open: dict[str, Room] | None = None
+        self._failed: set[int] = set()
+
+    def judge(self, gang: Gang, shape: _Shape | str) -> Verdict:
+        key = key_of(gang)
+        if isinstance(shape, str):
+            return Unschedulable(key, INVALID_RESOURCES, shape)
+        if is_resting(gang, self._now):
+            return self._wait(key, (), explain.RESTING)
+        may_fit = shape.may_fit()
+        placement = self._place(shape) if may_fit else None
+        if placement is not None:
+            return self._admit(gang, shape, placement)
+        if shape.exceeds_cluster():
+            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, explain.exceeds(shape.demands))
+        if waited_seconds(gang, self._now) >= self._policy.starvation_timeout_seconds:
+            self._hold(shape)
+        if may_fit and shape.may_fit():
+            return self._wait(key, (), explain.HELD_BACK)
+        return self._wait(key, *shape.words())
+
+    def _admit(self, gang: Gang, shape: _Shape, placement: Placement) -> Admit:
+        key, attempt = key_of(gang), gang.status.attempt + 1
+        self._view.reserve(key, placement.node_of, requests_by_member(shape.demands), attempt=attempt)
+        return Admit(key, placement, attempt)
+
+    def _wait(self, key: str, missing: tuple[Missing, ...], message: str) -> Wait:
+        self._waiting += 1
+        return Wait(key, self._waiting, missing, message)
+
+    def _place(self, shape: _Shape) -> Placement | None:
+        """Room only shrinks during a pass, so who has failed once fails again."""
+        if id(shape) in self._failed:
+            return None
+        open_nodes = self._open
+        usable = None if open_nodes is None else (lambda room: room.name in open_nodes)
+        found = place(self._view, shape.demands, self._policy.topology_keys, usable)
+        if isinstance(found, Placement):
+            return found
+        self._failed.add(id(shape))
+        if open_nodes is None:
+            shape.note_tried_in_vain()
+        return None
+
+    def _hold(self, shape: _Shape) -> None:
+        """Close the nodes that this gang could use to all that come after it."""
+        if self._open is None:
+            self._open = dict(self._view.rooms)
+        wanted = [name for name, room in self._open.items() if shape.could_use(room)]
+        if wanted and shape.could_fit_without_gangs():
+            for name in wanted:
+                del self._open[name]
+
+
+def decide(view: ClusterView, gangs: Iterable[Gang], now: datetime, policy: Policy) -> Sequence[Verdict]:
+    """One pass without memory; who makes many keeps a `Decider`."""
+    return Decider(view, policy).decide(gangs, now)

@@ -1,0 +1,188 @@
+"""Does a node suit a pod, whatever room it has? As kube-scheduler answers that, and one thing more.
+
+A node suits if it is ready and schedulable, its taints are tolerated, and nodeSelector and required node affinity
+match. kube-scheduler itself does not look at the condition Ready but at the taint that follows from it a moment later;
+here a node that says it is not ready is left out at once, also for pods that tolerate the taint: a gang has no use for
+it. A node that says nothing about it counts as ready, as it does for kube-scheduler.
+
+Affinity is read as leniently as there: a term that cannot be understood (an unknown operator, no values) matches
+nothing, and the others still count; a term without requirements matches nothing.
+
+Source: kubernetes pkg/scheduler/framework/plugins (nodeunschedulable, tainttoleration, nodeaffinity), component-helpers
+scheduling/corev1/nodeaffinity, apimachinery pkg/labels (Requirement). The toleration operators Lt and Gt are behind a
+gate that is off.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.cluster import Node, Taint
+from tfjob_controller.api.gang import Member
+
+NOT_READY = "not ready"
+UNSCHEDULABLE = "unschedulable"
+TAINTED = "have a taint that is not tolerated"
+NOT_SELECTED = "do not match nodeSelector or affinity"
+
+_EFFECTS = ("NoSchedule", "NoExecute")
+_UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+# Taints of the node lifecycle controller begin so: they come and go with the node's health.
+_HEALTH_PREFIX = "node.kubernetes.io/"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One line of matchExpressions (or of matchFields, on the node's name)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if self.operator == "In":
+            return value is not None and value in self.values
+        if self.operator == "NotIn":
+            return value is None or value not in self.values
+        if self.operator == "Exists":
+            return value is not None
+        if self.operator == "DoesNotExist":
+            return value is None
+        return value is not None and self._compares(value)
+
+    def _compares(self, text: str) -> bool:
+        value, limit = _integer(text), _integer(self.values[0])
+        if value is None or limit is None:
+            return False
+        return value > limit if self.operator == "Gt" else value < limit
+
+    def is_valid(self) -> bool:
+        if self.operator in ("In", "NotIn"):
+            return bool(self.values)
+        if self.operator in ("Exists", "DoesNotExist"):
+            return not self.values
+        return self.operator in ("Gt", "Lt") and len(self.values) == 1 and _integer(self.values[0]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of several ways to match: all its requirements."""
+
+    expressions: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, node: Node) -> bool:
+        name = {"metadata.name": node.metadata.name}
+        return all(each.matches(node.metadata.labels) for each in self.expressions) and all(
+            each.matches(name) for each in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Empty fields tolerate all, but an empty operator means Equal."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """What a pod asks of its node but for room. Made by `constraint_of` alone: equal ones are the same object."""
+
+    selector: tuple[tuple[str, str], ...]
+    tolerations: tuple[Toleration, ...]
+    terms: tuple[Term, ...] | None
+
+    def objection(self, node: Node) -> str:
+        """Why the node does not suit, in constant words; empty if it does."""
+        if not is_ready(node):
+            return NOT_READY
+        if node.spec.unschedulable and not self._tolerates(_UNSCHEDULABLE_TAINT):
+            return UNSCHEDULABLE
+        if any(each.effect in _EFFECTS and not self._tolerates(each) for each in node.spec.taints):
+            return TAINTED
+        return "" if self._selects(node) else NOT_SELECTED
+
+    def could_suit(self, node: Node) -> bool:
+        """Whether it would suit if it were in good health and nobody had cordoned it."""
+        lasting = (each for each in node.spec.taints if not each.key.startswith(_HEALTH_PREFIX))
+        return all(each.effect not in _EFFECTS or self._tolerates(each) for each in lasting) and self._selects(node)
+
+    def _tolerates(self, taint: Taint) -> bool:
+        return any(each.tolerates(taint) for each in self.tolerations)
+
+    def _selects(self, node: Node) -> bool:
+        labels = node.metadata.labels
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.terms is None or any(each.matches(node) for each in self.terms)
+
+
+def is_ready(node: Node) -> bool:
+    """Whether the node does not say that it is not ready."""
+    return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
+
+
+def constraint_of(member: Member) -> Constraint:
+    """What the member's pods ask of their nodes."""
+    asked = (member.node_selector, member.tolerations, member.node_affinity)
+    return _constraint(msgspec.json.encode(asked, order="sorted"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _constraint(encoded: bytes) -> Constraint:
+    selector, tolerations, affinity = msgspec.json.decode(encoded)
+    terms = None if affinity is None else tuple(filter(None, map(_term, _dicts(affinity.get("nodeSelectorTerms")))))
+    return Constraint(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms)
+
+
+def _toleration(body: Mapping[str, Any]) -> Toleration:
+    return Toleration(*(_text(body.get(name)) for name in ("key", "operator", "value", "effect")))
+
+
+def _term(body: Mapping[str, Any]) -> Term | None:
+    """None for a term that matches nothing: an empty one, or one that cannot be understood."""
+    expressions = tuple(map(_requirement, _dicts(body.get("matchExpressions"))))
+    fields = tuple(map(_requirement, _dicts(body.get("matchFields"))))
+    if not (expressions or fields) or not all(each.is_valid() for each in expressions):
+        return None
+    if any(each.operator not in ("In", "NotIn") or len(each.values) != 1 for each in fields):
+        return None
+    return Term(expressions, fields)
+
+
+def _requirement(body: Mapping[str, Any]) -> Requirement:
+    values = body.get("values") or ()
+    texts = tuple(map(_text, values)) if isinstance(values, list) else ()
+    return Requirement(_text(body.get("key")), _text(body.get("operator")), texts)
+
+
+def _dicts(value: object) -> list[Mapping[str, Any]]:
+    """A Gang's affinity is whatever somebody wrote: what has no right form is not there."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _integer(text: str) -> int | None:
+    value = int(text) if len(text) < 32 and _INTEGER.fullmatch(text) else None
+    return value if value is not None and -_INT64 <= value < _INT64 else None

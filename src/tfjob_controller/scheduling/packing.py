@@ -1,0 +1,297 @@
+"""Packs pods of a few kinds onto nodes of a few kinds, all or nothing, on few nodes.
+
+Theory of operation. Nodes with equal room that suit the same kinds of pods are one `Group`. Three ways are tried:
+
+1. one node for all, the one that is left with least;
+2. greedy: again and again the node that takes most of what is left, and as the last one that which then is left with
+   least. A node is filled with a like share of every kind, rounded up, so that of few pods (parameter servers, a
+   chief) the first come to the node that takes most workers; what room is left is filled with whatever fits, the
+   scarcest kind first. Groups wait in a heap under what they took when they were last asked, which is never less than
+   what they take now, so that only a few are asked again;
+3. a search that backtracks, where the pods are of several kinds (of one kind, greedy is exact: it needs the fewest
+   nodes that there are). It is complete as long as its budget lasts, which is enough for clusters of some nodes and
+   gangs of some pods; beyond that a gang that would only just fit may be told that it does not.
+
+Everything is decided by numbers and then names, so equal input gives equal output.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tfjob_controller.api.podrequests import Amounts
+from tfjob_controller.scheduling.demand import Demand, total_of
+
+# How many fills of a node the search looks at: a tenth of a second in all, and a lot for a small cluster.
+_SEARCH_BUDGET = 20_000
+
+# How many pods of each demand, in the order of the demands.
+Counts: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that are alike: `suits` says which demands they suit. Names are sorted."""
+
+    suits: tuple[bool, ...]
+    free: Amounts
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one node takes."""
+
+    node: str
+    counts: Counts
+
+
+def pack(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | None:
+    """Where all pods go, the fullest nodes first; None if no way was found."""
+    wanted = tuple(each.count for each in demands)
+    if not any(wanted):
+        return []
+    whole = _one_node(groups, demands, wanted)
+    if whole is not None:
+        return [Step(whole, wanted)]
+    if not _could_fit(groups, demands):
+        return None
+    packer = _Packer(groups, demands)
+    steps = packer.greedy()
+    if steps is None and len(demands) > 1:
+        steps = _search(groups, demands)
+    return steps
+
+
+def capacities(groups: Iterable[Group], demands: Sequence[Demand]) -> list[int]:
+    """How many pods of each demand would fit if there were no others: no packing takes more."""
+    found = [0] * len(demands)
+    for group in groups:
+        for index, demand in enumerate(demands):
+            if group.suits[index]:
+                found[index] += demand.capacity(group.free) * len(group.names)
+    return found
+
+
+def leftover(free: Amounts, taken: Mapping[str, int], scale: Mapping[str, int]) -> tuple[int, float]:
+    """How much stays unused: first valuable things that nobody here asked for (a GPU), then shares of what was."""
+    idle = sum(1 for name, value in free.items() if value > 0 and "/" in name and name not in taken)
+    return idle, sum((free.get(name, 0) - taken[name]) / (scale[name] or 1) for name in taken)
+
+
+def _could_fit(groups: Sequence[Group], demands: Sequence[Demand]) -> bool:
+    return all(most >= each.count for most, each in zip(capacities(groups, demands), demands, strict=True))
+
+
+def _one_node(groups: Sequence[Group], demands: Sequence[Demand], wanted: Counts) -> str | None:
+    """The node that takes all and is left with least."""
+    total = total_of(demands, wanted)
+    fitting = (group for group in groups if _takes_all(group, wanted, total))
+    best = min(fitting, key=lambda group: (leftover(group.free, total, total), group.names[0]), default=None)
+    return None if best is None else best.names[0]
+
+
+def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
+    if not all(suits or not count for suits, count in zip(group.suits, wanted, strict=True)):
+        return False
+    free = group.free
+    return all(free.get(name, 0) >= value for name, value in total.items() if value)
+
+
+class _Packer:
+    """The greedy way. Used once."""
+
+    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand]) -> None:
+        self._demands = demands
+        self._left = [each.count for each in demands]
+        self._groups = groups
+        self._next = [0] * len(groups)
+        total = total_of(demands, self._left)
+        self._scale = total
+        # The share of the whole that one pod takes, of the resource of which it takes most.
+        self._weights = [max(amount / total[name] for name, amount in each.amounts) for each in demands]
+        most = capacities(groups, demands)
+        self._by_scarcity = sorted(range(len(demands)), key=lambda k: (most[k] / max(demands[k].count, 1), k))
+
+    def greedy(self) -> list[Step] | None:
+        steps: list[Step] = []
+        heap = [entry for index in range(len(self._groups)) if (entry := self._entry(index)) is not None]
+        heapq.heapify(heap)
+        while any(self._left):
+            best = self._pop(heap)
+            if best is None:
+                return None
+            index, counts = best
+            if list(counts) == self._left:
+                index = self._last(index)
+            steps += self._take(index, counts)
+            entry = self._entry(index)
+            if entry is not None:
+                heapq.heappush(heap, entry)
+        return steps
+
+    def _entry(self, index: int) -> tuple[float, tuple[int, float], str, int, Counts] | None:
+        group = self._groups[index]
+        if self._next[index] >= len(group.names):
+            return None
+        counts = self._fill(group)
+        size = sum(weight * count for weight, count in zip(self._weights, counts, strict=True))
+        if not size:
+            return None
+        waste = leftover(group.free, total_of(self._demands, counts), self._scale)
+        return -size, waste, group.names[self._next[index]], index, counts
+
+    def _pop(self, heap: list[tuple[float, tuple[int, float], str, int, Counts]]) -> tuple[int, Counts] | None:
+        """The group that takes most now; what it took before may be more than is left."""
+        while heap:
+            size, waste, name, index, _ = heapq.heappop(heap)
+            entry = self._entry(index)
+            if entry is None:
+                continue
+            if entry[:3] <= (size, waste, name) or not heap or entry <= heap[0]:
+                return index, entry[4]
+            heapq.heappush(heap, entry)
+        return None
+
+    def _last(self, index: int) -> int:
+        """Of all groups that take the rest, the one that is left with least."""
+        rest = tuple(self._left)
+        total = total_of(self._demands, rest)
+        best = index
+        best_key = self._waste(index, total)
+        for other, group in enumerate(self._groups):
+            if self._next[other] < len(group.names) and _takes_all(group, rest, total):
+                key = self._waste(other, total)
+                if key < best_key:
+                    best, best_key = other, key
+        return best
+
+    def _waste(self, index: int, total: Mapping[str, int]) -> tuple[tuple[int, float], str]:
+        group = self._groups[index]
+        return leftover(group.free, total, self._scale), group.names[self._next[index]]
+
+    def _take(self, index: int, counts: Counts) -> Iterator[Step]:
+        """As many nodes of the group as take the same; equal shares stay equal meanwhile."""
+        group, first = self._groups[index], self._next[index]
+        times = min(left // count for left, count in zip(self._left, counts, strict=True) if count)
+        if len(self._demands) > 1:
+            # Its share was rounded up: the next node's may be another.
+            times = min(times, max(1, times // 2))
+        times = min(times, len(group.names) - first)
+        self._next[index] = first + times
+        self._left = [left - count * times for left, count in zip(self._left, counts, strict=True)]
+        return (Step(name, counts) for name in group.names[first : first + times])
+
+    def _fill(self, group: Group) -> Counts:
+        """What one node of the group takes of what is left."""
+        left = [count if suits else 0 for count, suits in zip(self._left, group.suits, strict=True)]
+        if sum(map(bool, left)) == 1:
+            kind = next(index for index, count in enumerate(left) if count)
+            left[kind] = min(left[kind], self._demands[kind].capacity(group.free))
+            return tuple(left)
+        counts = self._shares(left, group.free)
+        room = _less(group.free, total_of(self._demands, counts))
+        for kind in self._by_scarcity:
+            if left[kind] > counts[kind]:
+                added = min(left[kind] - counts[kind], self._demands[kind].capacity(room))
+                if added:
+                    counts[kind] += added
+                    room = _less(room, {name: value * added for name, value in self._demands[kind].amounts})
+        return tuple(counts)
+
+    def _shares(self, left: list[int], free: Amounts) -> list[int]:
+        """The largest equal share of every kind that fits, rounded up."""
+        most = max(left)
+        if not most:
+            return left
+        kind = left.index(most)
+        low, high = 0, min(most, self._demands[kind].capacity(free))
+        while low < high:
+            middle = (low + high + 1) // 2
+            taken = total_of(self._demands, [-(-count * middle // most) for count in left])
+            if all(free.get(name, 0) >= value for name, value in taken.items() if value):
+                low = middle
+            else:
+                high = middle - 1
+        return [-(-count * low // most) for count in left]
+
+
+def _search(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | None:
+    """Try all ways, node by node, until the budget is spent."""
+    nodes = [(name, group) for group in groups for name in group.names if _is_useful(group, demands)]
+    wanted = tuple(each.count for each in demands)
+    if len(nodes) * sum(wanted) > _SEARCH_BUDGET:
+        return None
+    nodes.sort(key=lambda each: (-sum(_alone(each[1], demands)), each[0]))
+    return _Search(nodes, demands).find(0, wanted)
+
+
+class _Search:
+    """Which fills of the nodes from `index` on take all that is left? Each question is answered once."""
+
+    def __init__(self, nodes: Sequence[tuple[str, Group]], demands: Sequence[Demand]) -> None:
+        self._nodes = nodes
+        self._demands = demands
+        self._hopeless: set[tuple[int, Counts]] = set()
+        self._budget = _SEARCH_BUDGET
+        # What the nodes from each index on could take of each kind, alone.
+        capacity = [_alone(group, demands) for _, group in nodes]
+        sums = itertools.accumulate(
+            reversed(capacity), lambda a, b: tuple(map(sum, zip(a, b, strict=True))), initial=(0,) * len(demands)
+        )
+        self._most = list(sums)[::-1]
+
+    def find(self, index: int, left: Counts) -> list[Step] | None:
+        if not any(left):
+            return []
+        if (index, left) in self._hopeless or any(a > b for a, b in zip(left, self._most[index], strict=True)):
+            return None
+        name, group = self._nodes[index]
+        for counts in sorted(self._fills(group, left), reverse=True):
+            self._budget -= 1
+            if self._budget < 0:
+                return None
+            rest = self.find(index + 1, tuple(a - b for a, b in zip(left, counts, strict=True)))
+            if rest is not None:
+                return [Step(name, counts), *rest] if any(counts) else rest
+        self._hopeless.add((index, left))
+        return None
+
+    def _fills(self, group: Group, left: Counts) -> list[Counts]:
+        """All fills of a node to which nothing can be added: no other is better for those who come after."""
+        fills: list[tuple[Counts, Amounts]] = [((), group.free)]
+        for kind, demand in enumerate(self._demands):
+            wider: list[tuple[Counts, Amounts]] = []
+            for counts, free in fills:
+                most = min(left[kind], demand.capacity(free)) if group.suits[kind] else 0
+                self._budget -= most
+                if self._budget < 0:
+                    return []
+                wider += [((*counts, count), _less(free, dict(demand.amounts), count)) for count in range(most + 1)]
+            fills = wider
+        return [counts for counts, free in fills if not self._takes_more(group, left, counts, free)]
+
+    def _takes_more(self, group: Group, left: Counts, counts: Counts, free: Amounts) -> bool:
+        return any(
+            group.suits[kind] and counts[kind] < left[kind] and demand.capacity(free) > 0
+            for kind, demand in enumerate(self._demands)
+        )
+
+
+def _is_useful(group: Group, demands: Sequence[Demand]) -> bool:
+    return any(_alone(group, demands))
+
+
+def _alone(group: Group, demands: Sequence[Demand]) -> Counts:
+    return tuple(
+        min(each.count, each.capacity(group.free)) if suits else 0
+        for each, suits in zip(demands, group.suits, strict=True)
+    )
+
+
+def _less(free: Amounts, taken: Amounts, times: int = 1) -> dict[str, int]:
+    return {name: value - taken.get(name, 0) * times for name, value in free.items()}

@@ -1,0 +1,53 @@
+"""Who comes first: priority, then age, then name; and who has waited so long that others must step back.
+
+A gang's age counts from `status.waitingSince`, which an attempt that failed does not set back, or else from its
+creation. A gang that rests after a failed attempt (`status.notBefore`) keeps its place but is not considered.
+
+A gang of a higher priority always comes first, so a stream of such can hold a lower one back for ever: that is what
+priorities are for. Among equals nobody starves, since whoever has waited longest gets all room that it could use.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from tfjob_controller.api.gang import Gang
+from tfjob_controller.kube.meta import key_of
+
+_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def in_order(gangs: Iterable[Gang]) -> list[Gang]:
+    """The gangs that wait, first comes first; suspended ones do not wait."""
+    return sorted((each for each in gangs if not each.spec.suspend), key=_rank)
+
+
+def is_resting(gang: Gang, now: datetime) -> bool:
+    """Whether it rests after an attempt that failed."""
+    moment = _moment(gang.status.not_before)
+    return moment is not None and now < moment
+
+
+def waited_seconds(gang: Gang, now: datetime) -> float:
+    """How long it has waited; not below 0, whatever the clocks say."""
+    return max((now - _since(gang)).total_seconds(), 0.0)
+
+
+def _rank(gang: Gang) -> tuple[int, datetime, str]:
+    return -gang.spec.priority, _since(gang), key_of(gang)
+
+
+def _since(gang: Gang) -> datetime:
+    return _moment(gang.status.waiting_since) or _moment(gang.metadata.creation_timestamp) or _BEGINNING
+
+
+@functools.lru_cache(maxsize=16384)
+def _moment(text: str | None) -> datetime | None:
+    """None also for what is no time: a status can be edited by hand."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None

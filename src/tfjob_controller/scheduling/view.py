@@ -1,0 +1,416 @@
+"""What every node has left: allocatable less what pods take and what is reserved for gangs.
+
+Theory of operation. The view keeps books per node, and changes them a little with every event: `set_node`, `set_pod`,
+`reserve` and their opposites. A pod counts while it has a node and has not finished. A reservation holds room for one
+member of an admitted gang, and counts until that member's pod is there:
+
+- a pod *covers* a reservation if its labels name that gang, member and attempt and it is on the reserved node. Then
+  the pod counts and the reservation does not;
+- when the pod goes, its reservation counts again, so that a replacement finds its room. A member that will not come
+  back (it has succeeded) is given up by `release_member`: that is the caller's to say;
+- a pod of an older attempt, or on another node, covers nothing: both count.
+
+What a node has left is a `Room`, an immutable value that is replaced with each change; the old one is noted under the
+view's `version`, so that a reader who remembers a version can be told what has changed since (`changes_since`). Nodes
+whose rooms are alike stand together in a `Pool` per constraint, which is what placement reads: a cluster of thousands
+of nodes has few different rooms.
+
+A room may be negative: pods of other schedulers came where something was reserved.
+
+Threads: none of its methods may run at the same time as another; the caller holds one lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
+from tfjob_controller.api.podrequests import Amounts, requests_of
+from tfjob_controller.api.quantity import amount_from
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.matching import Constraint
+
+# After so many changes a reader had better look at everything again.
+_REMEMBERED_CHANGES = 4096
+# Pools of constraints that nobody asked for lately are forgotten.
+_MAX_POOLS = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """What a node has left. `key` is equal for rooms that are alike, whatever the node."""
+
+    node: Node
+    allocatable: Amounts
+    free: Amounts
+    key: tuple[tuple[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+
+@dataclass(slots=True)
+class Pool:
+    """The nodes that suit one constraint, by what they have left."""
+
+    constraint: Constraint
+    groups: dict[tuple[tuple[str, int], ...], dict[str, Room]] = field(default_factory=dict)
+
+    def replace(self, old: Room | None, new: Room | None) -> None:
+        if old is not None and old.name in self.groups.get(old.key, ()):
+            group = self.groups[old.key]
+            del group[old.name]
+            if not group:
+                del self.groups[old.key]
+        if new is not None and not self.constraint.objection(new.node):
+            self.groups.setdefault(new.key, {})[new.name] = new
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChange:
+    """One node's room before and after; None where the node was not there."""
+
+    before: Room | None
+    after: Room | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatistics:
+    """What the books hold. `reserved` is by resource, of reservations whose pods are not there yet."""
+
+    nodes: int
+    pods: int
+    gangs: int
+    reserved_members: int
+    uncovered_members: int
+    reserved: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Book:
+    """A node's account; pods may be known before their node is."""
+
+    node: Node | None = None
+    allocatable: dict[str, int] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    # Of `used`, what gangs take with pods and reservations: the rest is foreign.
+    by_gangs: dict[str, int] = field(default_factory=dict)
+    pods: int = 0
+    reservations: int = 0
+
+
+@dataclass(slots=True)
+class _Reservation:
+    node: str
+    amounts: Amounts
+    attempt: str
+    covering: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    node: str
+    amounts: Amounts
+    gang: str
+    member: str
+    attempt: str
+
+
+class ClusterView:
+    """The books; see the module's text. Unknown names are ignored by all that takes something away."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, _Book] = {}
+        self._rooms: dict[str, Room] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._gangs: dict[str, dict[str, _Reservation]] = {}
+        # Pods by gang and member, to find those that cover a reservation made after them.
+        self._gang_pods: dict[tuple[str, str], set[str]] = {}
+        self._pools: dict[Constraint, Pool] = {}
+        self._changes: deque[RoomChange] = deque(maxlen=_REMEMBERED_CHANGES)
+        self._version = 0
+        self._nodes_version = 0
+        self._foreign_version = 0
+
+    # What readers use
+
+    @property
+    def version(self) -> int:
+        """Rises with every change of a room."""
+        return self._version
+
+    @property
+    def nodes_version(self) -> int:
+        """Rises when a node comes, goes, or changes in what decides who can run there; not with pods."""
+        return self._nodes_version
+
+    @property
+    def foreign_version(self) -> int:
+        """Rises when a pod of no gang comes or goes."""
+        return self._foreign_version
+
+    @property
+    def rooms(self) -> Mapping[str, Room]:
+        """All nodes' rooms, by name. Not a copy."""
+        return self._rooms
+
+    def free(self, node: str) -> Amounts:
+        """What a node has left; nothing if it is unknown."""
+        room = self._rooms.get(node)
+        return {} if room is None else room.free
+
+    def without_gangs(self, node: str) -> Amounts:
+        """What the node would have left if there were no gangs: allocatable less foreign pods."""
+        book = self._books.get(node)
+        if book is None or book.node is None:
+            return {}
+        return {name: value + book.by_gangs.get(name, 0) for name, value in self._rooms[node].free.items()}
+
+    def pool(self, constraint: Constraint) -> Pool:
+        """The nodes that suit a constraint. Not a copy: changes with the view."""
+        pool = self._pools.pop(constraint, None)
+        if pool is None:
+            pool = Pool(constraint)
+            for room in self._rooms.values():
+                pool.replace(None, room)
+            if len(self._pools) >= _MAX_POOLS:
+                del self._pools[next(iter(self._pools))]
+        self._pools[constraint] = pool
+        return pool
+
+    def changes_since(self, version: int) -> list[RoomChange] | None:
+        """What changed after that version, oldest first; None if it is too long ago."""
+        count = self._version - version
+        if count > len(self._changes):
+            return None
+        return [self._changes[index] for index in range(len(self._changes) - count, len(self._changes))]
+
+    def reserved_node(self, gang_key: str, member_id: str) -> str | None:
+        """The node where a member's room is reserved."""
+        reservation = self._gangs.get(gang_key, {}).get(member_id)
+        return None if reservation is None else reservation.node
+
+    def reserved_members(self, gang_key: str) -> Mapping[str, str]:
+        """The nodes of all members of a gang that have a reservation, whether their pods are there or not."""
+        return {member: each.node for member, each in self._gangs.get(gang_key, {}).items()}
+
+    def fits_outside_reservations(self, pod: ScheduledPod, node: str) -> bool:
+        """Whether a foreign pod fits on what nobody has reserved; one that is already there is not counted twice."""
+        room = self._rooms.get(node)
+        if room is None:
+            return False
+        known = self._pods.get(key_of(pod))
+        own = known.amounts if known is not None and known.node == node else {}
+        return all(value <= room.free.get(name, 0) + own.get(name, 0) for name, value in requests_of(pod).items())
+
+    def statistics(self) -> ViewStatistics:
+        members = [each for gang in self._gangs.values() for each in gang.values()]
+        open_members = [each for each in members if not each.covering]
+        reserved: dict[str, int] = {}
+        for each in open_members:
+            _add(reserved, each.amounts, 1)
+        return ViewStatistics(
+            len(self._rooms), len(self._pods), len(self._gangs), len(members), len(open_members), reserved
+        )
+
+    # Nodes and pods
+
+    def set_node(self, node: Node) -> None:
+        """A node is there, or has changed. Quantities that are none count as nothing."""
+        book = self._books.setdefault(node.metadata.name, _Book())
+        if book.node is not None and _is_alike(book.node, node):
+            return
+        book.node = node
+        book.allocatable = _allocatable(node)
+        self._nodes_version += 1
+        self._refresh([node.metadata.name])
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone; pods and reservations there are remembered until they go too."""
+        book = self._books.get(name)
+        if book is None or book.node is None:
+            return
+        book.node = None
+        self._nodes_version += 1
+        self._refresh([name])
+
+    def set_pod(self, pod: ScheduledPod) -> None:
+        """A pod is there, or has changed; see the module's text for what counts."""
+        key = key_of(pod)
+        new = None if pod.status.phase in FINISHED_PHASES or not pod.spec.node_name else _pod(pod)
+        old = self._pods.get(key)
+        if new != old:
+            self._replace_pod(key, old, new)
+
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone."""
+        old = self._pods.get(key)
+        if old is not None:
+            self._replace_pod(key, old, None)
+
+    def _replace_pod(self, key: str, old: _Pod | None, new: _Pod | None) -> None:
+        if old is not None:
+            del self._pods[key]
+            self._count_pod(key, old, -1)
+        if new is not None:
+            self._pods[key] = new
+            self._count_pod(key, new, 1)
+        self._refresh({each.node for each in (old, new) if each is not None})
+
+    def _count_pod(self, key: str, pod: _Pod, sign: int) -> None:
+        self._take(pod.node, pod.amounts, sign, is_gang=bool(pod.gang))
+        self._books[pod.node].pods += sign
+        if not pod.gang:
+            self._foreign_version += 1
+            return
+        siblings = self._gang_pods.setdefault((pod.gang, pod.member), set())
+        if sign > 0:
+            siblings.add(key)
+        else:
+            siblings.discard(key)
+        if not siblings:
+            del self._gang_pods[pod.gang, pod.member]
+        reservation = self._gangs.get(pod.gang, {}).get(pod.member)
+        if reservation is not None and _covers(pod, reservation):
+            self._cover(reservation, sign)
+
+    # Reservations
+
+    def reserve(
+        self, gang_key: str, placement: Mapping[str, str], requests: Mapping[str, Amounts], *, attempt: int
+    ) -> None:
+        """Hold room for members (id → node); those that had some already are moved, the gang's others stay.
+
+        `requests` says what a pod of each kind (`worker`) takes. Whether there is room is not asked: what has been
+        written to a Gang's status counts, also after a restart.
+        """
+        changed: set[str] = set()
+        gang = self._gangs.setdefault(gang_key, {})
+        for member_id, node in placement.items():
+            changed |= self._drop(gang.pop(member_id, None))
+            reservation = _Reservation(node, requests.get(kind_of(member_id), {}), str(attempt))
+            gang[member_id] = reservation
+            self._take(node, reservation.amounts, 1, is_gang=True)
+            self._books[node].reservations += 1
+            changed.add(node)
+            pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member_id), ()))
+            self._cover(reservation, sum(_covers(pod, reservation) for pod in pods))
+        if not gang:
+            del self._gangs[gang_key]
+        self._refresh(changed)
+
+    def release(self, gang_key: str) -> None:
+        """Give back all that is reserved for a gang; its pods count as long as they are there."""
+        changed: set[str] = set()
+        for reservation in self._gangs.pop(gang_key, {}).values():
+            changed |= self._drop(reservation)
+        self._refresh(changed)
+
+    def release_member(self, gang_key: str, member_id: str) -> None:
+        """The same for one member."""
+        gang = self._gangs.get(gang_key, {})
+        changed = self._drop(gang.pop(member_id, None))
+        if changed and not gang:
+            del self._gangs[gang_key]
+        self._refresh(changed)
+
+    def _drop(self, reservation: _Reservation | None) -> set[str]:
+        if reservation is None:
+            return set()
+        if not reservation.covering:
+            self._take(reservation.node, reservation.amounts, -1, is_gang=True)
+        self._books[reservation.node].reservations -= 1
+        return {reservation.node}
+
+    def _cover(self, reservation: _Reservation, pods: int) -> None:
+        before = bool(reservation.covering)
+        reservation.covering += pods
+        after = bool(reservation.covering)
+        if before != after:
+            self._take(reservation.node, reservation.amounts, -1 if after else 1, is_gang=True)
+
+    # The books
+
+    def _take(self, node: str, amounts: Amounts, sign: int, *, is_gang: bool) -> None:
+        book = self._books.setdefault(node, _Book())
+        _add(book.used, amounts, sign)
+        if is_gang:
+            _add(book.by_gangs, amounts, sign)
+
+    def _refresh(self, names: Iterable[str]) -> None:
+        """Make the rooms of these nodes anew and tell the pools."""
+        for name in sorted(names):
+            book = self._books[name]
+            before = self._rooms.pop(name, None)
+            after = None if book.node is None else _room(book.node, book)
+            if after is not None:
+                self._rooms[name] = after
+            elif not (book.pods or book.reservations):
+                del self._books[name]
+            if before is None and after is None:
+                continue
+            for pool in self._pools.values():
+                pool.replace(before, after)
+            self._changes.append(RoomChange(before, after))
+            self._version += 1
+
+
+def kind_of(member_id: str) -> str:
+    """`worker` of `worker-3`."""
+    return member_id.rpartition("-")[0]
+
+
+def _pod(pod: ScheduledPod) -> _Pod:
+    labels = pod.metadata.labels
+    gang, member = labels.get(GANG_LABEL, ""), labels.get(MEMBER_LABEL, "")
+    key = f"{pod.metadata.namespace}/{gang}" if gang and member else ""
+    try:
+        amounts: Amounts = requests_of(pod)
+    except ValueError:
+        # The API server lets no such pod pass; one that came all the same should not stop everything.
+        amounts = {"pods": 1}
+    return _Pod(pod.spec.node_name, amounts, key, member if key else "", labels.get(ATTEMPT_LABEL, ""))
+
+
+def _covers(pod: _Pod, reservation: _Reservation) -> bool:
+    return pod.node == reservation.node and pod.attempt == reservation.attempt
+
+
+def _room(node: Node, book: _Book) -> Room:
+    used = book.used
+    free = {name: value - used.get(name, 0) for name, value in book.allocatable.items()}
+    return Room(node, book.allocatable, free, tuple(free.items()))
+
+
+def _allocatable(node: Node) -> dict[str, int]:
+    """In the order of names, so that like nodes have like keys."""
+    found: dict[str, int] = {}
+    for name, text in sorted(node.status.allocatable.items()):
+        try:
+            found[name] = amount_from(name, text)
+        except ValueError:
+            continue
+    return found
+
+
+def _is_alike(old: Node, new: Node) -> bool:
+    """A kubelet reports every few minutes, and mostly nothing that matters here."""
+    return (
+        old.spec == new.spec
+        and old.status.allocatable == new.status.allocatable
+        and old.metadata.labels == new.metadata.labels
+        and _ready_words(old) == _ready_words(new)
+    )
+
+
+def _ready_words(node: Node) -> list[str]:
+    return [each.status for each in node.status.conditions if each.type == "Ready"]
+
+
+def _add(total: dict[str, int], amounts: Amounts, sign: int) -> None:
+    for name, value in amounts.items():
+        total[name] = total.get(name, 0) + sign * value
