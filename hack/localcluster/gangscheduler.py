@@ -56,12 +56,21 @@ def configuration(kubeconfig: Path | None, extender_url: str, *, http_timeout: s
 class GangScheduler:
     """One that runs, or ran."""
 
-    def __init__(self, plane: ControlPlane, extender_url: str, *, http_timeout: str = HTTP_TIMEOUT) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        extender_url: str,
+        *,
+        http_timeout: str = HTTP_TIMEOUT,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        """`kubeconfig` is another user's than that of kube-scheduler."""
         self._plane = plane
         self._config = plane.folder / f"{NAME}.json"
         self._log = plane.logs / f"{NAME}.log"
         self._identity: process.Identity | None = None
-        body = configuration(plane.kubeconfig_of(_SCHEDULER_USER), extender_url, http_timeout=http_timeout)
+        user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
+        body = configuration(user, extender_url, http_timeout=http_timeout)
         write_private(self._config, json.dumps(body, indent=2).encode())
 
     def __enter__(self) -> Self:

@@ -1,0 +1,93 @@
+"""The manifests of the gang scheduler, as `kubectl apply -k` renders them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.kubectl import MANIFESTS, Kubectl
+from localcluster.gangscheduler import HTTP_TIMEOUT, NAME, configuration
+from tfjob_controller.cli import build_parser
+from tfjob_controller.options import RunOptions, resolve_extender
+
+pytestmark = pytest.mark.cluster
+
+OVERLAY = MANIFESTS / "overlays" / "gang-scheduling"
+SYSTEM = "tfjob-system"
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def rendered(administrator: Kubectl) -> list[Object]:
+    return list(yaml.safe_load_all(administrator.must("kustomize", str(OVERLAY))))
+
+
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    (found,) = [each for each in objects if each["kind"] == kind and each["metadata"]["name"].startswith(name)]
+    return found
+
+
+@pytest.fixture
+def pod(rendered: list[Object]) -> Object:
+    spec: Object = named(rendered, "Deployment", NAME)["spec"]["template"]["spec"]
+    return spec
+
+
+def container(pod: Object, name: str) -> Object:
+    (found,) = [each for each in pod["containers"] if each["name"] == name]
+    return found
+
+
+def test_all_is_accepted_without_a_warning_by_a_namespace_that_takes_only_restricted_pods(
+    kubectl: Kubectl, rendered: list[Object]
+) -> None:
+    for level in ("enforce", "warn"):
+        kubectl.must("label", "namespace", kubectl.namespace, f"pod-security.kubernetes.io/{level}=restricted")
+    # In this test's namespace, and without a trace: the cluster may be somebody's own.
+    text = yaml.safe_dump_all(rendered).replace(f"namespace: {SYSTEM}", f"namespace: {kubectl.namespace}")
+    answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
+    assert (answer.code, answer.error) == (0, "")
+    assert len(answer.out.splitlines()) == len(rendered)
+
+
+def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: list[Object], pod: Object) -> None:
+    data = named(rendered, "ConfigMap", f"{NAME}-config")["data"]
+    (name,) = data
+    assert yaml.safe_load(data[name]) == configuration(None, "http://127.0.0.1:8888")
+    scheduler = container(pod, "kube-scheduler")
+    (mount,) = scheduler["volumeMounts"]
+    assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
+
+
+def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the_extender(pod: Object) -> None:
+    command, *argv = container(pod, "extender")["command"]
+    flags = vars(build_parser().parse_args([*argv, *container(pod, "extender")["args"]]))
+    options = resolve_extender({name: flags[name] for name in flags.keys() - {"command", "show_version"}}, {})
+    assert command == "tfjob-controller"
+    assert str(options.extender_bind_address) == "127.0.0.1:8888"
+    assert options.extender_http_timeout == 300
+    assert HTTP_TIMEOUT == "5m"
+    assert "8888" not in json.dumps([each["ports"] for each in pod["containers"]])
+
+
+def test_the_controller_names_the_scheduler_that_is_shipped() -> None:
+    assert RunOptions().gang_scheduler_name == NAME
+
+
+def test_two_gang_schedulers_never_work_at_the_same_time(rendered: list[Object]) -> None:
+    spec = named(rendered, "Deployment", NAME)["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_every_binding_names_the_service_account_of_the_deployment(rendered: list[Object], pod: Object) -> None:
+    account = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": SYSTEM}
+    bindings = [
+        each for each in rendered if each["kind"] == "ClusterRoleBinding" and each["metadata"]["name"].startswith(NAME)
+    ]
+    assert [each["subjects"] for each in bindings] == [[account]] * 3
+    roles = {each["roleRef"]["name"] for each in bindings}
+    assert roles == {NAME, "system:kube-scheduler", "system:volume-scheduler"}

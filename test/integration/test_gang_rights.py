@@ -1,0 +1,143 @@
+"""Least rights of the gang scheduler: what is shipped is enough, for kube-scheduler too, and not one verb too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.cluster import Cluster, new_service_account, new_token, write_kubeconfig
+from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
+from helpers.gangs import ask_bind, ask_filter, extender_url, running_gang_scheduler
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.poll import eventually
+from helpers.rights import Right, await_rights, forbidden, rights_of, without
+from localcluster.api import Api
+from localcluster.gangscheduler import NAME
+from localcluster.gangscheduler import GangScheduler as KubeScheduler
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
+from tfjob_controller.gangscheduler import GangScheduler
+
+pytestmark = pytest.mark.cluster
+
+RBAC = MANIFESTS / "base" / "extender" / "rbac.yaml"
+SYSTEM = "tfjob-system"
+# As the fixture makes them.
+NAMESPACE, NODES = "gangs", ("node-a", "node-b")
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+GANGS = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
+
+Object = dict[str, Any]
+
+
+def shipped_rules() -> list[Object]:
+    (role,) = (each for each in yaml.safe_load_all(RBAC.read_text()) if each["kind"] == "ClusterRole")
+    rules: list[Object] = role["rules"]
+    return rules
+
+
+RIGHTS = list(rights_of(shipped_rules()))
+
+
+class Play:
+    """A gang of one in which the gang scheduler uses every right that it has; this plays owner and kube-scheduler.
+
+    kube-scheduler does not like the first node, so that the gang moves (`goes_on`, again and again).
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._disliked = ""
+        member = {"name": "worker", "count": 1, "resources": {"cpu": "1"}}
+        gang = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": "one"}}
+        api.create(GANGS, {**gang, "spec": {"members": [member]}})
+
+    def goes_on(self, scheduler: GangScheduler) -> str:
+        """The gang's phase."""
+        status = self._api.get(f"{GANGS}/one").get("status", {})
+        if status.get("phase") == "Admitted":
+            pod = self._pod(status["attempt"])
+            node = status["placement"][0]["node"]
+            self._disliked = self._disliked or node
+            if ask_filter(scheduler, pod, [each for each in NODES if each != self._disliked]):
+                ask_bind(scheduler, pod, node)
+        return str(status.get("phase", ""))
+
+    def node(self) -> tuple[str, str]:
+        """The node that the pod is on, and the one that was not liked."""
+        return self._api.get(f"{PODS}/one")["spec"].get("nodeName", ""), self._disliked
+
+    def _pod(self, attempt: int) -> Object:
+        labels = {GANG_LABEL: "one", MEMBER_LABEL: "worker-0", ATTEMPT_LABEL: str(attempt)}
+        container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
+        spec = {"schedulerName": "nobody", "containers": [container]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "labels": labels}, "spec": spec}
+        self._api.create_if_missing(PODS, body)
+        return self._api.get(f"{PODS}/one")
+
+
+def obstacles(proxy: FaultProxy) -> None:
+    """What makes it read a Gang and a pod: a status and a Binding of which it does not learn how they ended."""
+    proxy.next(LoseAnswer(), method="PATCH", path="/gangs/one/status")
+    proxy.next(Reply(500), method="POST", path="/pods/one/binding")
+
+
+@pytest.mark.parametrize("right", [None, *RIGHTS], ids=lambda right: str(right or "all"))
+def test_every_single_right_is_needed_and_all_are_enough(
+    gang_cluster: Cluster, tmp_path: Path, right: Right | None
+) -> None:
+    api = gang_cluster.api
+    rules = without(shipped_rules(), right) if right else shipped_rules()
+    # Another account for each: the server would go on for a moment with the rights that it had in another test.
+    name = str(right or "all").replace(" ", "-").replace("/", "-")
+    token = new_service_account(api, NAMESPACE, name, rules)
+    await_rights(api, token, NAMESPACE, next(rights_of(rules)))
+    with FaultProxy(gang_cluster.own.server) as proxy:
+        if right is None or right.verb == "list":
+            # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
+            proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
+        obstacles(proxy)
+        play = Play(api)
+        with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False) as scheduler:
+
+            def refused() -> bool:
+                play.goes_on(scheduler)
+                return forbidden(scheduler) > 0
+
+            if right is not None:
+                eventually(refused, 30, 0.05)
+                return
+            eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)
+            assert forbidden(scheduler) == 0
+            node, disliked = play.node()
+            assert node
+            assert node != disliked
+
+
+def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: Cluster, tmp_path: Path) -> None:
+    kubectl = Kubectl(gang_cluster.kubeconfig, tmp_path / "cache")
+    kubectl.run("create", "namespace", SYSTEM)
+    kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC))
+    token = new_token(gang_cluster.api, SYSTEM, NAME)
+    await_rights(gang_cluster.api, token, NAMESPACE, RIGHTS[0])
+    await_rights(gang_cluster.api, token, NAMESPACE, Right("storage.k8s.io", "storageclasses", "list"))
+    kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
+    play = Play(gang_cluster.api)
+    with running_gang_scheduler(kubeconfig) as scheduler:
+        extender = extender_url(scheduler)
+        with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig):
+            gang_cluster.api.create(PODS, _foreign())
+            eventually(lambda: gang_cluster.api.get(f"{PODS}/foreign")["spec"].get("nodeName"), 30, 0.05)
+            eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)
+        assert forbidden(scheduler) == 0
+    log = (gang_cluster.own.logs / f"{NAME}.log").read_text()
+    assert "forbidden" not in log, [line for line in log.splitlines() if "forbidden" in line][:5]
+
+
+def _foreign() -> Object:
+    """A pod of no gang, which kube-scheduler brings through the extender by itself."""
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": NAME, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": spec}
