@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import resource
 import socket
 import ssl
@@ -108,12 +109,17 @@ class ExtenderServer:
         prefix: str = "",
         tls: TlsFiles | None = None,
         observer: Observer | None = None,
+        connection_limit: int | None = None,
     ) -> None:
-        """Listens at once, so that an address in use is found before anything starts. Raises ListenError."""
+        """Listens at once, so that an address in use is found before anything starts. Raises ListenError.
+
+        `connection_limit` is by default what the limit of open files suffices for; it is raised as far as it can be.
+        """
         self._service = service
         self._observer = observer
         self._tls = _tls_context(address, tls)
         self._socket = _listen(address)
+        self._connection_limit = connection_limit or _connection_limit()
         self._app = self._routes(prefix.rstrip("/"))
         self._stop = threading.Event()
         self._running: tuple[asyncio.AbstractEventLoop, uvicorn.Server] | None = None
@@ -141,7 +147,7 @@ class ExtenderServer:
 
     def _serve(self) -> None:
         """One life of the event loop; the socket outlives it, in case that the thread has to be started again."""
-        server = uvicorn.Server(_config(self._app, self._tls))
+        server = uvicorn.Server(_config(self._app, self._tls, self._connection_limit))
         asyncio.run(self._run(server))
 
     async def _run(self, server: uvicorn.Server) -> None:
@@ -219,7 +225,7 @@ def _listen(address: Address) -> socket.socket:
     try:
         listener = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise ListenError(f"cannot listen on {address}: {error.strerror or error}") from None
+        raise ListenError(f"cannot listen on {address}: {os.strerror(error.errno) if error.errno else error}") from None
     # Inherited by what it accepts. asyncio sets it only where the protocol number was given, which create_server does
     # not do; without it each answer, head and body, waits 40 ms for kube-scheduler's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -253,7 +259,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _config(app: Starlette, tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _config(app: Starlette, tls: ssl.SSLContext | None, connection_limit: int) -> uvicorn.Config:
     """Its own log lines, signal handlers (there are none beside the main thread) and extra headers are off."""
     config = uvicorn.Config(
         app,
@@ -265,7 +271,7 @@ def _config(app: Starlette, tls: ssl.SSLContext | None) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_connection_limit(),
+        limit_concurrency=connection_limit,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,

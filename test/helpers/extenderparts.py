@@ -1,0 +1,142 @@
+"""What stands round the extender's verbs in tests: placements as a table, an API that takes Bindings, a client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.service import NodeAnswer
+from tfjob_controller.extender.wire import WirePod
+from tfjob_controller.kube.requester import JSON, Lines, Priority
+
+GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
+
+
+@dataclass
+class Table:
+    """Who goes where, as a test says. `nodes` has the node of (gang, attempt, member), or why it has none."""
+
+    nodes: dict[tuple[str, int, str], NodeAnswer] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    """Nodes without room for pods of no gang, and why."""
+    is_synced: bool = True
+    fault: Exception | None = None
+
+    def place(self, gang: str, nodes: Mapping[str, str], attempt: int = 1) -> None:
+        self.nodes |= {(gang, attempt, member): NodeAnswer(node) for member, node in nodes.items()}
+
+    def member_of(self, pod: WirePod) -> MemberOfGang | None:
+        if self.fault is not None:
+            raise self.fault
+        labels, namespace = pod.metadata.labels, pod.metadata.namespace
+        if GANG_LABEL not in labels:
+            return None
+        return MemberOfGang(f"{namespace}/{labels[GANG_LABEL]}", int(labels[ATTEMPT_LABEL]), labels[MEMBER_LABEL])
+
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAnswer:
+        return self.nodes.get((gang_key, attempt, member), NodeAnswer(reason="unknown"))
+
+    def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+        refused = {name: self.closed[name] for name in names if name in self.closed}
+        return [name for name in names if name not in refused], refused
+
+
+class Bindings:
+    """A requester that takes every Binding; `bodies` has them in the order of their coming."""
+
+    def __init__(self, refuse: Callable[[str], None] = lambda path: None) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self._refuse = refuse
+        self._lock = threading.Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = 30.0,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        self._refuse(path)
+        with self._lock:
+            self.bodies.append(json.loads(body or b"null"))
+        return b"{}"
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        raise NotImplementedError
+
+    @property
+    def bound(self) -> dict[str, str]:
+        """Node by pod."""
+        return {body["metadata"]["name"]: body["target"]["name"] for body in self.bodies}
+
+
+@dataclass
+class Listener:
+    bound: list[tuple[str, int]] = field(default_factory=list)
+    given_up: list[tuple[str, int]] = field(default_factory=list)
+
+    def gang_bound(self, gang: str, attempt: int) -> None:
+        self.bound.append((gang, attempt))
+
+    def gang_given_up(self, gang: str, attempt: int) -> None:
+        self.given_up.append((gang, attempt))
+
+
+def pod(member: str, gang: str = "gang", attempt: int = 1) -> dict[str, Any]:
+    """A member's pod as kube-scheduler sends it."""
+    labels = {GANG_LABEL: gang, MEMBER_LABEL: member, ATTEMPT_LABEL: str(attempt)}
+    return other_pod(f"{gang}-{member}") | {"metadata": metadata(f"{gang}-{member}") | {"labels": labels}}
+
+
+def other_pod(name: str) -> dict[str, Any]:
+    """A pod of no gang."""
+    return {"metadata": metadata(name), "spec": {"containers": [{"name": "c"}]}}
+
+
+def metadata(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+
+
+def binding(of: Mapping[str, Any], node: str) -> dict[str, str]:
+    meta = of["metadata"]
+    return {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+
+
+class Call:
+    """One POST on a connection of its own, as kube-scheduler makes them; the answer can be read later."""
+
+    def __init__(self, port: int, path: str, body: bytes, tls: ssl.SSLContext | None = None) -> None:
+        if tls is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20.0)
+        else:
+            self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20.0, context=tls)
+        self._connection.request("POST", path, body, {"Content-Type": "application/json"})
+
+    def answer(self) -> tuple[int, bytes]:
+        """Waits; then the connection is closed."""
+        try:
+            response = self._connection.getresponse()
+            return response.status, response.read()
+        finally:
+            self.close()
+
+    def error(self) -> str:
+        """The `Error` of an answer, which must be a good one."""
+        status, body = self.answer()
+        assert status == 200, body
+        return str(json.loads(body)["Error"])
+
+    def close(self) -> None:
+        self._connection.close()
