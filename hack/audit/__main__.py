@@ -1,0 +1,109 @@
+"""`python -m audit --kubeconfig PATH`: watches pods, nodes and gangs until SIGTERM, and says what it saw.
+
+One JSON line on standard output at the end: what was counted, and `violations` (rule, subject, text, time). Exit code
+1 if there are any. Each violation is also a line on standard error when it is found. It shares no code with the
+gang scheduler: own client, own watches, own reading of objects, own rules (audit.core).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from audit.core import Audit, Limits
+from audit.order import Event, Order
+from audit.watches import Watches
+from localcluster.api import Api
+
+READY = "auditing"
+_TICK_SECONDS = 0.25
+_POLL_SECONDS = 0.05
+_LIST_SECONDS = 60.0
+# One watch may be so much later than another.
+_LAG_SECONDS = 1.0
+
+
+class Auditor:
+    """The rules with watches and a clock. `run` returns after `stop` was set, with everything seen until then."""
+
+    def __init__(self, api: Api, limits: Limits, stop: threading.Event) -> None:
+        self._watches = Watches(api)
+        self._order = Order(_LAG_SECONDS)
+        self._audit = Audit(limits)
+        self._stop = stop
+        self._shown = 0
+        self._ticked_at = 0.0
+
+    def run(self) -> dict[str, object]:
+        """Raises TimeoutError if the cluster cannot be read."""
+        began = time.time()
+        self._watches.start()
+        try:
+            self._seed(began)
+            print(READY, file=sys.stderr, flush=True)
+            while not self._stop.wait(_POLL_SECONDS):
+                self._work(time.time())
+        finally:
+            # What has happened until now is on its way for a moment.
+            time.sleep(_LAG_SECONDS)
+            self._watches.stop()
+        self._work(time.time() + _LAG_SECONDS)
+        counts = {"seconds": round(time.time() - began, 1), "late": self._order.late, "gaps": self._watches.gaps}
+        return {**counts, **self._audit.report()}
+
+    def _seed(self, began: float) -> None:
+        while not (self._watches.is_listed or self._stop.is_set()):
+            if time.time() - began > _LIST_SECONDS:
+                raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
+            time.sleep(_POLL_SECONDS)
+        for event in self._arrived():
+            self._audit.seed(event.kind, event.change, event.obj, event.at)
+
+    def _work(self, now: float) -> None:
+        for event in self._arrived():
+            self._order.add(event)
+        for event in self._order.due(now):
+            self._audit.event(event.kind, event.change, event.obj, event.at)
+        if now - self._ticked_at >= _TICK_SECONDS:
+            self._ticked_at = now
+            self._audit.tick(now - _LAG_SECONDS)
+        for violation in self._audit.violations[self._shown :]:
+            print(f"{violation.rule}: {violation.subject}: {violation.text}", file=sys.stderr, flush=True)
+        self._shown = len(self._audit.violations)
+
+    def _arrived(self) -> list[Event]:
+        found: list[Event] = []
+        try:
+            while True:
+                found.append(self._watches.events.get_nowait())
+        except queue.Empty:
+            return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns the exit code."""
+    defaults = Limits()
+    parser = argparse.ArgumentParser(prog="python -m audit", description="Watches gangs and says what went wrong.")
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--bind-deadline", type=float, default=defaults.bind_deadline_seconds, metavar="SECONDS")
+    parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
+    parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
+    parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
+    given = parser.parse_args(argv)
+    limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    report = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop).run()
+    print(json.dumps(report), flush=True)
+    return 1 if report["violations"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

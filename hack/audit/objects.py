@@ -1,0 +1,206 @@
+"""Pods, nodes and gangs as the auditor needs them: from the server's JSON, by its own reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from audit.quantity import amounts
+
+Object = Mapping[str, Any]
+Amounts = Mapping[str, int]
+
+_PREFIX = "scheduling.kubeflow.org"
+_FINISHED = ("Succeeded", "Failed")
+# One pod, in thousandths like everything else.
+_ONE_POD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """`gang` is namespace/name of its Gang, empty for a pod of none; `requests` counts the pod itself too."""
+
+    key: str
+    uid: str
+    node: str
+    phase: str
+    scheduler: str
+    requests: Amounts
+    gang: str = ""
+    member: str = ""
+    attempt: str = ""
+    is_preempted: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in _FINISHED
+
+    @property
+    def takes_room(self) -> bool:
+        return bool(self.node) and not self.is_finished
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`is_open`: any pod may come to it, as far as readiness, cordons and taints go."""
+
+    name: str
+    allocatable: Amounts
+    labels: Mapping[str, str]
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The pods of one kind. `is_plain`: nothing but room and nodeSelector decides where they can run."""
+
+    name: str
+    count: int
+    requests: Amounts
+    selector: Mapping[str, str]
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Times are seconds since the epoch; `not_before` 0 means none."""
+
+    key: str
+    uid: str
+    phase: str
+    attempt: str
+    placement: Mapping[str, str]
+    needs: tuple[Need, ...]
+    priority: int
+    since: float
+    not_before: float
+    is_suspended: bool
+    is_leaving: bool
+
+    @property
+    def is_placed(self) -> bool:
+        """Its members may be bound, and have room reserved."""
+        return self.phase in ("Admitted", "Bound") and not self.is_leaving
+
+    @property
+    def is_waiting(self) -> bool:
+        if self.is_suspended or self.is_leaving:
+            return False
+        return self.phase in ("", "Waiting", "Unschedulable") or (self.phase == "Released" and not self.placement)
+
+
+def pod_of(obj: Object) -> Pod:
+    meta, spec, status = obj["metadata"], obj["spec"], obj.get("status", {})
+    labels = meta.get("labels") or {}
+    name = labels.get(f"{_PREFIX}/gang", "")
+    return Pod(
+        key=key_of(obj),
+        uid=meta["uid"],
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", ""),
+        scheduler=spec.get("schedulerName", "default-scheduler"),
+        requests=requests_of(spec),
+        gang=f"{meta['namespace']}/{name}" if name else "",
+        member=labels.get(f"{_PREFIX}/member", ""),
+        attempt=labels.get(f"{_PREFIX}/attempt", ""),
+        is_preempted=any(_is_preemption(each) for each in status.get("conditions") or ()),
+    )
+
+
+def node_of(obj: Object) -> Node:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    is_tainted = any(each["effect"] in ("NoSchedule", "NoExecute") for each in spec.get("taints") or ())
+    return Node(
+        name=obj["metadata"]["name"],
+        allocatable=amounts(status.get("allocatable")),
+        labels=obj["metadata"].get("labels") or {},
+        is_open=is_ready and not is_tainted and not spec.get("unschedulable", False),
+    )
+
+
+def gang_of(obj: Object) -> Gang:
+    meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status") or {}
+    places = status.get("placement") or ()
+    return Gang(
+        key=key_of(obj),
+        uid=meta["uid"],
+        phase=status.get("phase", ""),
+        attempt=str(status.get("attempt", 0)),
+        placement={member: each["node"] for each in places for member in each.get("members") or ()},
+        needs=tuple(_need(each) for each in spec.get("members") or ()),
+        priority=spec.get("priority", 0),
+        since=moment(status.get("waitingSince") or meta["creationTimestamp"]),
+        not_before=moment(status.get("notBefore")),
+        is_suspended=bool(spec.get("suspend", False)),
+        is_leaving="deletionTimestamp" in meta,
+    )
+
+
+def key_of(obj: Object) -> str:
+    meta = obj["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
+
+
+def moment(text: str | None) -> float:
+    """Seconds since the epoch; 0 for none, and for what is no time."""
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        found = None
+    return 0.0 if found is None else found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+def requests_of(spec: Object) -> Amounts:
+    """The sum over containers and sidecars, or more where an init container asks for more; plus overhead.
+
+    Source: component-helpers resource/helpers.go (PodRequests).
+    """
+    total = _sum(_requests(each) for each in spec.get("containers") or ())
+    sidecars: Amounts = {}
+    highest: Amounts = {}
+    for each in spec.get("initContainers") or ():
+        own = _requests(each)
+        if each.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, own))
+            highest = _most(highest, sidecars)
+        else:
+            highest = _most(highest, _sum((sidecars, own)))
+    most = _most(_sum((total, sidecars)), highest)
+    return {**_sum((most, amounts(spec.get("overhead")))), "pods": _ONE_POD}
+
+
+def _need(member: Object) -> Need:
+    try:
+        requests, is_readable = amounts(member.get("resources")), True
+    except ValueError:
+        requests, is_readable = {}, False
+    return Need(
+        name=member["name"],
+        count=member.get("count", 1),
+        requests={**requests, "pods": _ONE_POD},
+        selector=member.get("nodeSelector") or {},
+        is_plain=is_readable and not member.get("nodeAffinity"),
+    )
+
+
+def _is_preemption(condition: Object) -> bool:
+    return condition["type"] == "DisruptionTarget" and condition.get("reason") == "PreemptionByScheduler"
+
+
+def _requests(container: Object) -> Amounts:
+    return amounts((container.get("resources") or {}).get("requests"))
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _most(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}

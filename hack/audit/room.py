@@ -1,0 +1,93 @@
+"""What nodes have, what pods take of it, and what is kept for members of gangs that have no pod there yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from audit.objects import Amounts, Gang, Need, Node, Pod
+
+
+@dataclass(slots=True)
+class Rooms:
+    """Books of pods per node, kept up to date by `put` and `take_away`."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    _pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    _used: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def put(self, pod: Pod) -> None:
+        """A pod that takes room; whoever was there under its key must have been taken away."""
+        self._pods.setdefault(pod.node, {})[pod.key] = pod
+        _add(self._used.setdefault(pod.node, {}), pod.requests, 1)
+
+    def take_away(self, pod: Pod) -> None:
+        del self._pods[pod.node][pod.key]
+        _add(self._used[pod.node], pod.requests, -1)
+
+    def pods_on(self, node: str) -> Iterable[Pod]:
+        return self._pods.get(node, {}).values()
+
+    def excess(self, pod: Pod) -> Mapping[str, tuple[int, int]]:
+        """Of which resources that this pod requests its node has given away more than it has: used and allocatable."""
+        node = self.nodes.get(pod.node)
+        if node is None:
+            return {}
+        used = self._used.get(pod.node, {})
+        wanted = [name for name, value in pod.requests.items() if value > 0]
+        figures = {name: (used.get(name, 0), node.allocatable.get(name, 0)) for name in wanted}
+        return {name: both for name, both in figures.items() if both[0] > both[1]}
+
+    def free(self, reserved: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
+        """What the open nodes have left, less `reserved` by node."""
+        found: dict[str, dict[str, int]] = {}
+        for name, node in self.nodes.items():
+            if node.is_open:
+                left = dict(node.allocatable)
+                _add(left, self._used.get(name, {}), -1)
+                _add(left, reserved.get(name, {}), -1)
+                found[name] = left
+        return found
+
+
+def reservations(gangs: Iterable[tuple[Gang, Iterable[str]]]) -> dict[str, Amounts]:
+    """By node: the requests of members that have no pod there yet. Each gang comes with the members that need none."""
+    found: dict[str, dict[str, int]] = {}
+    for gang, covered in gangs:
+        requests = {need.name: need.requests for need in gang.needs}
+        done = set(covered)
+        for member, node in gang.placement.items():
+            if member not in done:
+                _add(found.setdefault(node, {}), requests.get(member.rpartition("-")[0], {}), 1)
+    return dict(found)
+
+
+def fits(needs: Iterable[Need], rooms: Rooms, free: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether all of it can be placed by simply filling node after node.
+
+    True only if it really can; False may be wrong where a cleverer order, or a toleration, would help.
+    """
+    left = {name: dict(values) for name, values in free.items()}
+    ordered = sorted(needs, key=lambda need: (-max(need.requests.values(), default=0), need.name))
+    return all(_fill(need, rooms, left) for need in ordered)
+
+
+def _fill(need: Need, rooms: Rooms, left: dict[str, dict[str, int]]) -> bool:
+    if not need.is_plain:
+        return False
+    remaining = need.count
+    for name in sorted(left):
+        if remaining and need.selector.items() <= rooms.nodes[name].labels.items():
+            taken = min(remaining, _how_many(need.requests, left[name]))
+            _add(left[name], need.requests, -taken)
+            remaining -= taken
+    return remaining == 0
+
+
+def _how_many(requests: Amounts, left: Amounts) -> int:
+    return max(0, min((left.get(name, 0) // value for name, value in requests.items() if value > 0), default=0))
+
+
+def _add(total: dict[str, int], part: Amounts, times: int) -> None:
+    for name, value in part.items():
+        total[name] = total.get(name, 0) + times * value

@@ -1,0 +1,60 @@
+"""The auditor's own reading of quantities, pods and gangs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from audit.objects import gang_of, requests_of
+from audit.quantity import thousandths
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[("2", 2000), ("100m", 100), ("1500m", 1500), ("0.5", 500), ("1Ki", 1_024_000), ("2e3", 2_000_000)],
+        *[("1k", 1_000_000), ("1u", 1), ("3G", 3 * 10**12), ("1E", 10**21), (".5", 500), ("1e-1", 100)],
+    ],
+)
+def test_quantities_are_read_as_the_server_does(text: str, value: int) -> None:
+    assert thousandths(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "1Xi", "1 Gi", "--1", "1e"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"quantity|unit"):
+        thousandths(text)
+
+
+def container(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"containers": [container("1"), container("2")]}, 3000),
+        ({"containers": [container("1")], "initContainers": [container("4")]}, 4000),
+        ({"containers": [container("1")], "initContainers": [container("1", restartPolicy="Always")]}, 2000),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("1", restartPolicy="Always"), container("5")],
+            },
+            6000,
+        ),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+    ],
+    ids=["sum", "init container", "sidecar", "sidecar beside an init container", "overhead"],
+)
+def test_requests_are_counted_as_kube_scheduler_does(spec: dict[str, Any], cpu: int) -> None:
+    assert requests_of(spec) == {"cpu": cpu, "pods": 1000}
+
+
+def test_a_gang_that_nobody_understands_is_never_said_to_fit() -> None:
+    meta = {"name": "g", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {"members": [{"name": "worker", "count": 1, "resources": {"cpu": "much"}}]}
+    found = gang_of({"metadata": meta, "spec": spec, "status": {"waitingSince": "yesterday"}})
+    assert not found.needs[0].is_plain
+    assert found.since == 0.0
