@@ -25,9 +25,11 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling import explain
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
 from tfjob_controller.scheduling.outlook import Outlook
-from tfjob_controller.scheduling.placement import Placement, fits_on, place
+from tfjob_controller.scheduling.packing import Group
+from tfjob_controller.scheduling.placement import Placement, place
 from tfjob_controller.scheduling.queue import in_order, is_resting, waited_seconds
-from tfjob_controller.scheduling.view import ClusterView, Room
+from tfjob_controller.scheduling.standing import Standing
+from tfjob_controller.scheduling.view import ClusterView
 
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
 INVALID_RESOURCES = "InvalidResources"
@@ -75,13 +77,15 @@ Verdict: TypeAlias = Admit | Wait | Unschedulable
 class _Shape:
     """What gangs that ask for the same share."""
 
-    def __init__(self, view: ClusterView, demands: tuple[Demand, ...]) -> None:
+    def __init__(self, view: ClusterView, standing: Standing, demands: tuple[Demand, ...]) -> None:
         self.demands = demands
         self._view = view
+        self._standing = standing
         self._outlook = Outlook(view, demands)
         self._tried_in_vain = False
+        # The view's versions, and what was found then.
         self._exceeds = (-1, False)
-        self._could_fit = ((-1, -1), False)
+        self._could_fit = ((-1, -1), True)
         self._said: tuple[tuple[object, ...], tuple[tuple[Missing, ...], str]] | None = None
 
     def may_fit(self) -> bool:
@@ -99,32 +103,34 @@ class _Shape:
     def exceeds_cluster(self) -> bool:
         version = self._view.nodes_version
         if self._exceeds[0] != version:
-            fits = fits_on(self._view.rooms.values(), self.demands, lambda room: room.allocatable)
-            self._exceeds = version, not fits
+            self._exceeds = version, not self._standing.fits_empty(self.demands)
         return self._exceeds[1]
 
     def could_fit_without_gangs(self) -> bool:
-        view = self._view
-        version = view.nodes_version, view.foreign_version
-        if self._could_fit[0] != version:
-            fits = fits_on(view.rooms.values(), self.demands, lambda room: view.without_gangs(room.name))
-            self._could_fit = version, fits
+        """Yes until it was asked; an answer may be that of an earlier pass."""
+        version = self._view.nodes_version, self._view.foreign_version
+        if self._could_fit[0] != version and self._standing.may_ask():
+            self._could_fit = version, self._standing.fits_without_gangs(self.demands)
         return self._could_fit[1]
 
-    def could_use(self, room: Room) -> bool:
-        """Whether any of its pods could ever come to this node."""
-        return any(
-            each.least and each.constraint.could_suit(room.node) and each.capacity(room.allocatable)
-            for each in self.demands
-        )
+    def usable_nodes(self) -> Sequence[Group]:
+        """The nodes to which any of its pods could ever come."""
+        return [
+            group
+            for group in self._standing.empty(self.demands)
+            if any(
+                suits and each.least and each.capacity(group.free)
+                for suits, each in zip(group.suits, self.demands, strict=True)
+            )
+        ]
 
     def words(self) -> tuple[tuple[Missing, ...], str]:
         """What is lacking; the same objects as long as the situation is the same."""
         figures = (self._view.nodes_version, *self._outlook.figures())
         if self._said is None or self._said[0] != figures:
             tallies = self._outlook.tallies
-            rooms = self._view.rooms.values()
-            said = explain.missing(self.demands, tallies), explain.waits(self.demands, tallies, rooms)
+            words = explain.waits(self.demands, tallies, self._standing.objections)
+            said = explain.missing(self.demands, tallies), words
             self._said = figures, said
         return self._said[1]
 
@@ -135,12 +141,14 @@ class Decider:
     def __init__(self, view: ClusterView, policy: Policy) -> None:
         self._view = view
         self._policy = policy
+        self._standing = Standing(view)
         self._shapes: dict[tuple[Demand, ...], _Shape] = {}
         self._compiled: dict[str, tuple[GangSpec, _Shape | str]] = {}
 
     def decide(self, gangs: Iterable[Gang], now: datetime) -> list[Verdict]:
         """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
         one_pass = _Pass(self._view, self._policy, now)
+        self._standing.start_pass()
         queue = [(gang, self._shape_of(gang)) for gang in in_order(gangs)]
         self._forget({key_of(gang) for gang, _ in queue})
         return [one_pass.judge(gang, shape) for gang, shape in queue]
@@ -165,7 +173,7 @@ class Decider:
             return str(error)
         shape = self._shapes.get(demands)
         if shape is None:
-            shape = self._shapes[demands] = _Shape(self._view, demands)
+            shape = self._shapes[demands] = _Shape(self._view, self._standing, demands)
         return shape
 
     def _forget(self, keys: set[str]) -> None:
@@ -184,7 +192,9 @@ class _Pass:
         self._now = now
         self._waiting = 0
         # None: all. Nodes that a gang holds are taken out.
-        self._open: dict[str, Room] | None = None
+        self._open: set[str] | None = None
+        self._asked_to_hold: set[int] = set()
+        self._held: set[int] = set()
         self._failed: set[int] = set()
 
     def judge(self, gang: Gang, shape: _Shape | str) -> Verdict:
@@ -230,12 +240,17 @@ class _Pass:
 
     def _hold(self, shape: _Shape) -> None:
         """Close the nodes that this gang could use to all that come after it."""
+        if id(shape) in self._asked_to_hold or self._open == set():
+            return
+        self._asked_to_hold.add(id(shape))
+        if not shape.could_fit_without_gangs():
+            return
         if self._open is None:
-            self._open = dict(self._view.rooms)
-        wanted = [name for name, room in self._open.items() if shape.could_use(room)]
-        if wanted and shape.could_fit_without_gangs():
-            for name in wanted:
-                del self._open[name]
+            self._open = set(self._view.rooms)
+        for group in shape.usable_nodes():
+            if id(group) not in self._held:
+                self._held.add(id(group))
+                self._open.difference_update(group.names)
 
 
 def decide(view: ClusterView, gangs: Iterable[Gang], now: datetime, policy: Policy) -> Sequence[Verdict]:

@@ -7,16 +7,19 @@ every small pod that comes and goes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.scheduling.demand import Demand
+from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.outlook import Tally
 from tfjob_controller.scheduling.view import Room
 
 RESTING = "rests after an attempt that failed, and is tried again"
-HELD_BACK = "would fit, but gangs that have waited longer come first"
+HELD_BACK = "there may be room, but gangs that have waited longer come first"
+
+_TIMES = "\u00d7"
 
 
 def lacking(demands: Sequence[Demand], tallies: Sequence[Tally]) -> list[tuple[Demand, Tally]]:
@@ -24,11 +27,11 @@ def lacking(demands: Sequence[Demand], tallies: Sequence[Tally]) -> list[tuple[D
     return [(each, tally) for each, tally in zip(demands, tallies, strict=True) if tally.fits < each.least]
 
 
-def waits(demands: Sequence[Demand], tallies: Sequence[Tally], rooms: Iterable[Room]) -> str:
-    """`needs 4 × nvidia.com/gpu: 1; 3 nodes have room, 1 more needed`."""
+def waits(demands: Sequence[Demand], tallies: Sequence[Tally], unsuited: Callable[[Constraint], str]) -> str:
+    """`needs 4 x nvidia.com/gpu: 1; 3 nodes have room, 1 more needed`."""
     short = lacking(demands, tallies)
     if short:
-        return "; ".join(_lack(demand, tally, rooms) for demand, tally in short)
+        return "; ".join(_lack(demand, tally, unsuited) for demand, tally in short)
     return f"needs {_all(demands)}; there is room for each kind of pod, but not for all together"
 
 
@@ -58,19 +61,20 @@ def _scarce(demand: Demand, tally: Tally) -> list[tuple[str, int, int]]:
     return scarce or [(name, amount, tally.fits) for name, amount, _ in named if name != PODS]
 
 
-def _lack(demand: Demand, tally: Tally, rooms: Iterable[Room]) -> str:
+def _lack(demand: Demand, tally: Tally, unsuited: Callable[[Constraint], str]) -> str:
     needs = f"needs {_kind(demand)}"
     if not tally.nodes:
-        objections = _objections(demand, rooms)
-        return f"{needs}; no node has room" + (f" ({objections})" if objections else "")
+        because = unsuited(demand.constraint)
+        return f"{needs}; no node has room" + (f" ({because})" if because else "")
     nodes = "1 node has room" if tally.nodes == 1 else f"{tally.nodes} nodes have room"
     if tally.fits > tally.nodes:
         nodes += f" for {tally.fits}"
     return f"{needs}; {nodes}, {demand.least - tally.fits} more needed"
 
 
-def _objections(demand: Demand, rooms: Iterable[Room]) -> str:
-    found = Counter(demand.constraint.objection(room.node) for room in rooms)
+def objections(constraint: Constraint, rooms: Iterable[Room]) -> str:
+    """How many nodes do not suit and why: `2 not ready, 3 unschedulable`."""
+    found = Counter(constraint.objection(room.node) for room in rooms)
     return ", ".join(f"{count} {words}" for words, count in sorted(found.items()) if words)
 
 
@@ -80,7 +84,7 @@ def _all(demands: Sequence[Demand]) -> str:
 
 def _kind(demand: Demand) -> str:
     amounts = [f"{name}: {quantity_of(name, amount)}" for name, amount in _valued(demand) if name != PODS]
-    return f"{demand.least} × {', '.join(amounts) or demand.name}"
+    return f"{demand.least} {_TIMES} {', '.join(amounts) or demand.name}"
 
 
 def _valued(demand: Demand) -> list[tuple[str, int]]:

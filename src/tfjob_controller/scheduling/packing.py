@@ -55,16 +55,25 @@ def pack(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | Non
     wanted = tuple(each.count for each in demands)
     if not any(wanted):
         return []
-    whole = _one_node(groups, demands, wanted)
+    most = capacities(groups, demands)
+    if any(count < each.count for count, each in zip(most, demands, strict=True)):
+        return None
+    scale = _Scale(groups, demands)
+    whole = _one_node(groups, demands, scale)
     if whole is not None:
         return [Step(whole, wanted)]
-    if not _could_fit(groups, demands):
-        return None
-    packer = _Packer(groups, demands)
-    steps = packer.greedy()
+    steps = _Packer(groups, demands, scale, most).greedy()
     if steps is None and len(demands) > 1:
         steps = _search(groups, demands)
     return steps
+
+
+def gathered(nodes: Iterable[tuple[tuple[bool, ...], Amounts, str]]) -> list[Group]:
+    """Nodes (whom they suit, their room, their name) in groups of those that are alike."""
+    groups: dict[object, tuple[tuple[bool, ...], Amounts, list[str]]] = {}
+    for suits, free, name in nodes:
+        groups.setdefault((suits, tuple(free.items())), (suits, free, []))[2].append(name)
+    return [Group(suits, free, sorted(names)) for suits, free, names in groups.values()]
 
 
 def capacities(groups: Iterable[Group], demands: Sequence[Demand]) -> list[int]:
@@ -77,22 +86,37 @@ def capacities(groups: Iterable[Group], demands: Sequence[Demand]) -> list[int]:
     return found
 
 
-def leftover(free: Amounts, taken: Mapping[str, int], scale: Mapping[str, int]) -> tuple[int, float]:
-    """How much stays unused: first valuable things that nobody here asked for (a GPU), then shares of what was."""
-    idle = sum(1 for name, value in free.items() if value > 0 and "/" in name and name not in taken)
-    return idle, sum((free.get(name, 0) - taken[name]) / (scale[name] or 1) for name in taken)
+class _Scale:
+    """What makes amounts of different resources comparable: their share of all that is asked for.
+
+    `waste` is what stays unused on a node: first valuable things that nobody here asked for (a GPU), then shares.
+    """
+
+    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand]) -> None:
+        total = total_of(demands, [each.count for each in demands])
+        share = {name: 1 / value for name, value in total.items() if value}
+        self.weights = [max(amount * share.get(name, 0) for name, amount in each.amounts) for each in demands]
+        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.amounts) for each in demands]
+        self._base = [
+            (
+                sum(1 for name, value in group.free.items() if value > 0 and "/" in name and name not in share),
+                sum(group.free.get(name, 0) * each for name, each in share.items()),
+            )
+            for group in groups
+        ]
+
+    def waste(self, index: int, counts: Sequence[int]) -> tuple[int, float]:
+        idle, whole = self._base[index]
+        return idle, whole - sum(size * count for size, count in zip(self._sizes, counts, strict=True))
 
 
-def _could_fit(groups: Sequence[Group], demands: Sequence[Demand]) -> bool:
-    return all(most >= each.count for most, each in zip(capacities(groups, demands), demands, strict=True))
-
-
-def _one_node(groups: Sequence[Group], demands: Sequence[Demand], wanted: Counts) -> str | None:
+def _one_node(groups: Sequence[Group], demands: Sequence[Demand], scale: _Scale) -> str | None:
     """The node that takes all and is left with least."""
+    wanted = tuple(each.count for each in demands)
     total = total_of(demands, wanted)
-    fitting = (group for group in groups if _takes_all(group, wanted, total))
-    best = min(fitting, key=lambda group: (leftover(group.free, total, total), group.names[0]), default=None)
-    return None if best is None else best.names[0]
+    fitting = (index for index, group in enumerate(groups) if _takes_all(group, wanted, total))
+    best = min(fitting, key=lambda index: (scale.waste(index, wanted), groups[index].names[0]), default=None)
+    return None if best is None else groups[best].names[0]
 
 
 def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
@@ -105,16 +129,12 @@ def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
 class _Packer:
     """The greedy way. Used once."""
 
-    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand]) -> None:
+    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand], scale: _Scale, most: Sequence[int]) -> None:
         self._demands = demands
         self._left = [each.count for each in demands]
         self._groups = groups
         self._next = [0] * len(groups)
-        total = total_of(demands, self._left)
-        self._scale = total
-        # The share of the whole that one pod takes, of the resource of which it takes most.
-        self._weights = [max(amount / total[name] for name, amount in each.amounts) for each in demands]
-        most = capacities(groups, demands)
+        self._scale = scale
         self._by_scarcity = sorted(range(len(demands)), key=lambda k: (most[k] / max(demands[k].count, 1), k))
 
     def greedy(self) -> list[Step] | None:
@@ -139,11 +159,10 @@ class _Packer:
         if self._next[index] >= len(group.names):
             return None
         counts = self._fill(group)
-        size = sum(weight * count for weight, count in zip(self._weights, counts, strict=True))
+        size = sum(weight * count for weight, count in zip(self._scale.weights, counts, strict=True))
         if not size:
             return None
-        waste = leftover(group.free, total_of(self._demands, counts), self._scale)
-        return -size, waste, group.names[self._next[index]], index, counts
+        return -size, self._scale.waste(index, counts), group.names[self._next[index]], index, counts
 
     def _pop(self, heap: list[tuple[float, tuple[int, float], str, int, Counts]]) -> tuple[int, Counts] | None:
         """The group that takes most now; what it took before may be more than is left."""
@@ -162,17 +181,16 @@ class _Packer:
         rest = tuple(self._left)
         total = total_of(self._demands, rest)
         best = index
-        best_key = self._waste(index, total)
+        best_key = self._waste(index, rest)
         for other, group in enumerate(self._groups):
             if self._next[other] < len(group.names) and _takes_all(group, rest, total):
-                key = self._waste(other, total)
+                key = self._waste(other, rest)
                 if key < best_key:
                     best, best_key = other, key
         return best
 
-    def _waste(self, index: int, total: Mapping[str, int]) -> tuple[tuple[int, float], str]:
-        group = self._groups[index]
-        return leftover(group.free, total, self._scale), group.names[self._next[index]]
+    def _waste(self, index: int, counts: Counts) -> tuple[tuple[int, float], str]:
+        return self._scale.waste(index, counts), self._groups[index].names[self._next[index]]
 
     def _take(self, index: int, counts: Counts) -> Iterator[Step]:
         """As many nodes of the group as take the same; equal shares stay equal meanwhile."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tfjob_controller.api.gang import NodePlacement
 from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.matching import Constraint
-from tfjob_controller.scheduling.packing import Group, Step, capacities, pack
+from tfjob_controller.scheduling.packing import Group, Step, capacities, gathered, pack
 from tfjob_controller.scheduling.view import ClusterView, Room
 
 
@@ -42,6 +42,8 @@ class NoFit:
 
 
 Usable = Callable[[Room], bool]
+# The value of one label of the node of this name.
+Labels = Callable[[str], str | None]
 
 
 def place(
@@ -56,7 +58,8 @@ def place(
     if any(count < each.least for count, each in zip(most, demands, strict=True)):
         return _no_fit(demands, most)
     clipped = [each.reduced_to(min(each.count, count)) for each, count in zip(demands, most, strict=True)]
-    return _fullest(groups, clipped, topology_keys) or _no_fit(demands, most)
+    keys = [_labels(view, key) for key in topology_keys]
+    return _fullest(groups, clipped, keys) or _no_fit(demands, most)
 
 
 def replace_member(
@@ -72,21 +75,15 @@ def replace_member(
     return None
 
 
+def _labels(view: ClusterView, key: str) -> Labels:
+    return lambda name: view.rooms[name].node.metadata.labels.get(key)
+
+
 def _allowed(names: Collection[str] | None, exclude: Collection[str]) -> Usable:
     return lambda room: room.name not in exclude and (names is None or room.name in names)
 
 
-def fits_on(rooms: Iterable[Room], demands: Sequence[Demand], free: Callable[[Room], Mapping[str, int]]) -> bool:
-    """Whether the least of a gang fits on nodes in another state than they are in, such as empty.
-
-    Nodes count also while they are not ready or cordoned.
-    """
-    masked = ((tuple(each.constraint.could_suit(room.node) for each in demands), room) for room in rooms)
-    groups = _gathered((suits, free(room), room.name) for suits, room in masked if any(suits))
-    return pack(groups, [each.reduced_to(each.least) for each in demands]) is not None
-
-
-def _fullest(groups: Sequence[Group], demands: list[Demand], keys: Sequence[str]) -> Placement | None:
+def _fullest(groups: Sequence[Group], demands: list[Demand], keys: Sequence[Labels]) -> Placement | None:
     """All of the demands, else for one kind after another as many as fit beside the least of those that follow."""
     placement = _local(groups, demands, keys)
     if placement is not None or all(each.least == each.count for each in demands):
@@ -104,9 +101,43 @@ def _fullest(groups: Sequence[Group], demands: list[Demand], keys: Sequence[str]
     return _local(groups, reduced, keys)
 
 
-def _local(groups: Sequence[Group], demands: Sequence[Demand], keys: Sequence[str]) -> Placement | None:
+def _local(groups: Sequence[Group], demands: Sequence[Demand], keys: Sequence[Labels]) -> Placement | None:
+    """On one node, else in the narrowest domain that takes all, else wherever it fits."""
     steps = pack(groups, demands)
-    return None if steps is None else _named(steps, demands)
+    if steps is None or len(steps) < 2:
+        return None if steps is None else _named(steps, demands)
+    for labels in keys:
+        inner = _in_a_domain(groups, demands, labels)
+        if inner is not None:
+            groups, steps = inner
+    return _named(steps, demands)
+
+
+def _in_a_domain(
+    groups: Sequence[Group], demands: Sequence[Demand], labels: Labels
+) -> tuple[Sequence[Group], list[Step]] | None:
+    """The domain that takes all on the fewest nodes: those that have least room come first, then by name."""
+    found: list[tuple[tuple[int, list[int], str], Sequence[Group], list[Step]]] = []
+    for domain, inside in sorted(_domains(groups, labels).items()):
+        steps = pack(inside, demands)
+        if steps is not None:
+            found.append(((len(steps), capacities(inside, demands), domain), inside, steps))
+    best = min(found, key=lambda each: each[0], default=None)
+    return None if best is None else best[1:]
+
+
+def _domains(groups: Sequence[Group], labels: Labels) -> dict[str, list[Group]]:
+    """The nodes by the value of a label; those that have none belong to no domain."""
+    domains: dict[str, list[Group]] = {}
+    for group in groups:
+        names: dict[str, list[str]] = {}
+        for name in group.names:
+            domain = labels(name)
+            if domain is not None:
+                names.setdefault(domain, []).append(name)
+        for domain, inside in names.items():
+            domains.setdefault(domain, []).append(Group(group.suits, group.free, inside))
+    return domains
 
 
 def _named(steps: Iterable[Step], demands: Sequence[Demand]) -> Placement:
@@ -139,7 +170,7 @@ def _groups(view: ClusterView, demands: Sequence[Demand], usable: Usable | None)
                 rooms[name] = room
                 masks.setdefault(name, [False] * len(demands))[index] = True
     kept = rooms.values() if usable is None else filter(usable, rooms.values())
-    return _gathered((tuple(masks[room.name]), room.free, room.name) for room in kept)
+    return gathered((tuple(masks[room.name]), room.free, room.name) for room in kept)
 
 
 def _one_pool(view: ClusterView, constraint: Constraint, count: int, usable: Usable | None) -> list[Group]:
@@ -151,10 +182,3 @@ def _one_pool(view: ClusterView, constraint: Constraint, count: int, usable: Usa
         if names:
             found.append(Group(suits, group[names[0]].free, names))
     return found
-
-
-def _gathered(nodes: Iterable[tuple[tuple[bool, ...], Mapping[str, int], str]]) -> list[Group]:
-    groups: dict[object, tuple[tuple[bool, ...], Mapping[str, int], list[str]]] = {}
-    for suits, free, name in nodes:
-        groups.setdefault((suits, tuple(free.items())), (suits, free, []))[2].append(name)
-    return [Group(suits, free, sorted(names)) for suits, free, names in groups.values()]
