@@ -18,6 +18,12 @@ KEYS = {"name", "value", "unit", "rounds", "spread"}
 
 FIGURES = {
     "watch": {"watch_events_applied": True, "watch_events_applied_http": True},
+    "filter": {
+        "filter_p50": False,
+        "filter_p99": False,
+        "filter_waiting_p99": False,
+        "filter_binding_p99": False,
+    },
     "cache": {
         "rss_per_cached_pod": True,
         "pods_listed": True,
@@ -61,8 +67,9 @@ def check(name: str, figures: list[dict[str, Any]]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-def test_bench_watch_says_its_figures() -> None:
-    check("watch", lines_of("watch", None))
+@pytest.mark.parametrize("name", ["watch", "filter"])
+def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
+    check(name, lines_of(name, None))
 
 
 @pytest.mark.cluster

@@ -143,6 +143,8 @@ class _Gang:
     attempt: int
     progress_at: float
     phase: Phase = Phase.GATHERING
+    nodes: dict[str, str] = field(default_factory=dict)
+    """The placement as it was said last: it is said often, and changes rarely."""
     seats: dict[str, _Seat] = field(default_factory=dict)
     empty: set[str] = field(default_factory=set)
     posted: set[str] = field(default_factory=set)
@@ -313,6 +315,9 @@ class Barrier:
     def _seat(self, gang: _Gang, nodes: Mapping[str, str]) -> list[Output]:
         """Make the seats follow the placement."""
         outputs: list[Output] = []
+        if gang.nodes == nodes:
+            return outputs
+        gang.nodes = dict(nodes)
         for member in [member for member in gang.seats if member not in nodes]:
             outputs += self._answer(gang.seats[member], UNKNOWN_MEMBER)
             gang.remove(member)
@@ -331,9 +336,9 @@ class Barrier:
     def _mark_bound(self, gang: _Gang, bound: Mapping[str, str]) -> list[Output]:
         """Take over who is bound. A seat that a Binding was posted for waits for its own result."""
         outputs: list[Output] = []
-        for member, uid in bound.items():
-            seat = gang.seats.get(member)
-            if seat is None or seat.stage in (_Stage.POSTED, _Stage.BOUND):
+        for member in [member for member in gang.unbound if member in bound]:
+            seat, uid = gang.seats[member], bound[member]
+            if seat.stage is _Stage.POSTED:
                 continue
             outputs += self._answer(seat, "" if seat.uid == uid else SECOND_POD)
             gang.vacate(member)
