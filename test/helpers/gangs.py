@@ -1,74 +1,92 @@
-"""The gang scheduler as a whole in this process, on a real cluster; and what plays kube-scheduler towards it."""
+"""Nodes, pods, gangs and views for tests of scheduling, in few words."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from helpers.poll import eventually
-from tfjob_controller.flags import BindAddress
-from tfjob_controller.gangscheduler import GangScheduler
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.options import ExtenderOptions
+from tfjob_controller.api.cluster import (
+    Node,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    Resources,
+    ScheduledContainer,
+    ScheduledPod,
+    ScheduledPodSpec,
+    ScheduledPodStatus,
+    Taint,
+)
+from tfjob_controller.api.gang import (
+    ATTEMPT_LABEL,
+    GANG_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangSpec,
+    GangStatus,
+    Member,
+)
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.scheduling.view import ClusterView
 
-ANY_PORT = BindAddress("127.0.0.1", 0)
-
-Object = dict[str, Any]
-
-
-@contextlib.contextmanager
-def running_gang_scheduler(kubeconfig: Path, *, ready: bool = True, **options: Any) -> Iterator[GangScheduler]:
-    """One that is ready, unless told otherwise; stopped and joined at the end."""
-    given: dict[str, Any] = {
-        "kubeconfig": str(kubeconfig),
-        "qps": 0.0,
-        "extender_bind_address": ANY_PORT,
-        "metrics_bind_address": ANY_PORT,
-        "health_probe_bind_address": ANY_PORT,
-    }
-    stop = threading.Event()
-    scheduler = GangScheduler(ExtenderOptions(**{**given, **options}), load_config(str(kubeconfig)), stop=stop)
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(scheduler.run()), name="gang-scheduler")
-    thread.start()
-    try:
-        if ready:
-            eventually(lambda: not scheduler.problems(), 30)
-        yield scheduler
-    finally:
-        stop.set()
-        thread.join(20)
-    assert codes == [0], "the gang scheduler did not stop in time"
+GPU = "nvidia.com/gpu"
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def extender_url(scheduler: GangScheduler) -> str:
-    assert scheduler.extender is not None
-    return f"http://127.0.0.1:{scheduler.extender.port}"
+def a_node(
+    name: str,
+    cpu: str = "8",
+    *,
+    gpu: str = "",
+    pods: str = "110",
+    labels: Mapping[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    ready: str = "True",
+    unschedulable: bool = False,
+) -> Node:
+    allocatable = {"cpu": cpu, "memory": "64Gi", "pods": pods} | ({GPU: gpu} if gpu else {})
+    conditions = (NodeCondition("Ready", ready),) if ready else ()
+    return Node(
+        ObjectMeta(name=name, labels=dict(labels or {})),
+        NodeSpec(unschedulable, taints),
+        NodeStatus(allocatable, conditions),
+    )
 
 
-def ask_filter(scheduler: GangScheduler, pod: Object, nodes: Sequence[str]) -> Sequence[str]:
-    """The nodes that are left for a pod, as kube-scheduler asks; none where there is no answer."""
-    return _ask(scheduler, "filter", {"Pod": pod, "NodeNames": list(nodes)}).get("NodeNames") or ()
+def a_pod(
+    name: str,
+    node: str = "",
+    cpu: str = "1",
+    *,
+    gang: str = "",
+    member: str = "",
+    attempt: int = 1,
+    phase: str = "Running",
+) -> ScheduledPod:
+    labels = {GANG_LABEL: gang, MEMBER_LABEL: member, ATTEMPT_LABEL: str(attempt)} if gang else {}
+    spec = ScheduledPodSpec(node_name=node, containers=(ScheduledContainer("main", Resources({"cpu": cpu})),))
+    return ScheduledPod(ObjectMeta(name=name, namespace="ns", labels=labels), spec, ScheduledPodStatus(phase))
 
 
-def ask_bind(scheduler: GangScheduler, pod: Object, node: str) -> Object:
-    """The answer to kube-scheduler's request to bind it."""
-    meta = pod["metadata"]
-    names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
-    return _ask(scheduler, "bind", names)
+def workers(count: int, cpu: str = "1", name: str = "worker", **more: Any) -> Member:
+    resources = {"cpu": cpu} | more.pop("resources", {})
+    return Member(name, count, resources, **more)
 
 
-def _ask(scheduler: GangScheduler, verb: str, body: Object) -> Object:
-    request = urllib.request.Request(f"{extender_url(scheduler)}/{verb}", json.dumps(body).encode(), method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            decoded: Object = json.load(answer)
-            return decoded
-    except urllib.error.HTTPError:
-        return {}
+def a_gang(
+    name: str, *members: Member, age_seconds: float = 0.0, status: GangStatus | None = None, **spec: Any
+) -> Gang:
+    created = (NOW - timedelta(seconds=age_seconds)).isoformat()
+    return Gang(
+        ObjectMeta(name=name, namespace="ns", creation_timestamp=created),
+        GangSpec(members=members or (workers(1),), **spec),
+        status or GangStatus(),
+    )
+
+
+def a_view(*nodes: Node) -> ClusterView:
+    view = ClusterView()
+    for node in nodes:
+        view.set_node(node)
+    return view

@@ -1,0 +1,188 @@
+"""Placement against brute force on small clusters."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.gangs import GPU, a_node, a_view
+from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.gang import Member
+from tfjob_controller.scheduling.demand import Demand, demand_of
+from tfjob_controller.scheduling.placement import NoFit, Placement, place
+from tfjob_controller.scheduling.view import ClusterView, kind_of
+
+nodes = st.lists(
+    st.builds(
+        lambda cpu, gpu, pods, zone: (str(cpu), str(gpu), str(pods), zone),
+        st.integers(0, 6),
+        st.integers(0, 4),
+        st.integers(0, 5),
+        st.sampled_from(["a", "b"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+kinds = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2), st.booleans()), min_size=1, max_size=4
+)
+
+
+def made(shapes: Sequence[tuple[str, str, str, str]]) -> list[Node]:
+    return [
+        a_node(f"n{index}", cpu, gpu=gpu, pods=pods, labels={"zone": zone})
+        for index, (cpu, gpu, pods, zone) in enumerate(shapes)
+    ]
+
+
+def demanded(shapes: Sequence[tuple[int, int, int, bool]]) -> list[Demand]:
+    """At most eight pods in all."""
+    left = 8
+    found = []
+    for index, (count, cpu, gpu, pinned) in enumerate(shapes):
+        count = min(count, left)
+        left -= count
+        selector = {"zone": "a"} if pinned else {}
+        found.append(demand_of(Member(f"k{index}", count, {"cpu": str(cpu), GPU: str(gpu)}, selector)))
+    return found
+
+
+def room_of(cluster: Sequence[Node]) -> dict[str, dict[str, int]]:
+    view = a_view(*cluster)
+    return {node.metadata.name: dict(view.free(node.metadata.name)) for node in cluster}
+
+
+def fewest_nodes(cluster: Sequence[Node], demands: Sequence[Demand]) -> int | None:
+    """By trying every node for every pod; None if there is no way."""
+    names = [node.metadata.name for node in cluster]
+    suits = {
+        (each.name, node.metadata.name): not each.constraint.objection(node) for each in demands for node in cluster
+    }
+
+    @functools.cache
+    def best(kind: int, number: int, least_node: int, rooms: tuple[tuple[int, ...], ...], used: int) -> int | None:
+        if kind == len(demands):
+            return used.bit_count()
+        demand = demands[kind]
+        if number == demand.count:
+            return best(kind + 1, 0, 0, rooms, used)
+        found = []
+        # Pods of one kind are alike: their nodes in rising order are enough.
+        for index in range(least_node, len(names)):
+            if not suits[demand.name, names[index]]:
+                continue
+            room = dict(zip(resources, rooms[index], strict=True))
+            if all(room[name] >= amount for name, amount in demand.amounts):
+                taken = tuple(room[name] - dict(demand.amounts).get(name, 0) for name in resources)
+                after = (*rooms[:index], taken, *rooms[index + 1 :])
+                found.append(best(kind, number + 1, index, after, used | 1 << index))
+        return min((each for each in found if each is not None), default=None)
+
+    resources = ("cpu", GPU, "pods")
+    free = room_of(cluster)
+    return best(0, 0, 0, tuple(tuple(free[name].get(resource, 0) for resource in resources) for name in names), 0)
+
+
+def check_room(view: ClusterView, demands: Sequence[Demand], placement: Placement) -> None:
+    used: dict[str, dict[str, int]] = {}
+    amounts = {each.name: dict(each.amounts) for each in demands}
+    for member_id, node in placement.node_of.items():
+        for name, amount in amounts[kind_of(member_id)].items():
+            used.setdefault(node, {}).setdefault(name, 0)
+            used[node][name] += amount
+    for node, taken in used.items():
+        assert all(view.free(node).get(name, 0) >= amount for name, amount in taken.items()), node
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes, kinds)
+def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
+    node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]
+) -> None:
+    cluster, demands = made(node_shapes), demanded(kind_shapes)
+    view = a_view(*cluster)
+    found = place(view, demands)
+    fewest = fewest_nodes(cluster, demands)
+    if fewest is None:
+        assert isinstance(found, NoFit)
+        return
+    assert isinstance(found, Placement)
+    assert len(found.node_of) == sum(each.count for each in demands)
+    check_room(view, demands, found)
+    suited = {each.name: each.constraint for each in demands}
+    by_name = {node.metadata.name: node for node in cluster}
+    assert not any(suited[kind_of(member)].objection(by_name[node]) for member, node in found.node_of.items())
+    if fewest == 1 or len(demands) == 1:
+        assert len(set(found.node_of.values())) == fewest, "fewest nodes, exactly"
+
+
+@settings(max_examples=150, deadline=None)
+@given(nodes, kinds, st.randoms(use_true_random=False))
+def test_the_order_of_events_changes_nothing(
+    node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]], random: object
+) -> None:
+    cluster, demands = made(node_shapes), demanded(kind_shapes)
+    first = place(a_view(*cluster), demands, ("zone",))
+    assert place(a_view(*reversed(cluster)), demands, ("zone",)) == first
+
+
+@settings(max_examples=150, deadline=None)
+@given(nodes, st.tuples(st.integers(1, 8), st.integers(0, 3), st.integers(0, 2), st.booleans()), st.integers(0, 8))
+def test_as_many_as_fit_start_if_the_least_do(
+    node_shapes: list[tuple[str, str, str, str]], kind: tuple[int, int, int, bool], least: int
+) -> None:
+    cluster, (demand,) = made(node_shapes), demanded([kind])
+    most = max(
+        (n for n in range(demand.count + 1) if fewest_nodes(cluster, [demand.reduced_to(n)]) is not None), default=0
+    )
+    elastic = demand_of(
+        Member("k0", demand.count, {"cpu": str(kind[1]), GPU: str(kind[2])}, {"zone": "a"} if kind[3] else {}), least
+    )
+    found = place(a_view(*cluster), [elastic])
+    if most < elastic.least:
+        assert isinstance(found, NoFit)
+    else:
+        assert isinstance(found, Placement)
+        assert found.counts == {"k0": most}
+
+
+@settings(max_examples=150, deadline=None)
+@given(nodes, kinds)
+def test_one_zone_is_enough_where_one_can_take_all(
+    node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]
+) -> None:
+    cluster, demands = made(node_shapes), demanded(kind_shapes)
+    zone_of: Mapping[str, str] = {node.metadata.name: node.metadata.labels["zone"] for node in cluster}
+    inside = [fewest_nodes([node for node in cluster if zone_of[node.metadata.name] == zone], demands) for zone in "ab"]
+    found = place(a_view(*cluster), demands, ("zone",))
+    if any(each is not None for each in inside):
+        assert isinstance(found, Placement)
+        assert len({zone_of[node] for node in found.node_of.values()}) <= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_brute_force_agrees_with_itself(seed: int) -> None:
+    """The judge is judged: on tiny cases by nothing but products."""
+    cluster = made([("2", "1", "5", "a"), ("3", "0", "2", "b")])
+    demands = demanded([(seed + 1, 1, 0, False), (1, 1, 1, True)])
+    pods = [each for each in demands for _ in range(each.count)]
+    free = room_of(cluster)
+
+    def holds(way: tuple[str, ...]) -> bool:
+        for node in cluster:
+            name = node.metadata.name
+            here = [pod for pod, where in zip(pods, way, strict=True) if where == name]
+            if any(pod.constraint.objection(node) for pod in here):
+                return False
+            needed = {r: sum(dict(pod.amounts).get(r, 0) for pod in here) for r in ("cpu", GPU, "pods")}
+            if any(value > free[name].get(r, 0) for r, value in needed.items()):
+                return False
+        return True
+
+    ways = [len(set(way)) for way in itertools.product(free, repeat=len(pods)) if holds(way)]
+    assert fewest_nodes(cluster, demands) == min(ways, default=None)
