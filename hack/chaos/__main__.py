@@ -1,0 +1,150 @@
+"""`make chaos-gang`: gangs that come and go while things break; the auditor says whether anything forbidden happened.
+
+A control plane of its own, fake nodes, the gang scheduler and its kube-scheduler as processes, plain owners of gangs.
+Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were violations, or
+gangs that did not come through.
+
+CHAOS_GANGS     how many gangs, 1000
+CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
+CHAOS_AT_ONCE   so many gangs are there at a time, 24
+CHAOS_FAULTS    mean seconds between faults, 1.5; 0 for none
+CHAOS_PATIENCE  seconds after which a run without any progress is given up, 120
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.faults import Faults
+from chaos.owner import Owners
+from chaos.plan import gang_plan
+from chaos.stage import NAMESPACE, Stage, keep_logs, open_stage
+from localcluster.errors import LocalClusterError
+from localcluster.gangscheduler import NAME
+
+_POLL_SECONDS = 0.05
+_SHOW_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    gangs: int
+    seed: int
+    at_once: int
+    fault_seconds: float
+    patience_seconds: float
+
+
+def settings_of(environ: dict[str, str]) -> Settings:
+    """Raises ValueError for what is no number."""
+    seed = environ.get("CHAOS_SEED", "")
+    return Settings(
+        gangs=int(environ.get("CHAOS_GANGS", "1000")),
+        seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
+        at_once=int(environ.get("CHAOS_AT_ONCE", "24")),
+        fault_seconds=float(environ.get("CHAOS_FAULTS", "1.5")),
+        patience_seconds=float(environ.get("CHAOS_PATIENCE", "120")),
+    )
+
+
+class Run:
+    """One run on a stage."""
+
+    def __init__(self, stage: Stage, settings: Settings) -> None:
+        self._settings = settings
+        self._stage = stage
+        rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
+        self._plans = [gang_plan(number, rng) for number in range(settings.gangs)]
+        self._owners = Owners(stage.api, NAMESPACE, NAME)
+        self._faults = Faults(stage, self._owners, rng, settings.fault_seconds)
+        self._begin = time.monotonic()
+        self._shown_at = 0.0
+
+    def play(self) -> dict[str, Any]:
+        """The JSON line."""
+        self._owners.start()
+        if self._settings.fault_seconds:
+            self._faults.start()
+        try:
+            self._drive()
+            unfinished = self._owners.unfinished
+        finally:
+            if self._settings.fault_seconds:
+                self._faults.stop()
+            self._owners.stop()
+        return self._result(unfinished, self._stage.verdict())
+
+    def _drive(self) -> None:
+        """Keep so many gangs there until all have come through, or nothing moves any more."""
+        submitted, last, moved_at = 0, 0, time.monotonic()
+        while len(self._owners.finished) < len(self._plans):
+            finished = len(self._owners.finished)
+            while submitted < len(self._plans) and submitted - finished < self._settings.at_once:
+                self._owners.submit(self._plans[submitted])
+                submitted += 1
+            if finished != last:
+                last, moved_at = finished, time.monotonic()
+            if time.monotonic() - moved_at > self._settings.patience_seconds:
+                return
+            self._show()
+            time.sleep(_POLL_SECONDS)
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown_at >= _SHOW_SECONDS:
+            self._shown_at = now
+            faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self._faults.counts.items()))
+            through = f"{len(self._owners.finished)} of {len(self._plans)} gangs through"
+            progress(
+                f"{now - self._begin:5.0f} s  {through}, {self._owners.counts['pods']} pods; {faults or 'no faults'}"
+            )
+
+    def _result(self, unfinished: dict[str, str], seen: dict[str, Any]) -> dict[str, Any]:
+        for name, words in unfinished.items():
+            progress(f"{name} did not come through: {words}")
+        for problem in self._faults.problems:
+            progress(f"a fault that failed: {problem}")
+        return {
+            "gangs": len(self._plans),
+            "pods": self._owners.counts["pods"],
+            "faults": sum(self._faults.counts.values()),
+            "violations": seen.pop("violations"),
+            "seed": self._settings.seed,
+            "seconds": round(time.monotonic() - self._begin, 1),
+            "unfinished": len(unfinished),
+            "faults_by_kind": dict(sorted(self._faults.counts.items())),
+            "owners": self._owners.counts,
+            "auditor": {**seen, "races": len(seen["races"])},
+        }
+
+
+def progress(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    try:
+        settings = settings_of(dict(os.environ))
+        progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
+        with open_stage(progress) as stage:
+            result = Run(stage, settings).play()
+            is_good = not (result["violations"] or result["unfinished"])
+            if not is_good:
+                progress(f"what the programs wrote: {keep_logs(stage)}")
+    except (LocalClusterError, ValueError) as error:
+        progress(f"chaos: {error}")
+        return 2
+    print(json.dumps(result), flush=True)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

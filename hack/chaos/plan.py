@@ -1,0 +1,86 @@
+"""What happens in a run, as far as chance decides it: all from one seed. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Most gangs are small, and all sizes from 2 to 50 come.
+_MIN_PODS, _MAX_PODS = 2, 50
+_POWER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlan:
+    """One gang and its owner's habits.
+
+    `batch` pods are made at a time, with `pause_seconds` in between. `withheld` pods of the first attempt come only
+    after `withheld_seconds`. The gang is suspended `suspend_after` seconds after its first admission (None: never), for
+    `suspend_seconds`. `failures` of its pods fail, and are made anew.
+    """
+
+    name: str
+    members: Mapping[str, int]
+    min_members: Mapping[str, int]
+    cpu: str
+    priority: int
+    run_seconds: float
+    batch: int
+    pause_seconds: float
+    withheld: int
+    withheld_seconds: float
+    suspend_after: float | None
+    suspend_seconds: float
+    failures: int
+
+    @property
+    def size(self) -> int:
+        return sum(self.members.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` happens `after_seconds` of the fault before it; `chance` in [0, 1) decides what it hits and how long."""
+
+    kind: str
+    after_seconds: float
+    chance: float
+
+
+# How often each comes, relative to the others.
+FAULTS: Mapping[str, int] = {
+    "foreign pods": 6,
+    "foreign pods on our scheduler": 3,
+    "node cordoned": 3,
+    "node deleted": 2,
+    "gang scheduler killed": 2,
+    "kube-scheduler killed": 1,
+}
+
+
+def gang_plan(number: int, rng: random.Random) -> GangPlan:
+    size = _MIN_PODS + int((_MAX_PODS + 1 - _MIN_PODS) * rng.random() ** _POWER)
+    servers = rng.choice((0, 0, 1, 2)) if size > 4 else 0
+    members = {"worker": size - servers, **({"ps": servers} if servers else {})}
+    is_slow, is_partial = rng.random() < 0.15, rng.random() < 0.1
+    return GangPlan(
+        name=f"gang-{number:04d}",
+        members=members,
+        min_members={"worker": -(-members["worker"] // 2)} if rng.random() < 0.1 else {},
+        cpu=rng.choice(("500m", "1", "1", "2")),
+        priority=rng.choice((0, 0, 0, 10)),
+        run_seconds=rng.uniform(0.2, 2.0),
+        batch=rng.randint(1, 4) if is_slow else _MAX_PODS,
+        pause_seconds=rng.uniform(0.02, 0.3),
+        withheld=rng.randint(1, size - 1) if is_partial else 0,
+        withheld_seconds=rng.choice((1.0, 3.0, 20.0)),
+        suspend_after=rng.uniform(0.0, 1.5) if rng.random() < 0.06 else None,
+        suspend_seconds=rng.uniform(0.2, 3.0),
+        failures=rng.randint(1, 2) if rng.random() < 0.05 else 0,
+    )
+
+
+def fault(rng: random.Random, mean_seconds: float) -> Fault:
+    kind = rng.choices(list(FAULTS), weights=list(FAULTS.values()))[0]
+    return Fault(kind, rng.uniform(0.2, 1.8) * mean_seconds, rng.random())

@@ -1,0 +1,183 @@
+"""Where it plays: a control plane with fake nodes, the gang scheduler and its kube-scheduler, and the auditor.
+
+All of them are processes of their own; those under test may be killed and started again at any time. Everything ends
+with the block, whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+
+from localcluster import binaries, ports, process, stack, state
+from localcluster.api import Api, RefusedError
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.gangscheduler import GangScheduler
+from localcluster.programs import LOOPBACK, Options
+from localcluster.report import Report
+
+CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
+NAMESPACE, OTHERS = "chaos", "others"
+NODES = tuple(f"node-{number:02d}" for number in range(10))
+NODE: dict[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "30"}
+
+# Short, so that a run sees many of them; the auditor is told the same, and allows for a killed program's absence.
+BIND_TIMEOUT_SECONDS = 6.0
+STARVATION_TIMEOUT_SECONDS = 10.0
+HTTP_TIMEOUT_SECONDS = 30
+BIND_DEADLINE_SECONDS = 40.0
+FIT_GRACE_SECONDS = 12.0
+_READY_SECONDS = 60.0
+_AUDITOR_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+class Extender:
+    """`tfjob-controller extender` as a process, on the same ports each time."""
+
+    def __init__(self, plane: ControlPlane, port: int, probes_port: int) -> None:
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._plane = plane
+        self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
+        self._identity: process.Identity | None = None
+        self._argv = [
+            *[sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={plane.kubeconfig}", "--qps=0"],
+            *[f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"],
+            *[f"--health-probe-bind-address={LOOPBACK}:{probes_port}", f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s"],
+            f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS:g}s",
+            f"--extender-http-timeout={HTTP_TIMEOUT_SECONDS}s",
+        ]
+
+    def start(self) -> None:
+        log = self._plane.logs / "extender.log"
+        self._identity = process.spawn(self._argv, log=log, mark=self._plane.folder)
+
+    def wait_ready(self) -> None:
+        """Raises LocalClusterError if it ends, or takes too long."""
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self._is_ready():
+            if self._identity is None or not process.is_alive(self._identity) or time.monotonic() > deadline:
+                raise LocalClusterError(f"the gang scheduler does not become ready: see {self._plane.logs}")
+            time.sleep(_POLL_SECONDS)
+
+    def kill(self) -> None:
+        if self._identity is not None:
+            process.end([self._identity])
+            self._identity = None
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    api: Api
+    extender: Extender
+    scheduler: GangScheduler
+    kubelet: FakeKubelet
+    auditor: subprocess.Popen[str]
+    logs: Path
+
+    def verdict(self) -> dict[str, Any]:
+        """End the auditor; what it saw. Raises LocalClusterError if it does not say."""
+        self.auditor.send_signal(signal.SIGTERM)
+        out, _ = self.auditor.communicate(timeout=_AUDITOR_SECONDS)
+        lines = out.splitlines()
+        if not lines:
+            raise LocalClusterError(f"the auditor said nothing, and ended with {self.auditor.returncode}")
+        found: dict[str, Any] = json.loads(lines[-1])
+        return found
+
+
+@contextlib.contextmanager
+def open_stage(report: Report) -> Iterator[Stage]:
+    """Everything at work. Raises LocalClusterError. The logs stay where a run failed."""
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
+    options = Options(unsafe_no_fsync=True)
+    with ControlPlane(folder, options, owner=process.identify(os.getpid()), report=report) as plane:
+        api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
+        for name in (NAMESPACE, OTHERS):
+            api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        with _programs(plane, api) as found:
+            yield found
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _programs(plane: ControlPlane, api: Api) -> Iterator[Stage]:
+    kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE)
+    with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
+        extender = Extender(plane, port, probes_port)
+        open_.callback(extender.kill)
+        extender.start()
+        extender.wait_ready()
+        auditor = _start_auditor(plane)
+        open_.callback(auditor.kill)
+        open_.enter_context(kubelet)
+        scheduler = GangScheduler(plane, extender.url, http_timeout=f"{HTTP_TIMEOUT_SECONDS}s")
+        open_.enter_context(scheduler)
+        yield Stage(api, extender, scheduler, kubelet, auditor, plane.logs)
+
+
+def _start_auditor(plane: ControlPlane) -> subprocess.Popen[str]:
+    argv = [
+        *[sys.executable, "-m", "audit", f"--kubeconfig={plane.kubeconfig}"],
+        *[f"--bind-deadline={BIND_DEADLINE_SECONDS}", f"--fit-grace={FIT_GRACE_SECONDS}"],
+        f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS}",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(binaries.HACK), process.MARK: str(plane.folder.resolve())}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True)
+
+
+def keep_logs(stage: Stage) -> Path:
+    """A copy of the logs, which otherwise end with the stage."""
+    return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
+
+
+def install_crds(api: Api) -> None:
+    """Apply them, and wait until the server serves them."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        for crd in yaml.safe_load_all(path.read_text()):
+            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
+            spec = crd["spec"]
+            for version in spec["versions"]:
+                served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+                _wait(functools.partial(_is_served, api, served))
+
+
+def _is_served(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except RefusedError as error:
+        if error.status in (404, 429):
+            return False
+        raise
+    return True
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise LocalClusterError("the custom resources are not served")
+        time.sleep(_POLL_SECONDS)
