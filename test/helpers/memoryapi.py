@@ -104,9 +104,10 @@ class MemoryApi:
     def _get(self, request: Request) -> Object:
         if request.path.count("/") == _COLLECTION_SLASHES:
             return {"items": [obj for path, obj in self.objects.items() if path.startswith(f"{request.path}/")]}
-        if request.path not in self.objects:
-            raise ApiError(404, "NotFound", f"{request.path} not found")
-        return self.objects[request.path]
+        path = request.path.removesuffix("/status")
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f"{path} not found")
+        return self.objects[path]
 
     def _create(self, request: Request) -> Object:
         path = f"{request.path}/{request.body['metadata']['name']}"
@@ -123,7 +124,14 @@ class MemoryApi:
     def _patch(self, request: Request) -> Object:
         if request.content_type != MERGE_PATCH:
             raise ApiError(415, "UnsupportedMediaType", request.content_type)
-        return self._store(request.path, _merged(self._get(request), request.body))
+        old = self._get(request)
+        if request.body.get("metadata", {}).get("resourceVersion") not in (
+            "",
+            None,
+            old["metadata"]["resourceVersion"],
+        ):
+            raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+        return self._store(request.path.removesuffix("/status"), _merged(old, request.body))
 
     def _delete(self, request: Request) -> Object:
         self._get(request)

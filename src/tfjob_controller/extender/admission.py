@@ -37,7 +37,7 @@ from tfjob_controller.extender.barrier import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
 from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
 from tfjob_controller.extender.relocation import other_nodes
-from tfjob_controller.extender.statuswriter import StatusWriter, Step
+from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
@@ -177,13 +177,14 @@ class Admission:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.run_once(self._take())
+            with self._changed:
+                if not self._dirty and not self._room_changed:
+                    self._clock.wait(self._changed, self._sleep_seconds())
+            self.run_once()
 
     def _take(self) -> set[str]:
-        """Wait for something to do; the gangs to look at."""
+        """The gangs to look at now."""
         with self._changed:
-            if not self._dirty and not self._room_changed:
-                self._clock.wait(self._changed, self._sleep_seconds())
             dirty, self._dirty, self._room_changed = self._dirty, set(), False
         now = self._clock.monotonic()
         due = {key for key, moment in self._due.items() if moment <= now}
@@ -195,13 +196,17 @@ class Admission:
         earliest = min(self._due.values(), default=float("inf"))
         return max(0.0, min(earliest - self._clock.monotonic(), _LONGEST_SLEEP_SECONDS))
 
-    def run_once(self, keys: set[str]) -> None:
-        """One pass: settle these gangs, decide on the queue, write."""
+    def run_once(self) -> None:
+        """One pass over what is to be looked at now: settle, decide on the queue, write."""
         now = self._clock.now()
-        keys = keys - self._read_uncertain()
+        keys = self._take() - self._read_uncertain()
         with self.lock:
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             steps += self._decide(now)
+        for step in steps:
+            if step.result in (Result.ADMITTED, Result.MOVED):
+                # Before the status can be read: the first bind call may come right after it.
+                self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
         # Those who start come first: the others only want to know where they stand.
         self._write([step for step in steps if step.reserves] + [step for step in steps if not step.reserves])
 
@@ -264,8 +269,14 @@ class Admission:
         if missing:
             requests = requests_by_member(demands_of(gang.spec))
             self.view.reserve(key, missing, requests, attempt=gang.status.attempt)
-        bound = {member: pod.metadata.uid for member, pod in pods.items() if lifecycle.is_bound(pod)}
-        self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=gang.status.phase == BOUND)
+        was_bound = gang.status.phase == BOUND
+        # One that has failed since counts as bound until all have been: later its seat is for a replacement.
+        bound = {
+            member: pod.metadata.uid
+            for member, pod in pods.items()
+            if lifecycle.is_bound(pod) and (lifecycle.lives(pod) or not was_bound)
+        }
+        self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
 
     def _let_go(self, key: str) -> None:
         self.view.release(key)
@@ -281,7 +292,7 @@ class Admission:
         if not found:
             return ()
         wakes = tuple(pods[member] for member in found if member in pods)
-        return (Step(gang, lifecycle.moved(gang, found), "moved", wakes=wakes),)
+        return (Step(gang, lifecycle.moved(gang, found), Result.MOVED, wakes=wakes),)
 
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
         """Back to the queue, after a rest that is longer each time."""
@@ -289,7 +300,7 @@ class Admission:
         cap = min(REST_CAP_SECONDS, REST_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
         status = lifecycle.returned(gang, bound, self._rng.uniform(cap / 2, cap), now)
-        return Step(gang, status, "returned")
+        return Step(gang, status, Result.RETURNED)
 
     def _decide(self, now: datetime) -> list[Step]:
         """The queue, in order; those who fit are reserved in the view from here on."""
@@ -304,19 +315,19 @@ class Admission:
         gang = self._queued[verdict.gang_key]
         if isinstance(verdict, Admit):
             del self._queued[verdict.gang_key]
-            return Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), "admitted", reserves=True)
+            return Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), Result.ADMITTED, reserves=True)
         return self._waiting_step(gang, verdict, now)
 
     def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> Step | None:
         if isinstance(verdict, Unschedulable):
             said = replace(gang.status, position=0, missing=(), message=verdict.message)
             status = lifecycle.unschedulable(gang, said, now, reason=verdict.reason)
-            result = "unschedulable"
+            result = Result.UNSCHEDULABLE
         else:
             # What came of the last attempt is worth more than that the gang rests from it.
             message = gang.status.message if verdict.message == RESTING else verdict.message
             said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
-            status, result = lifecycle.waiting(gang, said, now), "waiting"
+            status, result = lifecycle.waiting(gang, said, now), Result.WAITING
         if status == gang.status or self._can_wait(gang, status):
             return None
         return Step(gang, status, result)
@@ -352,9 +363,9 @@ class Admission:
     def _note_written(self, step: Step) -> None:
         key = key_of(step.gang)
         self._written_at[key] = self._clock.monotonic()
-        if step.result == "bound":
+        if step.result == Result.BOUND:
             self._failures.pop(key, None)
-        if step.result in ("admitted", "returned", "bound"):
+        if step.result in (Result.ADMITTED, Result.RETURNED, Result.BOUND):
             with self._changed:
                 self._refused.pop(key, None)
         self.look_at(key)
@@ -366,10 +377,11 @@ class Admission:
             self._uncertain.add(key)
         elif step.reserves:
             with self.lock:
-                self.view.release(key)
+                self._let_go(key)
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self.room_changed()
 
 
-def _result_of(status: GangStatus) -> str:
-    return {ADMITTED: "admitted", BOUND: "bound"}.get(status.phase, "released")
+def _result_of(status: GangStatus) -> Result:
+    """Of what pods and spec led to."""
+    return Result.BOUND if status.phase == BOUND else Result.RELEASED

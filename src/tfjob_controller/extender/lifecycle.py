@@ -70,7 +70,13 @@ def standing_of(gang: Gang) -> Standing:
     status = gang.status
     if status.phase in (ADMITTED, BOUND):
         return Standing.PLACED
-    return Standing.IDLE if status.phase == RELEASED and status.placement else Standing.QUEUED
+    is_over = status.phase == RELEASED and (status.placement or not has_pods(gang))
+    return Standing.IDLE if is_over else Standing.QUEUED
+
+
+def has_pods(gang: Gang) -> bool:
+    """A gang of none has nothing to wait for."""
+    return any(member.count > 0 for member in gang.spec.members)
 
 
 def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, ScheduledPod]:
@@ -115,6 +121,8 @@ def settled(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, n
     status = gang.status
     if gang.spec.suspend:
         return None if status.phase == RELEASED and not status.placement else suspended(gang, now)
+    if not has_pods(gang):
+        return None if status.phase == RELEASED else finished(gang, now)
     if status.phase == ADMITTED and all(is_bound_member(pods, member) for member in placed_nodes(status)):
         return bound(gang, now)
     if status.phase == BOUND and is_over(pods, idle_seconds):

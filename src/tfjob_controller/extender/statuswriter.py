@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import structlog
@@ -23,19 +24,33 @@ from tfjob_controller.kube.store import Store
 
 log = structlog.get_logger(__name__)
 
-_TOLD = ("admitted", "returned", "bound", "moved", "released", "unschedulable")
+
+class Result(StrEnum):
+    """What a status says that was not said before."""
+
+    ADMITTED = "admitted"
+    WAITING = "waiting"
+    UNSCHEDULABLE = "unschedulable"
+    BOUND = "bound"
+    MOVED = "moved"
+    RELEASED = "released"
+    RETURNED = "returned"
+    """Back in the queue after an attempt that came to nothing."""
+
+
+FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A status to be written, and what it is in one word (see `Observer`).
+    """A status to be written, and what it is in one word.
 
     `reserves`: its room is reserved in the view already. `wakes`: pods that kube-scheduler should look at again then.
     """
 
     gang: Gang
     status: GangStatus
-    result: str
+    result: Result
     reserves: bool = False
     wakes: tuple[ScheduledPod, ...] = ()
 
@@ -44,7 +59,7 @@ class Observer(Protocol):
     """Hears what is written, in the writer's threads."""
 
     def written(self, result: str, gang: Gang) -> None:
-        """`result` is admitted, waiting, unschedulable, bound, moved, released, returned, or failed (not written)."""
+        """`result` is one of `Result`, or `FAILED`: it was not written."""
 
 
 class StatusWriter:
@@ -83,13 +98,13 @@ class StatusWriter:
         try:
             written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
         except ApiError as error:
-            self._observer.written("failed", step.gang)
+            self._observer.written(FAILED, step.gang)
             level = log.debug if error.is_conflict or error.is_not_found else log.warning
             level("gang status not written", key=key_of(step.gang), error=str(error))
             return error
         self._gangs.assume(written)
         self._observer.written(step.result, written)
-        if step.result in _TOLD:
+        if step.result is not Result.WAITING:
             log.info(
                 f"gang {step.result}", key=key_of(written), attempt=written.status.attempt, words=written.status.message
             )

@@ -1,0 +1,298 @@
+"""A cluster in memory for the gang scheduler: its admission loop and bind gate as they are, all else played.
+
+Plays the API server (`MemoryApi`), the watches (`deliver`), kube-scheduler (`schedule`: it binds only what fits, by
+its own count, through the gate), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each call is a
+step, and time is a fake clock's, so that a test can put any order on them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from helpers.memoryapi import MemoryApi
+from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
+from tfjob_controller.api.core import PODS
+from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, placed_nodes
+from tfjob_controller.extender.admission import Admission
+from tfjob_controller.extender.barrier import MemberOfGang, PodToBind
+from tfjob_controller.extender.caches import BY_GANG, by_gang, gang_key_of
+from tfjob_controller.extender.gate import Gate
+from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
+from tfjob_controller.extender.lifecycle import pods_by_member
+from tfjob_controller.extender.placements import GangPlacements
+from tfjob_controller.extender.statuswriter import StatusWriter
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.requester import Lines
+from tfjob_controller.kube.store import Store
+from tfjob_controller.scheduling.decide import Policy
+
+NAMESPACE = "team"
+GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
+BIND_TIMEOUT_SECONDS = 60.0
+
+Object = dict[str, Any]
+
+
+class _Pods:
+    """Answers the annotation that wakes a pod: a `Requester` for nothing else."""
+
+    def __init__(self, pods: Mapping[str, ScheduledPod]) -> None:
+        self._pods = pods
+
+    def request(self, method: str, path: str, **_: Any) -> bytes:
+        found = self._pods.get(f"{NAMESPACE}/{path.rpartition('/')[2]}")
+        if method != "PATCH" or found is None:
+            raise ApiError(404, "NotFound", f"{path} not found")
+        return msgspec.json.encode(found)
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        raise NotImplementedError("nobody streams from this one")
+
+
+class _Ignored:
+    def written(self, result: str, gang: Gang) -> None: ...
+
+
+class GangWorld:
+    """See the module. `is_binding_broken` makes Bindings fail while it is true."""
+
+    def __init__(self) -> None:
+        self.api = MemoryApi()
+        self.clock = FakeClock()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, ScheduledPod] = {}
+        self.is_binding_broken = False
+        self._versions = 0
+        self.start_scheduler()
+
+    # The gang scheduler
+
+    def start_scheduler(self) -> None:
+        """A new process: it knows what the API server knows, and nothing else."""
+        self.gangs: Store[Gang] = Store()
+        self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
+        self.gate = Gate(self, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
+        client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
+        self._writer = StatusWriter(
+            self.gangs, client, ResourceClient(_Pods(self.pods), PODS, decode_scheduled_pod), _Ignored(), threads=1
+        )
+        self.admission = Admission(
+            self.gangs, self._pod_store, self._writer, self.gate, self.clock, policy=Policy(), rng=random.Random(1)
+        )
+        self.placements = GangPlacements(self.gangs, self.admission, lambda: True)
+        self._node_handler = NodeHandler(self.admission)
+        self._pod_handler = PodHandler(self.admission, self.gate)
+        self._gang_handler = GangHandler(self.admission)
+        for node in self.nodes.values():
+            self._node_handler.on_add(node, True)
+        for pod in self.pods.values():
+            self._pod_store.upsert(pod)
+            self._pod_handler.on_add(pod, True)
+        self._pod_store.replace(list(self.pods.values()), self._versions)
+        self.deliver()
+
+    def gang_bound(self, gang: str, attempt: int) -> None:
+        self.admission.gang_bound(gang, attempt)
+
+    def gang_given_up(self, gang: str, attempt: int) -> None:
+        self.admission.gang_given_up(gang, attempt)
+
+    def submit(self, pods: Sequence[PodToBind], on_result: Callable[[PodToBind, str], None]) -> None:
+        """The binder."""
+        for pod in pods:
+            found = self.pods.get(f"{pod.namespace}/{pod.name}")
+            if self.is_binding_broken or found is None:
+                on_result(pod, "refused")
+                continue
+            self.put_pod(pod.name, found.metadata.labels, _cpu_of(found), node=pod.node, uid=pod.uid)
+            on_result(pod, "")
+
+    def deliver(self) -> None:
+        """The Gangs' watch."""
+        seen = {key_of(gang): gang for gang in map(_gang, self.api.list("gangs"))}
+        for old in self.gangs.list():
+            if key_of(old) not in seen:
+                self._versions += 1
+                self.gangs.delete(key_of(old), 10**9 + self._versions, old)
+                self._gang_handler.on_delete(old, True)
+        for gang in seen.values():
+            self.gangs.upsert(gang)
+            self._gang_handler.on_update(gang, gang)
+
+    def run(self) -> None:
+        """One pass of the loop, and what is due at the gate."""
+        self.gate.tick()
+        self.admission.run_once()
+        self.deliver()
+
+    # Nodes and pods
+
+    def put_node(self, name: str, cpu: int, **spec: Any) -> None:
+        self._versions += 1
+        body = {
+            "metadata": {"name": name, "resourceVersion": str(self._versions)},
+            "spec": spec,
+            "status": {
+                "allocatable": {"cpu": str(cpu), "pods": "100"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        node = self.nodes[name] = decode_node(msgspec.json.encode(body))
+        self._node_handler.on_add(node, False)
+
+    def remove_node(self, name: str) -> None:
+        """Its pods go with it, as the pod garbage collector sees to."""
+        node = self.nodes.pop(name)
+        self._node_handler.on_delete(node, True)
+        for pod in [pod for pod in self.pods.values() if pod.spec.node_name == name]:
+            self.remove_pod(pod.metadata.name)
+
+    def put_pod(
+        self, name: str, labels: dict[str, str], cpu: int, *, node: str = "", uid: str = "", phase: str = "Pending"
+    ) -> None:
+        self._versions += 1
+        body = {
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "uid": uid or f"{name}-{self._versions}",
+                "labels": labels,
+                "resourceVersion": str(self._versions),
+            },
+            "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": str(cpu)}}}]},
+            "status": {"phase": phase},
+        }
+        pod = decode_scheduled_pod(msgspec.json.encode(body))
+        old = self.pods.get(key_of(pod))
+        self.pods[key_of(pod)] = pod
+        self._pod_store.upsert(pod)
+        if old is None:
+            self._pod_handler.on_add(pod, False)
+        else:
+            self._pod_handler.on_update(old, pod)
+
+    def finish_pod(self, name: str, phase: str = "Succeeded") -> None:
+        pod = self.pods[f"{NAMESPACE}/{name}"]
+        self.put_pod(
+            name, pod.metadata.labels, _cpu_of(pod), node=pod.spec.node_name, uid=pod.metadata.uid, phase=phase
+        )
+
+    def remove_pod(self, name: str) -> None:
+        pod = self.pods.pop(f"{NAMESPACE}/{name}")
+        self._versions += 1
+        self._pod_store.delete(key_of(pod), self._versions, pod)
+        self._pod_handler.on_delete(pod, True)
+
+    def used(self, node: str) -> int:
+        """CPUs that unfinished pods take there."""
+        return sum(
+            _cpu_of(pod)
+            for pod in self.pods.values()
+            if pod.spec.node_name == node and pod.status.phase not in ("Succeeded", "Failed")
+        )
+
+    # Owners
+
+    def add_gang(self, name: str, *, cpu: int = 1, priority: int = 0, **members: int) -> None:
+        body = {
+            "metadata": {"name": name, "namespace": NAMESPACE, "creationTimestamp": self.clock.now().isoformat()},
+            "spec": {
+                "priority": priority,
+                "members": [
+                    {"name": kind, "count": count, "resources": {"cpu": str(cpu)}} for kind, count in members.items()
+                ],
+            },
+        }
+        self.api.request("POST", GANG_PATH, body=msgspec.json.encode(body))
+        self.deliver()
+
+    def change_gang(self, name: str, patch: Object) -> None:
+        self.api.request(
+            "PATCH",
+            f"{GANG_PATH}/{name}",
+            body=msgspec.json.encode(patch),
+            content_type="application/merge-patch+json",
+        )
+        self.deliver()
+
+    def remove_gang(self, name: str) -> None:
+        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        for pod in self.pods_of(name):
+            self.remove_pod(pod.metadata.name)
+        self.deliver()
+
+    def gang(self, name: str) -> Gang:
+        return next(gang for gang in map(_gang, self.api.list("gangs")) if gang.metadata.name == name)
+
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.api.list("gangs")]
+
+    def pods_of(self, name: str) -> list[ScheduledPod]:
+        return [pod for pod in self.pods.values() if gang_key_of(pod) == f"{NAMESPACE}/{name}"]
+
+    def create_pods(self, name: str) -> None:
+        """Those of the present attempt that are not there, if the gang has one."""
+        gang = self.gang(name)
+        if gang.status.phase not in (ADMITTED, BOUND):
+            return
+        there = pods_by_member(gang, self.pods_of(name))
+        cpu = int(gang.spec.members[0].resources["cpu"])
+        for member in placed_nodes(gang.status):
+            if member not in there:
+                prefix = "scheduling.kubeflow.org"
+                labels = {
+                    f"{prefix}/gang": name,
+                    f"{prefix}/member": member,
+                    f"{prefix}/attempt": str(gang.status.attempt),
+                }
+                self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu)
+
+    def delete_old_pods(self, name: str) -> None:
+        """What an owner does when its gang is not placed any more."""
+        gang = self.gang(name)
+        attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
+        for pod in self.pods_of(name):
+            if pod.metadata.labels["scheduling.kubeflow.org/attempt"] != attempt:
+                self.remove_pod(pod.metadata.name)
+
+    # kube-scheduler
+
+    def schedule(self) -> None:
+        """Ask for every pod that has no node, and bring to `bind` what fits by its own count."""
+        assumed: dict[str, int] = {}
+        for pod in [pod for pod in self.pods.values() if gang_key_of(pod) and not pod.spec.node_name]:
+            labels = pod.metadata.labels
+            who = MemberOfGang(
+                gang_key_of(pod),
+                int(labels["scheduling.kubeflow.org/attempt"]),
+                labels["scheduling.kubeflow.org/member"],
+            )
+            node = self.placements.node_for(who.gang, who.attempt, who.member).node
+            if not node:
+                continue
+            room = self._allocatable(node) - self.used(node) - assumed.get(node, 0)
+            if room < _cpu_of(pod):
+                self.admission.node_refused(who, node)
+                continue
+            assumed[node] = assumed.get(node, 0) + _cpu_of(pod)
+            meta = pod.metadata
+            self.gate.arrive(who, PodToBind(NAMESPACE, meta.name, meta.uid, node), lambda error: None)
+
+    def _allocatable(self, node: str) -> int:
+        found = self.nodes.get(node)
+        return int(found.status.allocatable["cpu"]) if found is not None and not found.spec.unschedulable else 0
+
+
+def _gang(body: Object) -> Gang:
+    return decode_gang(msgspec.json.encode(body))
+
+
+def _cpu_of(pod: ScheduledPod) -> int:
+    return int(pod.spec.containers[0].resources.requests["cpu"])

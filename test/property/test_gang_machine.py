@@ -1,0 +1,200 @@
+"""Gangs under any order of arrivals, losses, time-outs, faults and restarts.
+
+At any moment no node has more bound to it than it can take. At rest, once nothing disturbs any more, a gang is bound
+whole or not at all, what is reserved is what the Gangs say, and no gang waits that would fit.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
+from helpers.memoryapi import no_answer, refusal
+from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, placed_nodes
+from tfjob_controller.extender.lifecycle import pods_by_member
+
+NODES = ("a", "b", "c")
+CPUS = 4
+MAX_GANGS = 5
+# Longer than any rest after a failed attempt.
+LONG_SECONDS = 120.0
+
+
+class GangMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = GangWorld()
+        self.numbers = 0
+        for name in NODES:
+            self.world.put_node(name, CPUS)
+
+    # What users and owners do
+
+    @precondition(lambda self: len(self.world.names()) < MAX_GANGS)
+    @rule(workers=st.integers(0, 8), cpu=st.integers(1, 2), priority=st.integers(0, 1))
+    def a_gang_comes(self, workers: int, cpu: int, priority: int) -> None:
+        self.numbers += 1
+        self.world.clock.advance(1)
+        self.world.add_gang(f"g{self.numbers}", cpu=cpu, priority=priority, worker=workers)
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data())
+    def a_gang_goes(self, data: st.DataObject) -> None:
+        self.world.remove_gang(data.draw(st.sampled_from(self.world.names())))
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data(), is_suspended=st.booleans())
+    def a_gang_is_suspended_or_resumed(self, data: st.DataObject, is_suspended: bool) -> None:
+        name = data.draw(st.sampled_from(self.world.names()))
+        self.world.change_gang(name, {"spec": {"suspend": is_suspended or None}})
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data())
+    def an_owner_acts(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.world.names()))
+        self.world.delete_old_pods(name)
+        self.world.create_pods(name)
+
+    # What programs do
+
+    @rule()
+    def the_loop_runs(self) -> None:
+        self.world.run()
+
+    @rule()
+    def the_scheduler_asks(self) -> None:
+        self.world.schedule()
+
+    @rule()
+    def the_gang_scheduler_starts_anew(self) -> None:
+        self.world.start_scheduler()
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, BIND_TIMEOUT_SECONDS]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+
+    # What goes wrong
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data(), how=st.sampled_from(["gone", "Succeeded", "Failed"]))
+    def a_pod_ends(self, data: st.DataObject, how: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.pods))).partition("/")[2]
+        if how == "gone":
+            self.world.remove_pod(name)
+        elif self.world.pods[f"{NAMESPACE}/{name}"].spec.node_name:
+            self.world.finish_pod(name, how)
+
+    @rule(name=st.sampled_from(NODES), is_there=st.booleans())
+    def a_node_comes_or_goes(self, name: str, is_there: bool) -> None:
+        if is_there:
+            self.world.put_node(name, CPUS)
+        elif name in self.world.nodes:
+            self.world.remove_node(name)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data(), cpu=st.integers(1, CPUS))
+    def another_scheduler_brings_a_pod(self, data: st.DataObject, cpu: int) -> None:
+        node = data.draw(st.sampled_from(sorted(self.world.nodes)))
+        if self.world.used(node) + cpu <= CPUS:
+            self.numbers += 1
+            self.world.put_pod(f"foreign-{self.numbers}", {}, cpu, node=node)
+
+    @rule(fault=st.sampled_from(["conflict", "lost before", "lost after"]))
+    def the_next_request_fails(self, fault: str) -> None:
+        self.world.api.script.append(
+            refusal(409, "Conflict") if fault == "conflict" else no_answer(applied=fault == "lost after")
+        )
+        self.world.admission.run_once()
+        self.world.api.script.clear()
+        self.world.deliver()
+
+    @rule(is_broken=st.booleans())
+    def bindings_fail(self, is_broken: bool) -> None:
+        self.world.is_binding_broken = is_broken
+
+    # What must hold
+
+    @invariant()
+    def no_node_is_over_committed(self) -> None:
+        for name in self.world.nodes:
+            assert self.world.used(name) <= CPUS
+
+    @invariant()
+    def only_members_of_the_present_attempt_are_bound(self) -> None:
+        for name in self.world.names():
+            for pod in self.world.pods_of(name):
+                attempt = int(pod.metadata.labels["scheduling.kubeflow.org/attempt"])
+                assert attempt <= self.world.gang(name).status.attempt
+
+    def teardown(self) -> None:
+        self._come_to_rest()
+        for name in self.world.names():
+            self._check_whole_or_nothing(name)
+        self._check_reservations()
+        self._check_nobody_waits_in_vain()
+
+    def _come_to_rest(self) -> None:
+        self.world.is_binding_broken = False
+        self.world.api.script.clear()
+        for _ in range(12):
+            for name in self.world.names():
+                self.world.delete_old_pods(name)
+                self.world.create_pods(name)
+            self.world.schedule()
+            self.world.run()
+        for _ in range(4):
+            self.world.clock.advance(LONG_SECONDS)
+            for _ in range(6):
+                for name in self.world.names():
+                    self.world.delete_old_pods(name)
+                    self.world.create_pods(name)
+                self.world.schedule()
+                self.world.run()
+
+    def _check_whole_or_nothing(self, name: str) -> None:
+        gang = self.world.gang(name)
+        living = [pod for pod in self.world.pods_of(name) if pod.status.phase not in ("Succeeded", "Failed")]
+        bound = [pod for pod in living if pod.spec.node_name]
+        assert gang.status.phase != ADMITTED
+        if gang.status.phase == WAITING or gang.spec.suspend:
+            assert not bound
+        if gang.status.phase == BOUND:
+            # A member whose old node is full, with no other that has room, waits for it: it is a replacement.
+            assert len(bound) == len(living) or not self._has_room_for(gang.status.attempt, name)
+
+    def _has_room_for(self, attempt: int, name: str) -> bool:
+        cpu = int(self.world.gang(name).spec.members[0].resources["cpu"])
+        view = self.world.admission.view
+        return any(view.free(node).get("cpu", 0) >= 1000 * cpu for node in self.world.nodes)
+
+    def _check_reservations(self) -> None:
+        """What is reserved is what the Gangs say, but for members that have succeeded."""
+        said = {f"{NAMESPACE}/{name}": self._reserved_for(name) for name in self.world.names()}
+        for number in range(self.numbers + 1):
+            key = f"{NAMESPACE}/g{number}"
+            assert dict(self.world.admission.view.reserved_members(key)) == said.get(key, {})
+
+    def _reserved_for(self, name: str) -> dict[str, str]:
+        gang = self.world.gang(name)
+        if gang.status.phase not in (ADMITTED, BOUND) or gang.spec.suspend:
+            return {}
+        pods = pods_by_member(gang, self.world.pods_of(name))
+        done = {member for member, pod in pods.items() if pod.status.phase == "Succeeded"}
+        return {member: node for member, node in placed_nodes(gang.status).items() if member not in done}
+
+    def _check_nobody_waits_in_vain(self) -> None:
+        view = self.world.admission.view
+        for name in self.world.names():
+            gang = self.world.gang(name)
+            if gang.status.phase != WAITING or gang.spec.suspend or gang.status.position != 1:
+                continue
+            (member,) = gang.spec.members
+            cpu = 1000 * int(member.resources["cpu"])
+            room = sum(view.free(node).get("cpu", 0) // cpu for node in self.world.nodes)
+            assert room < member.count, f"{name} waits although it fits"
+
+
+TestGangMachine = GangMachine.TestCase
+TestGangMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

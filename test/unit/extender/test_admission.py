@@ -1,0 +1,246 @@
+"""The admission loop in a played cluster: every rule of its phases, without threads and without time."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
+from helpers.memoryapi import no_answer, refusal
+from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.extender.admission import POSITION_SECONDS
+from tfjob_controller.extender.lifecycle import REPLACEMENT_SECONDS
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    world = GangWorld()
+    world.put_node("a", 4)
+    world.put_node("b", 4)
+    return world
+
+
+def bound_pods(world: GangWorld, name: str) -> int:
+    return sum(bool(pod.spec.node_name) for pod in world.pods_of(name))
+
+
+def admit(world: GangWorld, name: str, workers: int) -> None:
+    world.add_gang(name, worker=workers)
+    world.run()
+    assert world.gang(name).status.phase == "Admitted"
+
+
+def bind(world: GangWorld, name: str) -> None:
+    world.create_pods(name)
+    world.schedule()
+    world.run()
+    assert world.gang(name).status.phase == "Bound"
+
+
+def test_a_gang_that_fits_is_admitted_with_a_node_for_every_member_in_one_write(world: GangWorld) -> None:
+    world.add_gang("one", worker=3, ps=2)
+    before = len(world.api.written("PATCH"))
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.attempt, len(placed_nodes(status))) == ("Admitted", 1, 5)
+    assert len(world.api.written("PATCH")) == before + 1
+
+
+def test_an_unchanged_answer_is_not_written_again(world: GangWorld) -> None:
+    admit(world, "first", 6)
+    world.add_gang("second", worker=6)
+    world.run()
+    assert world.gang("second").status.phase == "Waiting"
+    before = len(world.api.written("PATCH"))
+    for _ in range(5):
+        world.clock.advance(POSITION_SECONDS)
+        world.run()
+    assert len(world.api.written("PATCH")) == before
+
+
+def test_a_place_in_the_queue_alone_is_written_later(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    for number in range(3):
+        world.clock.advance(1)
+        world.add_gang(f"next-{number}", worker=8)
+    world.run()
+    assert [world.gang(f"next-{number}").status.position for number in range(3)] == [1, 2, 3]
+    world.remove_gang("next-0")
+    world.run()
+    assert world.gang("next-2").status.position == 3
+    world.clock.advance(POSITION_SECONDS)
+    world.run()
+    assert world.gang("next-2").status.position == 2
+
+
+def test_all_members_are_bound_together(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.create_pods("one")
+    late = world.pods_of("one")[-1].metadata
+    world.remove_pod(late.name)
+    world.schedule()
+    world.run()
+    assert bound_pods(world, "one") == 0
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert bound_pods(world, "one") == 3
+    assert world.gang("one").status.phase == "Bound"
+
+
+def test_an_attempt_without_progress_goes_back_to_the_queue_rests_and_comes_again(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.placement, status.attempt) == ("Waiting", (), 1)
+    assert "given up: 0 of 3" in status.message
+    assert world.admission.view.statistics().reserved_members == 0
+    world.clock.advance(10)
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
+
+
+def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    bind(world, "one")
+    gone = world.pods_of("one")[0]
+    world.remove_pod(gone.metadata.name)
+    world.run()
+    bind(world, "one")
+    assert world.pods[f"{NAMESPACE}/{gone.metadata.name}"].spec.node_name == gone.spec.node_name
+
+
+def test_the_room_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_given_away(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    names = [pod.metadata.name for pod in world.pods_of("one")]
+    world.finish_pod(names[0], "Failed")
+    world.add_gang("next", worker=1)
+    world.run()
+    assert world.gang("next").status.phase == "Waiting"
+    world.finish_pod(names[1], "Succeeded")
+    world.run()
+    assert world.gang("next").status.phase == "Admitted"
+
+
+def test_a_gang_whose_members_have_all_ended_is_released(world: GangWorld) -> None:
+    admit(world, "one", 2)
+    bind(world, "one")
+    for pod in world.pods_of("one"):
+        world.finish_pod(pod.metadata.name)
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    assert world.admission.view.statistics().reserved_members == 0
+
+
+def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWorld) -> None:
+    admit(world, "one", 1)
+    bind(world, "one")
+    (pod,) = world.pods_of("one")
+    world.finish_pod(pod.metadata.name, "Failed")
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    world.clock.advance(REPLACEMENT_SECONDS)
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    world.put_pod("one-again", pod.metadata.labels, 1)
+    world.run()
+    world.run()
+    world.schedule()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    assert world.pods[f"{NAMESPACE}/one-again"].spec.node_name
+
+
+def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.remove_node(node)
+    world.run()
+    status = world.gang("one").status
+    assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
+
+
+def test_a_foreign_pod_that_takes_reserved_room_drives_members_elsewhere(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.put_pod("stranger", {}, 4, node=node)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {node}
+
+
+def test_a_suspended_gang_is_released_and_queues_anew_when_it_is_resumed(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.placement) == ("Released", ())
+    world.change_gang("one", {"spec": {"suspend": None}})
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
+
+
+def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
+    admit(world, "one", 6)
+    world.start_scheduler()
+    world.add_gang("two", worker=6)
+    world.run()
+    assert world.gang("two").status.phase == "Waiting"
+    assert world.admission.view.statistics().reserved_members == 6
+
+
+def test_an_admission_that_is_refused_gives_its_room_back(world: GangWorld) -> None:
+    world.add_gang("one", worker=6)
+    world.api.script.append(refusal(409, "Conflict"))
+    world.run()
+    assert world.admission.view.statistics().reserved_members == 0
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["written", "not written"])
+def test_while_nobody_knows_whether_an_admission_was_written_its_room_stays_reserved(
+    world: GangWorld, applied: bool
+) -> None:
+    world.add_gang("one", worker=6)
+    world.add_gang("two", worker=6)
+    world.api.script.append(no_answer(applied=applied))
+    world.admission.run_once()
+    assert world.admission.view.statistics().reserved_members == 6
+    world.clock.advance(1)
+    for _ in range(3):
+        world.run()
+    phases = sorted(world.gang(name).status.phase for name in ("one", "two"))
+    assert phases == ["Admitted", "Waiting"]
+    assert world.admission.view.statistics().reserved_members == 6
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"worker": 0}, {"worker": 100_000}],
+    ids=["no pods", "more pods than any cluster takes"],
+)
+def test_a_gang_of_a_strange_size_harms_nobody(world: GangWorld, members: dict[str, int]) -> None:
+    world.add_gang("strange", **members)
+    admit(world, "good", 3)
+    bind(world, "good")
+
+
+def test_a_gang_of_no_pods_is_released_once_and_queues_when_it_gets_some(world: GangWorld) -> None:
+    world.add_gang("none", worker=0)
+    for _ in range(3):
+        world.run()
+    assert (world.gang("none").status.phase, world.gang("none").status.attempt) == ("Released", 0)
+    world.change_gang("none", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    world.run()
+    assert world.gang("none").status.phase == "Admitted"
+
+
+def test_a_status_edited_by_hand_to_nonsense_harms_nobody_else(world: GangWorld) -> None:
+    world.add_gang("edited", worker=2)
+    nonsense = [{"node": "nowhere", "members": ["worker-0", "king-7", "worker-99"]}]
+    world.change_gang("edited", {"status": {"phase": "Admitted", "attempt": 7, "placement": nonsense}})
+    admit(world, "good", 6)
+    bind(world, "good")
