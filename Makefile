@@ -83,7 +83,7 @@ demo: $(READY) ## Run the example job on two real nodes and show how it goes; KE
 	@$(PY) -m demo $(if $(KEEP),--keep)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -94,6 +94,8 @@ bench-watch: $(READY) ## Watch events applied per second
 	@$(PY) -m bench.watch
 bench-filter: $(READY) ## How long kube-scheduler waits for the gang scheduler's filter
 	@$(PY) -m bench.filter
+bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 that wait
+	@$(PY) -m bench.placement
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

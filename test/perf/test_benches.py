@@ -19,11 +19,12 @@ KEYS = {"name", "value", "unit", "rounds", "spread"}
 FIGURES = {
     "watch": {"watch_events_applied": True, "watch_events_applied_http": True},
     "filter": {
-        "filter_p50": False,
-        "filter_p99": False,
-        "filter_waiting_p99": False,
-        "filter_binding_p99": False,
+        "filter_p50": True,
+        "filter_p99": True,
+        "filter_waiting_p99": True,
+        "filter_binding_p99": True,
     },
+    "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
     "cache": {
         "rss_per_cached_pod": True,
         "pods_listed": True,
@@ -67,7 +68,7 @@ def check(name: str, figures: list[dict[str, Any]]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-@pytest.mark.parametrize("name", ["watch", "filter"])
+@pytest.mark.parametrize("name", ["watch", "filter", "placement"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(name, lines_of(name, None))
 

@@ -21,13 +21,12 @@ from datetime import datetime
 from typing import TypeAlias
 
 from tfjob_controller.api.gang import Gang, GangSpec, Missing
-from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling import explain
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
 from tfjob_controller.scheduling.outlook import Outlook
 from tfjob_controller.scheduling.packing import Group
 from tfjob_controller.scheduling.placement import Placement, place
-from tfjob_controller.scheduling.queue import in_order, is_resting, waited_seconds
+from tfjob_controller.scheduling.queue import Queued, in_order
 from tfjob_controller.scheduling.standing import Standing
 from tfjob_controller.scheduling.view import ClusterView
 
@@ -83,10 +82,12 @@ class _Shape:
         self._standing = standing
         self._outlook = Outlook(view, demands)
         self._tried_in_vain = False
-        # The view's versions, and what was found then.
+        # The view's version (the picture's number), and what was found then.
         self._exceeds = (-1, False)
-        self._could_fit = ((-1, -1), True)
-        self._said: tuple[tuple[object, ...], tuple[tuple[Missing, ...], str]] | None = None
+        self._could_fit = (-1, True)
+        self._said: tuple[tuple[Missing, ...], str] = ((), "")
+        self._said_at = -1
+        self._said_of: tuple[int, ...] = ()
 
     def may_fit(self) -> bool:
         """False if it is certain, or was found out, that it does not fit."""
@@ -94,7 +95,7 @@ class _Shape:
         if self._outlook.may_have_grown:
             self._outlook.may_have_grown = False
             self._tried_in_vain = False
-        return not self._tried_in_vain and self._outlook.is_enough()
+        return not self._tried_in_vain and self._outlook.is_enough
 
     def note_tried_in_vain(self) -> None:
         """On all nodes: until room comes there is no need to try again."""
@@ -108,9 +109,9 @@ class _Shape:
 
     def could_fit_without_gangs(self) -> bool:
         """Yes until it was asked; an answer may be that of an earlier pass."""
-        version = self._view.nodes_version, self._view.foreign_version
-        if self._could_fit[0] != version and self._standing.may_ask():
-            self._could_fit = version, self._standing.fits_without_gangs(self.demands)
+        picture = self._standing.picture
+        if self._could_fit[0] != picture and self._standing.may_ask():
+            self._could_fit = picture, self._standing.fits_without_gangs(self.demands)
         return self._could_fit[1]
 
     def usable_nodes(self) -> Sequence[Group]:
@@ -126,13 +127,14 @@ class _Shape:
 
     def words(self) -> tuple[tuple[Missing, ...], str]:
         """What is lacking; the same objects as long as the situation is the same."""
-        figures = (self._view.nodes_version, *self._outlook.figures())
-        if self._said is None or self._said[0] != figures:
-            tallies = self._outlook.tallies
-            words = explain.waits(self.demands, tallies, self._standing.objections)
-            said = explain.missing(self.demands, tallies), words
-            self._said = figures, said
-        return self._said[1]
+        if self._said_at != self._view.version:
+            self._said_at = self._view.version
+            figures = (self._view.nodes_version, *self._outlook.figures())
+            if self._said_of != figures:
+                tallies = self._outlook.tallies
+                words = explain.waits(self.demands, tallies, self._standing.objections)
+                self._said, self._said_of = (explain.missing(self.demands, tallies), words), figures
+        return self._said
 
 
 class Decider:
@@ -148,14 +150,14 @@ class Decider:
     def decide(self, gangs: Iterable[Gang], now: datetime) -> list[Verdict]:
         """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
         one_pass = _Pass(self._view, self._policy, now)
-        self._standing.start_pass()
-        queue = [(gang, self._shape_of(gang)) for gang in in_order(gangs)]
-        self._forget({key_of(gang) for gang, _ in queue})
-        return [one_pass.judge(gang, shape) for gang, shape in queue]
+        self._standing.start_pass(now)
+        queue = in_order(gangs)
+        verdicts = [one_pass.judge(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
+        self._forget(queue)
+        return verdicts
 
-    def _shape_of(self, gang: Gang) -> _Shape | str:
+    def _shape_of(self, key: str, spec: GangSpec) -> _Shape | str:
         """The gang's shape, or what is wrong with it."""
-        key, spec = key_of(gang), gang.spec
         known = self._compiled.get(key)
         if known is not None and (known[0] is spec or known[0] == spec):
             return known[1]
@@ -176,8 +178,9 @@ class Decider:
             shape = self._shapes[demands] = _Shape(self._view, self._standing, demands)
         return shape
 
-    def _forget(self, keys: set[str]) -> None:
-        if len(self._compiled) > len(keys):
+    def _forget(self, queue: Sequence[Queued]) -> None:
+        if len(self._compiled) > len(queue):
+            keys = {each.key for each in queue}
             self._compiled = {key: value for key, value in self._compiled.items() if key in keys}
             used = {id(shape) for _, shape in self._compiled.values()}
             self._shapes = {demands: shape for demands, shape in self._shapes.items() if id(shape) in used}
@@ -197,26 +200,26 @@ class _Pass:
         self._held: set[int] = set()
         self._failed: set[int] = set()
 
-    def judge(self, gang: Gang, shape: _Shape | str) -> Verdict:
-        key = key_of(gang)
+    def judge(self, queued: Queued, shape: _Shape | str) -> Verdict:
+        key = queued.key
         if isinstance(shape, str):
             return Unschedulable(key, INVALID_RESOURCES, shape)
-        if is_resting(gang, self._now):
+        if queued.is_resting(self._now):
             return self._wait(key, (), explain.RESTING)
         may_fit = shape.may_fit()
         placement = self._place(shape) if may_fit else None
         if placement is not None:
-            return self._admit(gang, shape, placement)
+            return self._admit(queued, shape, placement)
         if shape.exceeds_cluster():
             return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, explain.exceeds(shape.demands))
-        if waited_seconds(gang, self._now) >= self._policy.starvation_timeout_seconds:
+        if self._open != set() and queued.waited_seconds(self._now) >= self._policy.starvation_timeout_seconds:
             self._hold(shape)
         if may_fit and shape.may_fit():
             return self._wait(key, (), explain.HELD_BACK)
         return self._wait(key, *shape.words())
 
-    def _admit(self, gang: Gang, shape: _Shape, placement: Placement) -> Admit:
-        key, attempt = key_of(gang), gang.status.attempt + 1
+    def _admit(self, queued: Queued, shape: _Shape, placement: Placement) -> Admit:
+        key, attempt = queued.key, queued.gang.status.attempt + 1
         self._view.reserve(key, placement.node_of, requests_by_member(shape.demands), attempt=attempt)
         return Admit(key, placement, attempt)
 
@@ -240,7 +243,7 @@ class _Pass:
 
     def _hold(self, shape: _Shape) -> None:
         """Close the nodes that this gang could use to all that come after it."""
-        if id(shape) in self._asked_to_hold or self._open == set():
+        if id(shape) in self._asked_to_hold:
             return
         self._asked_to_hold.add(id(shape))
         if not shape.could_fit_without_gangs():

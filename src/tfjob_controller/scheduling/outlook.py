@@ -35,6 +35,12 @@ class Outlook:
         self._version = view.version
         self.may_have_grown = True
         self.tallies = [self._counted(each) for each in demands]
+        self._is_enough = self._judged()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the least of every kind would fit, each kind alone."""
+        return self._is_enough
 
     def refresh(self) -> None:
         """Take in what has changed in the view."""
@@ -46,12 +52,12 @@ class Outlook:
         if changes is None or len(changes) > len(view.rooms):
             self.tallies = [self._counted(each) for each in self._demands]
             self.may_have_grown = True
-            return
-        for demand, tally in zip(self._demands, self.tallies, strict=True):
-            self._adjust(demand, tally, changes)
+        else:
+            for demand, tally in zip(self._demands, self.tallies, strict=True):
+                self._adjust(demand, tally, changes)
+        self._is_enough = self._judged()
 
-    def is_enough(self) -> bool:
-        """Whether the least of every kind would fit, each kind alone."""
+    def _judged(self) -> bool:
         return all(tally.fits >= each.least for tally, each in zip(self.tallies, self._demands, strict=True))
 
     def figures(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import Gang
@@ -19,24 +20,30 @@ from tfjob_controller.kube.meta import key_of
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
-def in_order(gangs: Iterable[Gang]) -> list[Gang]:
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A gang in the queue, and since when it counts as waiting."""
+
+    key: str
+    gang: Gang
+    since: datetime
+
+    def is_resting(self, now: datetime) -> bool:
+        """Whether it rests after an attempt that failed."""
+        until = self.gang.status.not_before
+        moment = _moment(until) if until else None
+        return moment is not None and now < moment
+
+    def waited_seconds(self, now: datetime) -> float:
+        """How long it has waited; not below 0, whatever the clocks say."""
+        return max((now - self.since).total_seconds(), 0.0)
+
+
+def in_order(gangs: Iterable[Gang]) -> list[Queued]:
     """The gangs that wait, first comes first; suspended ones do not wait."""
-    return sorted((each for each in gangs if not each.spec.suspend), key=_rank)
-
-
-def is_resting(gang: Gang, now: datetime) -> bool:
-    """Whether it rests after an attempt that failed."""
-    moment = _moment(gang.status.not_before)
-    return moment is not None and now < moment
-
-
-def waited_seconds(gang: Gang, now: datetime) -> float:
-    """How long it has waited; not below 0, whatever the clocks say."""
-    return max((now - _since(gang)).total_seconds(), 0.0)
-
-
-def _rank(gang: Gang) -> tuple[int, datetime, str]:
-    return -gang.spec.priority, _since(gang), key_of(gang)
+    waiting = [Queued(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
+    waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
+    return waiting
 
 
 def _since(gang: Gang) -> datetime:

@@ -1,12 +1,13 @@
 """The cluster as it could be: empty, or without gangs. Answers what is not worth waiting for, or holding room for.
 
 Nodes count here also while they are not ready or cordoned: they may come back. Groups of nodes are kept per set of
-constraints until nodes (or foreign pods) change, since thousands of gangs ask the same.
+constraints until nodes change, since thousands of gangs ask the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.explain import objections
@@ -15,8 +16,11 @@ from tfjob_controller.scheduling.packing import Group, capacities, gathered, pac
 from tfjob_controller.scheduling.view import ClusterView, Room
 
 _Constraints = tuple[Constraint, ...]
-# How many gangs are asked anew in one pass whether they could fit without the others; the rest keep their old answers.
-_ASKED_PER_PASS = 4
+# How old the picture of the cluster without gangs may be. Making it costs tens of milliseconds on thousands of nodes,
+# and what it decides (who holds room for long) is nothing that a foreign pod more or less should turn around.
+_PICTURE_AGE = timedelta(seconds=10)
+# How many gangs are asked in one pass whether they would fit there; the others keep their old answers.
+_ASKED_PER_PASS = 1
 
 
 class Standing:
@@ -25,12 +29,24 @@ class Standing:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._empty: tuple[Hashable, dict[_Constraints, list[Group]]] = (None, {})
-        self._without_gangs: tuple[Hashable, dict[_Constraints, list[Group]]] = (None, {})
+        self._without_gangs: dict[_Constraints, list[Group]] = {}
+        self._picture = 0
+        self._picture_of: tuple[int, datetime] | None = None
         self._objections: tuple[Hashable, dict[Constraint, str]] = (None, {})
         self._left_to_ask = 0
 
-    def start_pass(self) -> None:
+    @property
+    def picture(self) -> int:
+        """Number of the picture of the cluster without gangs; answers from an older one are old."""
+        return self._picture
+
+    def start_pass(self, now: datetime) -> None:
         self._left_to_ask = _ASKED_PER_PASS
+        known = self._picture_of
+        if known is None or known[0] != self._view.nodes_version or abs(now - known[1]) > _PICTURE_AGE:
+            self._picture_of = self._view.nodes_version, now
+            self._picture += 1
+            self._without_gangs = {}
 
     def empty(self, demands: Sequence[Demand]) -> Sequence[Group]:
         """The nodes with all that they have."""
@@ -59,11 +75,8 @@ class Standing:
 
     def fits_without_gangs(self, demands: Sequence[Demand]) -> bool:
         """Whether it would fit if all gangs were gone and foreign pods stayed."""
-        version = self._view.nodes_version, self._view.foreign_version
-        if self._without_gangs[0] != version:
-            self._without_gangs = version, {}
         view = self._view
-        return _fits(self._kept(self._without_gangs[1], demands, lambda room: view.without_gangs(room.name)), demands)
+        return _fits(self._kept(self._without_gangs, demands, lambda room: view.without_gangs(room.name)), demands)
 
     def _kept(
         self,

@@ -134,7 +134,6 @@ class ClusterView:
         self._changes: deque[RoomChange] = deque(maxlen=_REMEMBERED_CHANGES)
         self._version = 0
         self._nodes_version = 0
-        self._foreign_version = 0
 
     # What readers use
 
@@ -147,11 +146,6 @@ class ClusterView:
     def nodes_version(self) -> int:
         """Rises when a node comes, goes, or changes in what decides who can run there; not with pods."""
         return self._nodes_version
-
-    @property
-    def foreign_version(self) -> int:
-        """Rises when a pod of no gang comes or goes."""
-        return self._foreign_version
 
     @property
     def rooms(self) -> Mapping[str, Room]:
@@ -265,7 +259,6 @@ class ClusterView:
         self._take(pod.node, pod.amounts, sign, is_gang=bool(pod.gang))
         self._books[pod.node].pods += sign
         if not pod.gang:
-            self._foreign_version += 1
             return
         siblings = self._gang_pods.setdefault((pod.gang, pod.member), set())
         if sign > 0:
