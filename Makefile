@@ -82,6 +82,10 @@ image: $(READY) ## Build a local image, IMAGE=localhost/tfjob-controller; nodes 
 demo: $(READY) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
 	@$(PY) -m demo $(if $(KEEP),--keep)
 
+.PHONY: demo-gang
+demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
+	@$(PY) -m demo.gang
+
 ##@ Benchmarks: one JSON line per figure
 .PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement
 bench-create: $(READY) ## Children per second, requests per job, first child's latency

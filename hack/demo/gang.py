@@ -1,0 +1,221 @@
+"""`make demo-gang`: two training jobs that each need all GPUs of a small cluster, twice.
+
+First with the default scheduler, which takes pods one by one: each job gets some, waits for the rest, and would do so
+for ever. Then with the gang scheduler: one job runs to its end, then the other, and nobody holds a GPU in vain.
+
+Exit code 0 only if all of that was seen. Ctrl-C stops whatever the demo has started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.checks import Check
+from demo.follow import DemoError
+from demo.gangjobs import JOBS, REPLICAS, Ledger, bar, by_job, manifest
+from demo.gangstage import GangStage, open_gang_stage
+from demo.kubectl import KubectlError
+from demo.screen import Screen
+from localcluster import podstatus
+from localcluster.api import STRATEGIC_MERGE_PATCH, RefusedError
+from localcluster.podstatus import Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERRUPTED = 128 + signal.SIGINT
+POLL_SECONDS = 0.1
+# For so long all replicas must run at the same time; then the job is done.
+TRAINING_SECONDS = 3.0
+# So long nothing changes until a deadlock is believed. It would stay for ever.
+WATCHED_SECONDS = 6.0
+TIMEOUT_SECONDS = 60.0
+TRIES = 3
+# Two Bindings of one gang are some milliseconds apart; a look may fall between them, on a busy machine more than one.
+AT_THE_SAME_TIME_SECONDS = 1.0
+PODS = "/api/v1/namespaces/default/pods"
+PODS_BY_NODE = (
+    "kubectl get pods",
+    "--sort-by=.spec.nodeName",
+    "-o=custom-columns=POD:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,SCHEDULER:.spec.schedulerName",
+)
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    if os.environ.get("KUBECONFIG"):
+        screen.detail("KUBECONFIG is not used: this demo pretends nodes, so it brings its own control plane")
+    try:
+        with open_gang_stage(ROOT, screen) as stage:
+            checks = [*without_gangs(stage, screen), *with_gangs(stage, screen)]
+            for check in checks:
+                screen.check(check)
+            farewell(screen)
+    except (DemoError, KubectlError) as error:
+        screen.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        screen.step("interrupted: everything that the demo started is stopped")
+        return INTERRUPTED
+    return 0 if all(check.holds for check in checks) else 1
+
+
+def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
+    """The deadlock. Once in a while one job is quick enough to get all; then it is tried again."""
+    title(
+        screen, f"1. The default scheduler. Two jobs come at the same time; each needs {REPLICAS} GPUs, all there are"
+    )
+    for _ in range(TRIES):
+        ledger = contend(stage, screen)
+        if ledger.is_deadlocked():
+            screen.output(
+                "Each job holds GPUs and waits for those that the other one holds. Left alone, they wait for ever."
+            )
+            screen.blank()
+            break
+        screen.output("This time one job was quick enough to get them all. Once more.")
+        clear(stage, screen)
+    held = " and ".join(f"{ledger.held[name]} ({name})" for name in JOBS)
+    text = f"without gangs: both jobs stood still, holding {held} of {REPLICAS} GPUs"
+    show(stage, screen, *PODS_BY_NODE)
+    show(stage, screen, "kubectl get tfjobs -o wide")
+    clear(stage, screen)
+    return [Check(ledger.is_deadlocked(), text)]
+
+
+def contend(stage: GangStage, screen: Screen) -> Ledger:
+    """Both jobs at once, without gangs, until one has all or nothing has changed for a while."""
+    submit(stage, screen, is_gang=False)
+    ledger, quiet_since = Ledger(), time.monotonic()
+
+    def is_over() -> bool:
+        return bool(ledger.complete_at) or time.monotonic() - quiet_since > WATCHED_SECONDS
+
+    for is_changed in watch(stage, screen, ledger, is_over):
+        if is_changed or not ledger.is_deadlocked():
+            quiet_since = time.monotonic()
+    screen.output(f"{WATCHED_SECONDS:.0f} s later nothing has changed." if ledger.is_deadlocked() else "")
+    screen.blank()
+    return ledger
+
+
+def clear(stage: GangStage, screen: Screen) -> None:
+    """Both jobs away. Their children too: the garbage collector learns of a kind that is new only after 30 s."""
+    screen.step("kubectl delete tfjobs --all")
+    stage.kubectl.run("delete", "tfjobs", "--all", "--cascade=background")
+    stage.kubectl.run("delete", "jobs,services,pods", "-l", "kubeflow.org")
+
+
+def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
+    """One after the other."""
+    title(screen, "2. The gang scheduler. The same two jobs, with spec.gang.enabled: true")
+    submit(stage, screen, is_gang=True)
+    ledger, training = Ledger(), Training(stage)
+    shown = False
+    for _ in watch(stage, screen, ledger, lambda: are_done(stage)):
+        training.goes_on(ledger)
+        if ledger.complete_at and not shown:
+            shown = True
+            screen.blank()
+            show(stage, screen, "kubectl get gangs")
+            show(stage, screen, "kubectl get tfjobs -o wide")
+            show(stage, screen, *PODS_BY_NODE)
+    screen.blank()
+    show(stage, screen, "kubectl get tfjobs")
+    return [
+        Check(are_done(stage), "with gangs: both jobs ran to their end, one after the other"),
+        Check(
+            ledger.in_vain_seconds < AT_THE_SAME_TIME_SECONDS,
+            f"with gangs: no job held a GPU while it waited for others (longest: {ledger.in_vain_seconds:.1f} s)",
+        ),
+    ]
+
+
+class Training:
+    """What the jobs would do: they need all replicas at once for a while; then the master ends well."""
+
+    def __init__(self, stage: GangStage) -> None:
+        self._api = stage.api
+        self._ended: set[str] = set()
+
+    def goes_on(self, ledger: Ledger) -> None:
+        for name, since in ledger.complete_at.items():
+            if name not in self._ended and time.monotonic() - since > TRAINING_SECONDS:
+                self._ended.add(name)
+                self._end(name)
+
+    def _end(self, name: str) -> None:
+        pods = by_job(self._api.list(PODS, f"tf_job_name={name},job_type=MASTER"))[name]
+        for pod in pods:
+            status = {"status": podstatus.terminated(pod, Outcome())}
+            self._api.patch(f"{PODS}/{pod['metadata']['name']}/status", status, STRATEGIC_MERGE_PATCH)
+
+
+def submit(stage: GangStage, screen: Screen, *, is_gang: bool) -> None:
+    """Both in one go, as two people who press the key at the same time."""
+    screen.step("kubectl create -f jobs.yaml   (" + ", ".join(f"TFJob {name}" for name in JOBS) + ")")
+    items = [manifest(name, is_gang=is_gang) for name in JOBS]
+    body = {"apiVersion": "v1", "kind": "List", "items": items}
+    screen.output(stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
+    screen.blank()
+
+
+def watch(stage: GangStage, screen: Screen, ledger: Ledger, is_over: Callable[[], bool]) -> Iterator[bool]:
+    """Look again and again, and print a line for each change; yields whether there was one."""
+    began = time.monotonic()
+    while not is_over():
+        now = time.monotonic()
+        if now - began > TIMEOUT_SECONDS:
+            raise DemoError(f"it took more than {TIMEOUT_SECONDS:.0f} s: the logs say why")
+        is_changed = ledger.look(stage.api.list(PODS), now)
+        if is_changed:
+            screen.output(f"{now - began:5.1f} s  {bar(ledger.held)}")
+        yield is_changed
+        time.sleep(POLL_SECONDS)
+
+
+def are_done(stage: GangStage) -> bool:
+    path = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
+    try:
+        phases = [each.get("status", {}).get("phase") for each in stage.api.list(path)]
+    except RefusedError as error:
+        raise DemoError(str(error)) from error
+    if "Failed" in phases:
+        raise DemoError("a job failed, which neither should: the logs say why")
+    return phases == ["Done"] * len(JOBS)
+
+
+def show(stage: GangStage, screen: Screen, command: str, *more: str) -> None:
+    """`more` arguments are too long to be shown."""
+    with screen.command(command):
+        screen.output(stage.kubectl.run(*command.split()[1:], *more))
+
+
+def title(screen: Screen, text: str) -> None:
+    screen.blank()
+    screen.step(text)
+
+
+def farewell(screen: Screen) -> None:
+    """What to do next."""
+    screen.blank()
+    screen.output(
+        "Next:\n"
+        "  kubectl apply -k manifests/overlays/gang-scheduling     # beside the scheduler of your cluster\n"
+        "  spec: {gang: {enabled: true}}                           # in a TFJob; or --gang-scheduling=always for all\n"
+        "  manifests/samples/gang_of_pods.py                       # your own pods as a gang, without a TFJob\n"
+        "docs/gang-scheduling.md tells what each message means, what happens when something fails, and the limits."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The two jobs of the gang demo, and what is seen of them: how many GPUs each holds, and for how long in vain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from demo.gangstage import GPU
+
+Object = dict[str, Any]
+
+JOBS = ("blue", "red")
+# A master and its workers, one GPU each: as many as the cluster has.
+REPLICAS = 8
+ROOMY = {"cpu": "500m", GPU: "1"}
+
+
+def manifest(name: str, *, is_gang: bool) -> Object:
+    """A TFJob of REPLICAS pods. Its image is never pulled: nodes are pretended."""
+    template = {
+        "spec": {
+            "containers": [
+                {
+                    "name": "tensorflow",
+                    "image": "localhost/tensorflow",
+                    "resources": {"requests": ROOMY, "limits": {GPU: "1"}},
+                }
+            ]
+        }
+    }
+    replicas = [
+        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
+        {"tfReplicaType": "WORKER", "replicas": REPLICAS - 1, "template": template},
+    ]
+    spec = {**({"gang": {"enabled": True}} if is_gang else {}), "replicaSpecs": replicas}
+    return {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "metadata": {"name": name}, "spec": spec}
+
+
+def by_job(pods: Sequence[Object]) -> dict[str, list[Object]]:
+    """The pods of each job that hold a GPU now."""
+    found: dict[str, list[Object]] = {name: [] for name in JOBS}
+    for pod in pods:
+        name = pod["metadata"].get("labels", {}).get("tf_job_name", "")
+        if name in found and holds_gpu(pod):
+            found[name].append(pod)
+    return found
+
+
+def holds_gpu(pod: Object) -> bool:
+    has_ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return bool(pod["spec"].get("nodeName")) and not has_ended
+
+
+def is_running(pod: Object) -> bool:
+    return bool(pod.get("status", {}).get("phase") == "Running")
+
+
+def bar(held: Mapping[str, int]) -> str:
+    """`blue ####....  4 of 8 GPUs      red ####....  4 of 8 GPUs`."""
+    parts = [
+        f"{name:>4} {'█' * count}{'·' * (REPLICAS - count)} {count} of {REPLICAS} GPUs" for name, count in held.items()
+    ]
+    return "    ".join(parts)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What has been seen so far. Times are seconds since the beginning."""
+
+    held: dict[str, int] = field(default_factory=dict)
+    complete_at: dict[str, float] = field(default_factory=dict)
+    """When all replicas of a job were running for the first time."""
+    in_vain_seconds: float = 0.0
+    """The longest time that a job held some of its GPUs before it had all of them."""
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def look(self, pods: Sequence[Object], now: float) -> bool:
+        """Take down what is there now; whether a figure has changed."""
+        found = by_job(pods)
+        held = {name: len(each) for name, each in found.items()}
+        for name, each in found.items():
+            if len(each) == REPLICAS and all(is_running(pod) for pod in each):
+                self.complete_at.setdefault(name, now)
+            self._judge(name, held[name], now)
+        is_changed = held != self.held
+        self.held = held
+        return is_changed
+
+    def _judge(self, name: str, count: int, now: float) -> None:
+        if name in self.complete_at or count in (0, REPLICAS):
+            self._since.pop(name, None)
+            return
+        self.in_vain_seconds = max(self.in_vain_seconds, now - self._since.setdefault(name, now))
+
+    def is_deadlocked(self) -> bool:
+        """Every job holds something, none has what it needs, and nothing is left."""
+        counts = self.held.values()
+        return not self.complete_at and sum(counts) == REPLICAS and all(counts)

@@ -1,0 +1,124 @@
+"""Where the gang demo plays: a control plane with two pretended nodes of four GPUs each, and every program of ours.
+
+Nothing needs root, for no container runs: a stand-in for the kubelets (localcluster.fakekubelet) reports pods as
+running. kube-apiserver, both kube-schedulers, the Job controller, the TFJob controller and the gang scheduler are real.
+
+Everything is ended with the block, and by a guard process if the demo is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.follow import DemoError
+from demo.kubectl import Kubectl
+from demo.screen import Screen
+from localcluster import binaries, ports, process, stack, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.gangscheduler import GangScheduler
+from localcluster.process import Identity
+
+NAME = "demo-gang"
+NAMESPACE = "default"
+CRDS = Path("manifests/base/crds")
+NODES = ("node-1", "node-2")
+GPUS_PER_NODE = 4
+GPU = "nvidia.com/gpu"
+READY_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class GangStage:
+    kubectl: Kubectl
+    api: Api
+
+
+@contextmanager
+def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
+    """Raises `DemoError` in one line if something cannot be had."""
+    folder = state.stack_dir(NAME)
+    found = state.read(folder)
+    if state.condition(found) is state.Condition.RUNNING:
+        raise DemoError(f"another gang demo is at work here: wait for its end, or: make cluster-down NAME={NAME}")
+    try:
+        screen.step(f"a control plane, and {len(NODES)} pretended nodes with {GPUS_PER_NODE} GPUs each")
+        plane = stack.up(folder, owner=process.myself(), report=screen.detail)
+        with _stopping(folder, screen), _kubelet(plane) as api:
+            kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
+            screen.detail(kubectl.run("apply", "--server-side", "-f", str(root / CRDS)).replace("\n", "  "))
+            kubectl.run("wait", "--for=condition=Established", "-f", str(root / CRDS), "--timeout=30s")
+            _start_programs(plane, screen)
+            yield GangStage(kubectl, api)
+    except LocalClusterError as error:
+        raise DemoError(str(error)) from error
+
+
+@contextmanager
+def _stopping(folder: Path, screen: Screen) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        # From here on all is being stopped anyway: a second Ctrl-C would only leave half of it.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        screen.step("stopping everything")
+        stack.down(folder, lambda _: None)
+
+
+@contextmanager
+def _kubelet(plane: ControlPlane) -> Iterator[Api]:
+    api = Api.from_kubeconfig(plane.kubeconfig)
+    room = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110", GPU: str(GPUS_PER_NODE)}
+    with FakeKubelet(api, nodes=NODES, resources=room):
+        yield api
+
+
+def _start_programs(plane: ControlPlane, screen: Screen) -> None:
+    """The controller, the gang scheduler and its kube-scheduler; they end with the stack, whose mark they bear."""
+    with ports.reserve(3) as (controller, extender, health):
+        screen.step(
+            "tfjob-controller run; tfjob-controller extender, and a second, unmodified kube-scheduler beside it"
+        )
+        screen.detail(f"logs: {plane.logs}")
+        serving = ["--metrics-bind-address", "0", "--health-probe-bind-address"]
+        # One child after the other, so that two jobs that come at the same time meet: on a real cluster the default
+        # limits of the Job controller see to that.
+        slowly = ["--concurrent-writes", "1"]
+        _start(plane, "run", [*slowly, *serving, f"127.0.0.1:{controller}"], controller)
+        address = f"127.0.0.1:{extender}"
+        _start(plane, "extender", ["--extender-bind-address", address, *serving, f"127.0.0.1:{health}"], health)
+        GangScheduler(plane, f"http://{address}").start()
+
+
+def _start(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -> None:
+    log = plane.logs / f"tfjob-controller-{command}.log"
+    argv = [sys.executable, "-m", "tfjob_controller", command, "--kubeconfig", str(plane.kubeconfig), *flags]
+    identity = process.spawn(argv, log=log, mark=plane.folder)
+    _wait_ready(identity, port, f"tfjob-controller {command}", log)
+
+
+def _wait_ready(identity: Identity, port: int, name: str, log: Path) -> None:
+    deadline, answer = time.monotonic() + READY_TIMEOUT_SECONDS, "nothing"
+    while time.monotonic() < deadline:
+        if not process.is_alive(identity):
+            raise DemoError(f"{name} ended: see its log, {log}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2):
+                return
+        except urllib.error.HTTPError as error:
+            answer = error.read().decode(errors="replace").strip()
+        except OSError as error:
+            answer = str(error)
+        time.sleep(0.1)
+    raise DemoError(f"{name} was not ready within {READY_TIMEOUT_SECONDS} s: {answer} (log: {log})")
