@@ -218,7 +218,7 @@ class Audit:
         if not excess:
             return
         figures = ", ".join(f"{name} {used / 1000:g} of {has / 1000:g}" for name, (used, has) in sorted(excess.items()))
-        text = f"bound to {pod.node}, which had no room: {figures} taken"
+        text = f"bound to {pod.node}, which had no room: {figures} taken, after {self._latest_on(pod, now)}"
         if self._is_race(pod, now):
             self.races.append(Violation("over-committed", pod.key, text, now))
         else:
@@ -242,6 +242,14 @@ class Audit:
         return any(
             other.scheduler != pod.scheduler and now - self._bound_at.get(other.uid, 0.0) <= self._limits.race_seconds
             for other in self._rooms.pods_on(pod.node)
+        )
+
+    def _latest_on(self, pod: Pod, now: float) -> str:
+        """Who came to the same node last, as a start for whoever looks for the reason."""
+        others = [other for other in self._rooms.pods_on(pod.node) if other.uid != pod.uid]
+        others.sort(key=lambda other: -self._bound_at.get(other.uid, 0.0))
+        return ", ".join(
+            f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
         )
 
     def _note_partly(self, life: _Life, now: float) -> None:

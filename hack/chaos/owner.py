@@ -181,14 +181,16 @@ class Owners:
         self._watch(self.pods_path, self._take_pod)
 
     def _watch(self, path: str, take: Callable[[str, Object], None]) -> None:
+        """The server ends a watch whose reader is slow: then it goes on where it stood."""
+        version = ""
         while not self._stopping.is_set():
+            resumed = {"resourceVersion": version, "sendInitialEvents": "false"} if version else {}
             try:
-                self._open[path] = watch = self.api.watch(path)
+                self._open[path] = watch = self.api.watch(path, resumed)
                 if self._stopping.is_set():
                     watch.close()
                 for kind, obj in watch:
-                    if kind in ("ADDED", "MODIFIED", "DELETED"):
-                        take(kind, obj)
+                    version = _taken(kind, obj, take, version)
             except (urllib3.exceptions.HTTPError, RefusedError, ValueError, OSError):
                 self._stopping.wait(_RETRY_SECONDS)
 
@@ -340,6 +342,16 @@ def pod(
             "containers": [container],
         },
     }
+
+
+def _taken(kind: str, obj: Object, take: Callable[[str, Object], None], version: str) -> str:
+    """Hand an event over; where to go on if the watch breaks now (not within the first list). Raises RefusedError."""
+    if kind == "ERROR":
+        raise RefusedError(int(obj.get("code", 500)), obj)
+    if kind != "BOOKMARK":
+        take(kind, obj)
+        return version and str(obj["metadata"]["resourceVersion"])
+    return str(obj["metadata"]["resourceVersion"])
 
 
 def _label(pod: Object, name: str) -> str:
