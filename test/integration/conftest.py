@@ -9,7 +9,7 @@ import pytest
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import GANGS, SMALL
-from helpers.gangs import running_gang_scheduler
+from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.playground import CONFIG, Playground, Script, Trial
 from helpers.poll import eventually
@@ -68,9 +68,11 @@ def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFa
 def gang_cluster(gang_plane: Cluster) -> Cluster:
     """Two small nodes with nothing on them, and a namespace `gangs`."""
     api = gang_plane.api
-    for path in ("/api/v1/nodes", "/api/v1/namespaces/gangs/pods", GANGS.format("gangs")):
+    # Owners before what they own: else they make it anew.
+    owners = ("/apis/kubeflow.org/v1alpha1/namespaces/gangs/tfjobs", "/apis/batch/v1/namespaces/gangs/jobs")
+    for path in (*owners, "/api/v1/namespaces/gangs/pods", GANGS.format("gangs"), "/api/v1/nodes"):
         for each in api.list(path):
-            api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0)
+            api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0, propagationPolicy="Background")
     for name in ("node-a", "node-b"):
         make_node(api, name, SMALL)
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})

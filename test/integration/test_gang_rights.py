@@ -10,7 +10,7 @@ import yaml
 
 from helpers.cluster import Cluster, new_service_account, new_token, write_kubeconfig
 from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
-from helpers.gangs import ask_bind, ask_filter, extender_url, running_gang_scheduler
+from helpers.gangscheduler import ask_bind, ask_filter, extender_url, running_gang_scheduler
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.rights import Right, await_rights, forbidden, rights_of, without

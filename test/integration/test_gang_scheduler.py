@@ -6,7 +6,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.gangowner import GANGS, SMALL, Owner, pod
-from helpers.gangs import running_gang_scheduler
+from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import NAME, GangScheduler

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tfjob_controller import cli
-from tfjob_controller.options import OPTIONS
+from tfjob_controller.flags import Option
+from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 
 
-def test_help_names_every_flag_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "options", "default"),
+    [("run", OPTIONS, "127.0.0.1:8080"), ("extender", EXTENDER_OPTIONS, "127.0.0.1:8888")],
+    ids=["run", "extender"],
+)
+def test_help_names_every_flag_and_its_default(
+    command: str, options: Sequence[Option], default: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["run", "--help"])
+        cli.main([command, "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    assert [option.flag for option in OPTIONS if option.flag not in shown] == []
-    assert "127.0.0.1:8080" in shown
+    assert [option.flag for option in options if option.flag not in shown] == []
+    assert default in shown
 
 
 def test_version_says_the_program_and_its_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +44,10 @@ def test_version_says_the_program_and_its_version(capsys: pytest.CaptureFixture[
         pytest.param(["run", "--qps"], "expected one argument", id="value missing"),
         pytest.param(["run", "--qps=x"], "--qps must be a number", id="bad value"),
         pytest.param(["run", "--kubeconfig=/nowhere/kubeconfig"], "/nowhere/kubeconfig", id="no such kubeconfig"),
+        pytest.param(["extender", "--mode=both"], "--mode must be one of extender, affinity", id="bad mode"),
+        pytest.param(["extender", "--extender-bind-address=0"], "cannot be off in mode extender", id="no server"),
+        pytest.param(["extender", "--extender-tls-cert-file=c.pem"], "go together", id="half of TLS"),
+        pytest.param(["extender", "--kubeconfig=/nowhere"], "/nowhere", id="no kubeconfig for the extender"),
     ],
 )
 def test_what_cannot_be_used_ends_with_one_line_and_code_2(

@@ -1,0 +1,74 @@
+"""The gang scheduler as a whole in this process, on a real cluster; and what plays kube-scheduler towards it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from helpers.poll import eventually
+from tfjob_controller.flags import BindAddress
+from tfjob_controller.gangscheduler import GangScheduler
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.options import ExtenderOptions
+
+ANY_PORT = BindAddress("127.0.0.1", 0)
+
+Object = dict[str, Any]
+
+
+@contextlib.contextmanager
+def running_gang_scheduler(kubeconfig: Path, *, ready: bool = True, **options: Any) -> Iterator[GangScheduler]:
+    """One that is ready, unless told otherwise; stopped and joined at the end."""
+    given: dict[str, Any] = {
+        "kubeconfig": str(kubeconfig),
+        "qps": 0.0,
+        "extender_bind_address": ANY_PORT,
+        "metrics_bind_address": ANY_PORT,
+        "health_probe_bind_address": ANY_PORT,
+    }
+    stop = threading.Event()
+    scheduler = GangScheduler(ExtenderOptions(**{**given, **options}), load_config(str(kubeconfig)), stop=stop)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(scheduler.run()), name="gang-scheduler")
+    thread.start()
+    try:
+        if ready:
+            eventually(lambda: not scheduler.problems(), 30)
+        yield scheduler
+    finally:
+        stop.set()
+        thread.join(20)
+    assert codes == [0], "the gang scheduler did not stop in time"
+
+
+def extender_url(scheduler: GangScheduler) -> str:
+    assert scheduler.extender is not None
+    return f"http://127.0.0.1:{scheduler.extender.port}"
+
+
+def ask_filter(scheduler: GangScheduler, pod: Object, nodes: Sequence[str]) -> Sequence[str]:
+    """The nodes that are left for a pod, as kube-scheduler asks; none where there is no answer."""
+    return _ask(scheduler, "filter", {"Pod": pod, "NodeNames": list(nodes)}).get("NodeNames") or ()
+
+
+def ask_bind(scheduler: GangScheduler, pod: Object, node: str) -> Object:
+    """The answer to kube-scheduler's request to bind it."""
+    meta = pod["metadata"]
+    names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+    return _ask(scheduler, "bind", names)
+
+
+def _ask(scheduler: GangScheduler, verb: str, body: Object) -> Object:
+    request = urllib.request.Request(f"{extender_url(scheduler)}/{verb}", json.dumps(body).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            decoded: Object = json.load(answer)
+            return decoded
+    except urllib.error.HTTPError:
+        return {}

@@ -1,0 +1,86 @@
+"""TFJobs as gangs, with everything real but the kubelet: controller, gang scheduler, kube-scheduler, Job controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.gangowner import SMALL
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def jobs(gang_scheduling: Cluster) -> Iterator[Jobs]:
+    with (
+        FakeKubelet(
+            Api.from_kubeconfig(gang_scheduling.kubeconfig),
+            namespace="gangs",
+            nodes=("node-a", "node-b"),
+            resources=SMALL,
+        ),
+        running_controller(gang_scheduling.kubeconfig, "gangs"),
+    ):
+        jobs = Jobs(gang_scheduling.api, "gangs")
+        yield jobs
+        for job in jobs.all():
+            jobs.delete(job["metadata"]["name"])
+
+
+def gang_job(name: str, workers: int, run_seconds: float, **gang: Any) -> Object:
+    """A master and workers of one CPU each, on nodes that take four."""
+    container = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"annotations": {RUN_SECONDS: str(run_seconds)}}, "spec": {"containers": [container]}}
+    specs = [
+        {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
+        {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
+    ]
+    return {
+        "apiVersion": "kubeflow.org/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": specs, "gang": {"enabled": True, **gang}},
+    }
+
+
+def condition(jobs: Jobs, name: str, type_: str) -> Object:
+    found = [each for each in jobs.status(name).get("conditions", []) if each["type"] == type_]
+    return found[0] if found else {}
+
+
+def test_of_two_jobs_that_together_do_not_fit_one_runs_and_then_the_other(jobs: Jobs) -> None:
+    for name in ("first", "second"):
+        jobs.submit(gang_job(name, 5, 2.0))
+    eventually(lambda: jobs.phase("first") == "Running" or jobs.phase("second") == "Running", 20)
+    running, waiting = ("first", "second") if jobs.phase("first") == "Running" else ("second", "first")
+    eventually(lambda: condition(jobs, waiting, "Scheduled").get("status") == "False")
+    assert "cpu" in condition(jobs, waiting, "Scheduled")["message"]
+    assert {pod["metadata"]["labels"]["tf_job_name"] for pod in jobs.children("pods").values()} == {running}
+    for name in ("first", "second"):
+        assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
+
+
+def test_the_pods_of_a_job_that_is_a_gang_are_where_its_gang_was_placed(jobs: Jobs) -> None:
+    jobs.submit(gang_job("placed", 3, 30.0))
+    jobs.await_phase("Running", "placed", 20)
+    (gang,) = jobs.api.list("/apis/scheduling.kubeflow.org/v1alpha1/namespaces/gangs/gangs")
+    eventually(
+        lambda: (
+            jobs.api.list("/apis/scheduling.kubeflow.org/v1alpha1/namespaces/gangs/gangs")[0]["status"]["phase"]
+            == "Bound"
+        )
+    )
+    placed = {member: each["node"] for each in gang["status"]["placement"] for member in each["members"]}
+    found = {
+        pod["metadata"]["labels"]["scheduling.kubeflow.org/member"]: pod["spec"]["nodeName"]
+        for pod in jobs.children("pods").values()
+    }
+    assert found == placed
+    assert len(placed) == 4

@@ -1,0 +1,51 @@
+"""The gang scheduler's series: what is counted, and that no name is a label."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.telemetry.gangmetrics import GangMetrics
+
+
+def gang(phase: str, *, waiting_since: str | None = None, admitted_time: str | None = None) -> Gang:
+    status = GangStatus(phase=phase, waiting_since=waiting_since, admitted_time=admitted_time)
+    return Gang(ObjectMeta(name="secret-name", namespace="team"), status=status)
+
+
+def scraped(registry: CollectorRegistry) -> str:
+    return generate_latest(registry).decode()
+
+
+def test_gangs_are_shown_by_phase_and_what_is_reserved_by_resource() -> None:
+    registry = CollectorRegistry()
+    GangMetrics(registry).collect(lambda: [gang("Bound"), gang("Bound"), gang("")], lambda: {"cpu": 1500})
+    text = scraped(registry)
+    assert 'gang_gangs{phase="Bound"} 2.0' in text
+    assert 'gang_gangs{phase="Waiting"} 1.0' in text
+    assert 'gang_reserved_amount{resource="cpu"} 1500.0' in text
+    assert "secret-name" not in text
+
+
+def test_an_admission_is_counted_with_the_time_that_the_gang_has_waited() -> None:
+    registry = CollectorRegistry()
+    metrics = GangMetrics(registry)
+    since, then = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.500000Z"
+    metrics.written("admitted", gang("Admitted", waiting_since=since, admitted_time=then))
+    metrics.written("waiting", gang("Waiting"))
+    text = scraped(registry)
+    assert 'gang_status_writes_total{result="admitted"} 1.0' in text
+    assert "gang_waiting_seconds_sum 2.5" in text
+
+
+def test_calls_and_bindings_are_counted_by_how_they_ended() -> None:
+    registry = CollectorRegistry()
+    metrics = GangMetrics(registry)
+    metrics.answered("filter", False, 0.001)
+    metrics.answered("bind", True, 0.2)
+    metrics.binding_ended("bound", 0.01)
+    text = scraped(registry)
+    assert "gang_extender_filter_duration_seconds_count 1.0" in text
+    assert 'gang_extender_errors_total{verb="bind"} 1.0' in text
+    assert 'gang_bindings_total{result="bound"} 1.0' in text
