@@ -1,0 +1,220 @@
+"""The books of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from helpers.gangs import a_node, a_pod, a_view, workers
+from tfjob_controller.scheduling.demand import demand_of
+from tfjob_controller.scheduling.view import ClusterView
+
+GANG = "ns/g"
+ONE_CPU = {"worker": {"cpu": 1000, "pods": 1}}
+
+
+def cpu(view: ClusterView, node: str = "n") -> int:
+    return view.free(node)["cpu"]
+
+
+def reserved(*members: str, attempt: int = 1) -> ClusterView:
+    view = a_view(a_node("n"), a_node("m"))
+    view.reserve(GANG, dict.fromkeys(members, "n"), ONE_CPU, attempt=attempt)
+    return view
+
+
+def test_a_node_has_what_is_allocatable_less_its_pods() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n", "1500m"))
+    assert cpu(view) == 6500
+    assert view.free("n")["pods"] == 109
+    view.remove_pod("ns/p")
+    assert cpu(view) == 8000
+    assert view.free("n")["pods"] == 110
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_finished_takes_no_room(phase: str) -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n"))
+    view.set_pod(a_pod("p", "n", phase=phase))
+    assert cpu(view) == 8000
+
+
+def test_a_pod_without_a_node_takes_no_room() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p"))
+    assert view.statistics().pods == 0
+
+
+def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
+    view = ClusterView()
+    view.set_pod(a_pod("p", "n"))
+    assert view.free("n") == {}
+    view.set_node(a_node("n"))
+    assert cpu(view) == 7000
+    view.remove_node("n")
+    assert view.free("n") == {}
+    view.set_node(a_node("n"))
+    assert cpu(view) == 7000
+
+
+def test_a_reservation_takes_room_until_it_is_released() -> None:
+    view = reserved("worker-0", "worker-1")
+    assert cpu(view) == 6000
+    view.release_member(GANG, "worker-0")
+    assert cpu(view) == 7000
+    assert view.reserved_members(GANG) == {"worker-1": "n"}
+    view.release(GANG)
+    assert cpu(view) == 8000
+    assert view.statistics().gangs == 0
+
+
+def test_a_member_is_not_counted_twice_when_its_pod_is_bound() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
+    assert cpu(view) == 7000
+    assert view.statistics().uncovered_members == 0
+
+
+def test_the_pod_counts_with_what_it_really_takes() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", "3", gang="g", member="worker-0"))
+    assert cpu(view) == 5000
+
+
+def test_room_is_kept_for_the_replacement_of_a_pod_that_goes() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
+    view.remove_pod("ns/p")
+    assert cpu(view) == 7000
+    assert view.statistics().reserved == {"cpu": 1000, "pods": 1}
+
+
+def test_the_order_of_pod_and_reservation_does_not_matter() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n", gang="g", member="worker-0"))
+    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
+    assert cpu(view) == 7000
+    view.remove_pod("ns/p")
+    assert cpu(view) == 7000
+
+
+@pytest.mark.parametrize(
+    ("node", "attempt", "member", "free"),
+    [
+        pytest.param("n", 2, "worker-0", 6000, id="an old attempt"),
+        pytest.param("n", 1, "worker-1", 6000, id="another member"),
+        pytest.param("m", 1, "worker-0", 7000, id="another node"),
+    ],
+)
+def test_a_pod_that_was_not_reserved_for_counts_beside_the_reservation(
+    node: str, attempt: int, member: str, free: int
+) -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", node, gang="g", member=member, attempt=attempt))
+    assert cpu(view) == free
+    assert view.statistics().uncovered_members == 1
+
+
+def test_of_two_pods_of_one_member_one_is_covered_and_both_count() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("old", "n", gang="g", member="worker-0"))
+    view.set_pod(a_pod("new", "n", gang="g", member="worker-0"))
+    assert cpu(view) == 6000
+    view.remove_pod("ns/old")
+    assert cpu(view) == 7000
+
+
+def test_a_member_that_is_placed_anew_moves() -> None:
+    view = reserved("worker-0", "worker-1")
+    view.reserve(GANG, {"worker-0": "m"}, ONE_CPU, attempt=1)
+    assert (cpu(view, "n"), cpu(view, "m")) == (7000, 7000)
+    assert view.reserved_node(GANG, "worker-0") == "m"
+
+
+def test_reserving_the_same_again_changes_nothing() -> None:
+    view = reserved("worker-0")
+    view.reserve(GANG, {"worker-0": "n"}, ONE_CPU, attempt=1)
+    assert cpu(view) == 7000
+
+
+def test_foreign_pods_are_kept_off_reserved_room() -> None:
+    view = reserved("worker-0")
+    assert view.fits_outside_reservations(a_pod("p", cpu="7"), "n")
+    assert not view.fits_outside_reservations(a_pod("p", cpu="7001m"), "n")
+    assert not view.fits_outside_reservations(a_pod("p"), "unknown")
+
+
+def test_a_foreign_pod_is_not_in_its_own_way() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", "7"))
+    assert view.fits_outside_reservations(a_pod("p", "n", "7"), "n")
+
+
+def test_without_gangs_only_foreign_pods_count() -> None:
+    view = reserved("worker-0")
+    view.set_pod(a_pod("p", "n", "2"))
+    view.set_pod(a_pod("q", "n", "3", gang="g", member="worker-7"))
+    assert view.without_gangs("n")["cpu"] == 6000
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda view: view.set_node(a_node("n")), id="a node that is the same"),
+        pytest.param(lambda view: view.set_pod(a_pod("p", "n", phase="Pending")), id="a pod that is the same"),
+        pytest.param(lambda view: view.remove_pod("ns/x"), id="an unknown pod"),
+        pytest.param(lambda view: view.remove_node("x"), id="an unknown node"),
+        pytest.param(lambda view: view.release("ns/x"), id="an unknown gang"),
+        pytest.param(lambda view: view.release_member("ns/x", "worker-0"), id="an unknown member"),
+    ],
+)
+def test_what_changes_nothing_is_no_change(act: Callable[[ClusterView], None]) -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n"))
+    before = view.version, view.nodes_version
+    act(view)
+    assert (view.version, view.nodes_version) == before
+
+
+def test_changes_tell_what_was_and_what_is() -> None:
+    view = a_view(a_node("n"))
+    version = view.version
+    view.set_pod(a_pod("p", "n"))
+    view.remove_node("n")
+    changes = view.changes_since(version)
+    assert changes is not None
+    first, second = changes
+    assert (first.before, first.after) != (None, None)
+    assert first.before is not None
+    assert (first.before.free["cpu"], second.after) == (8000, None)
+    assert view.changes_since(view.version) == []
+
+
+def test_changes_of_long_ago_are_forgotten() -> None:
+    view = a_view(a_node("n"))
+    version = view.version
+    for _ in range(3000):
+        view.set_pod(a_pod("p", "n"))
+        view.remove_pod("ns/p")
+    assert view.changes_since(version) is None
+
+
+def test_a_pool_holds_the_nodes_that_suit_and_follows_them() -> None:
+    view = a_view(a_node("n", labels={"zone": "a"}), a_node("m"))
+    pool = view.pool(demand_of(workers(1, node_selector={"zone": "a"})).constraint)
+    assert [list(group) for group in pool.groups.values()] == [["n"]]
+    view.set_node(a_node("m", labels={"zone": "a"}))
+    assert [sorted(group) for group in pool.groups.values()] == [["m", "n"]]
+    view.set_pod(a_pod("p", "n"))
+    assert sorted(name for group in pool.groups.values() for name in group) == ["m", "n"]
+    assert len(pool.groups) == 2
+    view.remove_node("n")
+    assert [list(group) for group in pool.groups.values()] == [["m"]]
+
+
+def test_a_quantity_that_is_none_counts_as_nothing() -> None:
+    view = a_view(a_node("n", cpu="many"))
+    assert "cpu" not in view.free("n")
