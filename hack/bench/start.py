@@ -23,8 +23,8 @@ JOBS = size(1000, tiny=3)
 REPLICAS = 5
 NAMESPACE = unique("bench-start")
 RUNTIME_ID = "k3f9"
-# Lists and watches of five kinds, and the server's version.
-ALLOWED_REQUESTS = 6
+# Lists and watches of six kinds, and the server's version.
+ALLOWED_REQUESTS = 7
 # Longer than the controller would need to write to every job.
 WATCHED_SECONDS = float(size(5, tiny=1))
 

@@ -21,12 +21,14 @@ from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.store import version_of
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 
 NAMESPACE = "team"
 TFJOB_PATH = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"
 JOB_PATH = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services"
 POD_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
+GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
 CONFIG_MAP_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 KEY = f"{NAMESPACE}/example-job"
 
@@ -68,7 +70,7 @@ class Recorded:
 class ControllerBench:
     """See the module. `helpers` is the number of writer threads; 0 writes one after another."""
 
-    def __init__(self, helpers: int = 0) -> None:
+    def __init__(self, helpers: int = 0, gangs: GangPolicy = NO_GANGS) -> None:
         self.api = FakeApi()
         self.clock = FakeClock()
         self.caches = Caches(self.api, "", self.clock)
@@ -76,6 +78,7 @@ class ControllerBench:
         self.counted = Counted()
         self.fanout = Fanout(helpers)
         self.is_busy = False
+        self.gangs = gangs
         self.engine = self.new_engine()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
@@ -83,7 +86,9 @@ class ControllerBench:
     def new_engine(self) -> Engine[TFJob]:
         """Another process: nothing of the first one's memory."""
         store = self.caches.tfjobs.store
-        kind = TFJobKind(store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True)
+        kind = TFJobKind(
+            store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
+        )
         return Engine(
             kind,
             ResourceClient(self.api, TFJOBS, decode_tfjob),

@@ -180,7 +180,7 @@ def _taken_seats(plan: Plan, observed: Observed, done: set[str], attempt: int) -
     held = {
         name: job.metadata.labels.get(MEMBER_LABEL, "")
         for name, job in observed.jobs.items()
-        if name in plan.by_name and attempt and job.metadata.labels.get(ATTEMPT_LABEL) == label
+        if name in plan.by_name and job.metadata.labels.get(ATTEMPT_LABEL) == label
     }
     taken = set(held.values())
     free: dict[str, Iterator[str]] = {role.name: _free_seats(role.name, taken) for role in plan.roles}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from helpers.poll import eventually
 from tfjob_controller.api.core import Job, JobStatus, Pod, PodStatus, Service
+from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec, TFJobStatus
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
@@ -50,6 +51,15 @@ def queue(clock: FakeClock) -> Iterator[Queue]:
 
 def service_handler(queue: Queue) -> ChildHandler[Any]:
     return ChildHandler(queue, keys_by_owner(TFJOBS), identity_matters)
+
+
+def test_a_child_that_comes_in_no_swarm_may_queue_its_job_at_once(queue: Queue) -> None:
+    handler: ChildHandler[Gang] = ChildHandler(queue, keys_by_owner(TFJOBS), state_matters, batch_seconds=0.0)
+    gang = Gang(META)
+    handler.on_update(gang, replace(gang, metadata=replace(META, resource_version="2")))
+    assert len(queue) == 0
+    handler.on_update(gang, replace(gang, status=GangStatus(phase="Admitted")))
+    assert queue.get() == "team/train"
 
 
 def is_new(job: TFJob) -> bool:

@@ -284,6 +284,19 @@ def test_the_next_attempt_begins_only_when_the_last_ones_pods_are_gone() -> None
     assert {labels(cluster, each)["attempt"] for each in ("master-0", "worker-0", "worker-1")} == {"2"}
 
 
+def test_a_pod_of_the_last_attempt_holds_the_next_one_up_until_it_has_ended() -> None:
+    cluster = bound_world()
+    name = cluster.name("worker-1")
+    pods = cluster.pods[name]
+    says(cluster, WAITING, placement=())
+    cluster.settle()
+    cluster.pods[name] = pods  # its Job is gone already
+    admit(cluster)
+    assert cluster.actions() is NOTHING
+    cluster.pods[name] = [replace(pods[0], status=replace(pods[0].status, phase="Failed"))]
+    assert len(cluster.actions().creates) == 3
+
+
 def test_an_attempt_that_was_missed_is_noticed_by_its_number() -> None:
     cluster = bound_world()
     admit(cluster)
@@ -392,6 +405,24 @@ def test_a_suspended_job_gives_its_room_back_and_queues_anew() -> None:
     cluster.settle()
     assert labels(cluster, "worker-1")["attempt"] == "2"
     assert not any(job.spec.suspend for job in cluster.jobs.values())
+
+
+def test_child_jobs_are_stopped_though_the_gang_is_suspended_already() -> None:
+    cluster = bound_world()
+    cluster.change(suspend=True)
+    gang = gang_of(cluster)
+    cluster.gang = replace(gang, spec=replace(gang.spec, suspend=True))
+    assert sorted(each.name for each in cluster.actions().suspends) == sorted(cluster.jobs)
+
+
+def test_a_gang_that_somebody_else_suspended_gives_no_seats_until_it_is_asked_for_again() -> None:
+    cluster = bound_world()
+    cluster.delete_job(cluster.name("worker-1"))
+    gang = gang_of(cluster)
+    cluster.gang = replace(gang, spec=replace(gang.spec, suspend=True))
+    actions = cluster.actions()
+    assert not actions.creates
+    assert [patch.body for patch in actions.patches] == [{"spec": {"suspend": None}}]
 
 
 def test_a_job_that_is_created_suspended_has_no_gang_yet() -> None:
