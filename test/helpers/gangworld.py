@@ -61,7 +61,7 @@ class _Ignored:
 
 
 class GangWorld:
-    """See the module. `is_binding_broken` makes Bindings fail while it is true."""
+    """See the module. Bindings fail while `is_binding_broken`, and stay under way while `is_binding_slow`."""
 
     def __init__(self) -> None:
         self.api = MemoryApi()
@@ -69,6 +69,8 @@ class GangWorld:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, ScheduledPod] = {}
         self.is_binding_broken = False
+        self.is_binding_slow = False
+        self._under_way: list[tuple[PodToBind, Callable[[PodToBind, str], None]]] = []
         self._versions = 0
         self.start_scheduler()
 
@@ -106,7 +108,14 @@ class GangWorld:
 
     def submit(self, pods: Sequence[PodToBind], on_result: Callable[[PodToBind, str], None]) -> None:
         """The binder."""
-        for pod in pods:
+        self._under_way += [(pod, on_result) for pod in pods]
+        if not self.is_binding_slow:
+            self.end_bindings()
+
+    def end_bindings(self) -> None:
+        """Those that are under way."""
+        under_way, self._under_way = self._under_way, []
+        for pod, on_result in under_way:
             found = self.pods.get(f"{pod.namespace}/{pod.name}")
             if self.is_binding_broken or found is None:
                 on_result(pod, "refused")

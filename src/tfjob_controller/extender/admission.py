@@ -74,6 +74,7 @@ class Gate(Protocol):
     ) -> None: ...
 
     def forget(self, gang: str) -> None: ...
+    def wind_up(self, gang: str) -> bool: ...
 
 
 class Admission:
@@ -227,11 +228,14 @@ class Admission:
     def _settle(self, key: str, now: datetime) -> Sequence[Step]:
         gang = self._gangs.get(key)
         self._queued.pop(key, None)
+        if _is_ending(gang) and not self._gate.wind_up(key):
+            # Bindings are under way, and will be heard of: until then its room is not for others.
+            return ()
         if gang is None:
             self._forget(key)
             return ()
         pods = pods_by_member(gang, self._pods.by_index(BY_GANG, key))
-        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED:
+        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and not gang.spec.suspend:
             return (self._return(key, gang, pods, now),)
         status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
         if status is not None:
@@ -380,6 +384,11 @@ class Admission:
                 self._let_go(key)
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self.room_changed()
+
+
+def _is_ending(gang: Gang | None) -> bool:
+    """Whether an attempt ends that may not have been bound yet, and not because the gate gave it up."""
+    return gang is None or (gang.spec.suspend and gang.status.phase == ADMITTED)
 
 
 def _result_of(status: GangStatus) -> Result:

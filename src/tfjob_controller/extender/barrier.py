@@ -288,6 +288,19 @@ class Barrier:
         if known is not None:
             known.progress_at = now
 
+    def wind_up(self, gang: str) -> list[Output]:
+        """Post nothing more for this attempt, whatever it has come to; `GiveUp` when no Binding is under way any more.
+
+        If those under way bind the last members, it is `AllBound` instead, and the attempt can be wound up once more.
+        """
+        known = self._gangs.get(gang)
+        return self._end_attempt(known) if known is not None else []
+
+    def is_posting(self, gang: str) -> bool:
+        """Whether a Binding is under way for it."""
+        known = self._gangs.get(gang)
+        return known is not None and bool(known.posted)
+
     def tick(self, now: float) -> list[Output]:
         """What is due; call it a few times in a second."""
         return self._expire(now) + self._give_up(now)
@@ -382,14 +395,17 @@ class Barrier:
         return [output for call in over for output in self._end(call, NOT_COMPLETE)]
 
     def _give_up(self, now: float) -> list[Output]:
-        outputs: list[Output] = []
-        for gang in self._gangs.values():
-            is_open = gang.phase in (Phase.GATHERING, Phase.BINDING)
-            if is_open and now - gang.progress_at >= self._bind_timeout:
-                gang.phase = Phase.GIVEN_UP
-                waiting = [seat for seat in gang.seats.values() if seat.stage is _Stage.ARRIVED]
-                outputs += self._answer_all(waiting, GAVE_UP) + _say_given_up(gang)
-        return outputs
+        return [
+            output
+            for gang in self._gangs.values()
+            if gang.phase in (Phase.GATHERING, Phase.BINDING) and now - gang.progress_at >= self._bind_timeout
+            for output in self._end_attempt(gang)
+        ]
+
+    def _end_attempt(self, gang: _Gang) -> list[Output]:
+        gang.phase = Phase.GIVEN_UP
+        waiting = [seat for seat in gang.seats.values() if seat.stage is _Stage.ARRIVED]
+        return self._answer_all(waiting, GAVE_UP) + _say_given_up(gang)
 
     def _dismiss(self, gang: _Gang | None, error: str) -> list[Output]:
         return self._answer_all(gang.seats.values(), error) if gang is not None else []

@@ -136,6 +136,17 @@ class Gate:
             outputs = self._barrier.forget(gang)
         self._do(outputs)
 
+    def wind_up(self, gang: str) -> bool:
+        """Post nothing more for this gang. False while Bindings are under way: the listener hears when they have ended.
+
+        Its room must not be given to others before: what is under way may still be bound.
+        """
+        with self._lock:
+            outputs = self._barrier.wind_up(gang)
+            is_over = not self._barrier.is_posting(gang)
+        self._do(outputs)
+        return is_over
+
     def lost(self, gang: str, member: str, uid: str) -> None:
         """The member's pod is deleted, finished, or to be deleted."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.extender.admission import POSITION_SECONDS
@@ -179,6 +179,51 @@ def test_a_suspended_gang_is_released_and_queues_anew_when_it_is_resumed(world: 
     world.change_gang("one", {"spec": {"suspend": None}})
     world.run()
     assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
+
+
+@pytest.mark.parametrize("end", ["suspended", "deleted"])
+def test_room_is_not_given_to_others_while_bindings_are_under_way(world: GangWorld, end: str) -> None:
+    admit(world, "first", 8)
+    world.create_pods("first")
+    world.is_binding_slow = True
+    world.schedule()
+    if end == "suspended":
+        world.change_gang("first", {"spec": {"suspend": True}})
+    else:
+        world.api.request("DELETE", f"{GANG_PATH}/first")
+        world.deliver()
+    world.add_gang("second", worker=8)
+    for _ in range(3):
+        world.run()
+    assert world.gang("second").status.phase == "Waiting"
+    world.end_bindings()
+    for pod in world.pods_of("first"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert world.gang("second").status.phase == "Admitted"
+    if end == "suspended":
+        assert world.gang("first").status.phase == "Released"
+
+
+def test_a_gang_that_is_resumed_while_its_bindings_end_starts_anew_or_is_bound(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one")
+    world.is_binding_slow = True
+    world.schedule()
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.change_gang("one", {"spec": {"suspend": False}})
+    world.run()
+    world.is_binding_broken = True
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+    world.run()
+    assert world.gang("one").status.phase == "Waiting"
+    world.delete_old_pods("one")
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    bind(world, "one")
 
 
 def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
