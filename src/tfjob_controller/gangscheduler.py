@@ -10,6 +10,8 @@ the loop, caches, other servers. Nothing is lost: what is admitted stands in the
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.caches import Caches
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
+from tfjob_controller.extender.leadership import LeaseFollower
 from tfjob_controller.extender.placements import GangPlacements
 from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
 from tfjob_controller.extender.service import Service
@@ -67,11 +70,18 @@ class GangScheduler:
     """All of it. `run` blocks until `stop` is set; an object runs once."""
 
     def __init__(
-        self, options: ExtenderOptions, config: Config, *, stop: threading.Event, clock: Clock | None = None
+        self,
+        options: ExtenderOptions,
+        config: Config,
+        *,
+        stop: threading.Event,
+        clock: Clock | None = None,
+        exit_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._options = options
         self._stop = stop
         self._clock = clock or RealClock()
+        self._exit_process = exit_process
         self._is_working = threading.Event()
         self.metrics = Metrics(metadata.version("tfjob-controller"))
         self.gang_metrics = GangMetrics(self.metrics.registry)
@@ -110,6 +120,7 @@ class GangScheduler:
             policy=_policy(options),
         )
         self.extender = self._new_extender()
+        self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.statistics)
         self.metrics.collect_thread_restarts(lambda: {"admission": self.admission.restarts})
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved)
@@ -126,8 +137,10 @@ class GangScheduler:
         return 0 if ended else 1
 
     def problems(self) -> list[str]:
-        """Why the gang scheduler is not ready, each in one line; none if it is."""
-        return self.caches.problems() or ([] if self._is_working.is_set() else ["the admission loop has not started"])
+        """Why the gang scheduler is not ready, each in one line; none if it works, or waits to take over."""
+        if self._is_working.is_set() or not self._is_leading:
+            return self.caches.problems()
+        return self.caches.problems() or ["the admission loop has not started"]
 
     def _start(self) -> None:
         for server in self.servers:
@@ -142,7 +155,9 @@ class GangScheduler:
             self.caches.gangs.add_handler(GangHandler(self.admission)),
         ]
         self.caches.start()
-        while not (self.caches.is_synced and all(each.has_synced for each in registrations)):
+        if self._follower is not None:
+            self._follower.start()
+        while not (self._is_leading and self.caches.is_synced and all(each.has_synced for each in registrations)):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return
         self._binder.start()
@@ -150,6 +165,28 @@ class GangScheduler:
         self.admission.start()
         self._is_working.set()
         log.info("working", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
+
+    @property
+    def _is_leading(self) -> bool:
+        return self._follower is None or self._follower.held.is_set()
+
+    def _new_follower(self) -> LeaseFollower | None:
+        options = self._options
+        if not options.leader_lease_name:
+            return None
+        return LeaseFollower(
+            self.transport,
+            self._clock,
+            options.leader_lease_namespace,
+            options.leader_lease_name,
+            socket.gethostname(),
+            self._lost_lease,
+        )
+
+    def _lost_lease(self) -> None:
+        """Another may reserve room by now: nothing may be written any more."""
+        sys.stderr.flush()
+        self._exit_process(1)
 
     def _new_extender(self) -> ExtenderServer | None:
         options = self._options
@@ -172,6 +209,7 @@ class GangScheduler:
         self._writer.stop()
         ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.stop(_PART_SECONDS)
+        ended &= self._follower.stop(_PART_SECONDS) if self._follower is not None else True
         for server in self.servers:
             server.stop(_PART_SECONDS)
         self.transport.close()

@@ -130,6 +130,17 @@ class ExtenderOptions:
         "5m",
         "The httpTimeout that kube-scheduler's configuration gives this extender: a bind call is answered before it.",
     )
+    leader_lease_namespace: str = option(
+        NAMESPACE,
+        "kube-system",
+        "Namespace of the Lease that the kube-schedulers of several replicas elect a leader by.",
+    )
+    leader_lease_name: str = option(
+        TEXT,
+        "",
+        "Name of that Lease (resourceName in kube-scheduler's configuration): we work while the kube-scheduler of our "
+        "own pod holds it. Empty: there is one replica only, which always works.",
+    )
     topology_key: str = option(
         TEXT,
         "",

@@ -7,7 +7,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ Object = dict[str, Any]
 
 
 @contextlib.contextmanager
-def running_gang_scheduler(kubeconfig: Path, *, ready: bool = True, **options: Any) -> Iterator[GangScheduler]:
+def running_gang_scheduler(
+    kubeconfig: Path, *, ready: bool = True, exit_process: Callable[[int], object] | None = None, **options: Any
+) -> Iterator[GangScheduler]:
     """One that is ready, unless told otherwise; stopped and joined at the end."""
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
@@ -33,7 +35,13 @@ def running_gang_scheduler(kubeconfig: Path, *, ready: bool = True, **options: A
         "health_probe_bind_address": ANY_PORT,
     }
     stop = threading.Event()
-    scheduler = GangScheduler(ExtenderOptions(**{**given, **options}), load_config(str(kubeconfig)), stop=stop)
+    exits: list[int] = []
+    scheduler = GangScheduler(
+        ExtenderOptions(**{**given, **options}),
+        load_config(str(kubeconfig)),
+        stop=stop,
+        exit_process=exit_process or exits.append,
+    )
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(scheduler.run()), name="gang-scheduler")
     thread.start()
