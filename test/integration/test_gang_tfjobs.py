@@ -10,9 +10,12 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
+from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+
+NODES = ("node-a", "node-b")
 
 Object = dict[str, Any]
 
@@ -84,3 +87,19 @@ def test_the_pods_of_a_job_that_is_a_gang_are_where_its_gang_was_placed(jobs: Jo
     }
     assert found == placed
     assert len(placed) == 4
+
+
+def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_was_placed(gang_cluster: Cluster) -> None:
+    with (
+        running_gang_scheduler(gang_cluster.kubeconfig, mode="affinity") as scheduler,
+        FakeKubelet(Api.from_kubeconfig(gang_cluster.kubeconfig), namespace="gangs", nodes=NODES, resources=SMALL),
+        running_controller(gang_cluster.kubeconfig, "gangs", gang_mode="affinity"),
+    ):
+        assert scheduler.extender is None
+        jobs = Jobs(gang_cluster.api, "gangs")
+        for name in ("first", "second"):
+            jobs.submit(gang_job(name, 4, 2.0))
+        eventually(lambda: jobs.children("pods"), 20)
+        for name in ("first", "second"):
+            assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
+        assert {pod["spec"]["schedulerName"] for pod in jobs.children("pods").values()} == {"default-scheduler"}
