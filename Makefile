@@ -86,6 +86,10 @@ demo: $(READY) ## Run the example job on two real nodes and show how it goes; KE
 demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
 	@$(PY) -m demo.gang
 
+.PHONY: chaos-gang
+chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
+	@$(PY) -m chaos
+
 ##@ Benchmarks: one JSON line per figure
 .PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement
 bench-create: $(READY) ## Children per second, requests per job, first child's latency

@@ -1,0 +1,33 @@
+"""`make chaos-gang` in a small size: programs are killed, nodes go, other pods take the room, and nothing forbidden."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"CHAOS_GANGS": "12", "CHAOS_AT_ONCE": "12", "CHAOS_SEED": "9", "CHAOS_FAULTS": "0.6"}
+
+
+@pytest.mark.cluster
+def test_gangs_come_through_while_things_break_and_the_auditor_sees_no_violation() -> None:
+    environment = {**os.environ, **SMALL, "PYTHONPATH": str(ROOT / "hack")}
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert (said["gangs"], said["seed"], said["unfinished"], said["violations"]) == (12, 9, 0, [])
+    assert said["pods"] > 12
+    assert said["faults"] > 0
+    assert said["auditor"]["gangs"] == 12
+    assert said["auditor"]["bound"] >= said["pods"]
+
+
+def test_make_runs_it() -> None:
+    assert "@$(PY) -m chaos\n" in (ROOT / "Makefile").read_text()
