@@ -1,0 +1,102 @@
+"""Gangs that come and go: nothing is ever committed twice, nobody who fits waits, nobody starves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.gangs import NOW, a_gang, a_node, a_view, workers
+from tfjob_controller.api.gang import Gang
+from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait, decide
+from tfjob_controller.scheduling.demand import demands_of
+from tfjob_controller.scheduling.explain import HELD_BACK
+from tfjob_controller.scheduling.placement import NoFit, place
+from tfjob_controller.scheduling.view import ClusterView
+
+POLICY = Policy(starvation_timeout_seconds=30.0)
+
+clusters = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+arrivals = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(0, 1), st.integers(1, 9)), min_size=1, max_size=12
+)
+
+
+def arrived(index: int, shape: tuple[int, int, int, int], second: int) -> Gang:
+    count, cpu, priority, _ = shape
+    return a_gang(f"g{index:02}", workers(count, str(cpu)), age_seconds=-float(second), priority=priority)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters, arrivals)
+def test_no_pass_commits_too_much_and_memory_changes_no_answer(
+    cpus: list[int], shapes: list[tuple[int, int, int, int]]
+) -> None:
+    """One gang comes each second and runs for some; each pass is compared with one that remembers nothing."""
+    nodes = [a_node(f"n{index}", str(cpu)) for index, cpu in enumerate(cpus)]
+    view = a_view(*nodes)
+    decider = Decider(view, POLICY)
+    waiting: dict[str, Gang] = {}
+    ends: dict[str, int] = {}
+    for second in range(len(shapes) + 60):
+        for key in [key for key, end in ends.items() if end <= second]:
+            del ends[key]
+            view.release(key)
+        if second < len(shapes):
+            gang = arrived(second, shapes[second], second)
+            waiting[f"ns/{gang.metadata.name}"] = gang
+        now = NOW + timedelta(seconds=second)
+        other = a_view(*nodes)
+        for key in ends:
+            cpu = shapes[int(key[-2:])][1]
+            requests = {"worker": {"cpu": cpu * 1000, "pods": 1}}
+            other.reserve(key, view.reserved_members(key), requests, attempt=1)
+        verdicts = decider.decide(list(waiting.values()), now)
+        assert verdicts == decide(other, list(waiting.values()), now, POLICY)
+        for verdict in verdicts:
+            if isinstance(verdict, Admit):
+                del waiting[verdict.gang_key]
+                ends[verdict.gang_key] = second + shapes[int(verdict.gang_key[-2:])][3]
+        assert all(value >= 0 for room in view.rooms.values() for value in room.free.values())
+        check_nobody_waits_in_vain(view, waiting, verdicts)
+    assert not ends
+    assert all(isinstance(each, Unschedulable) for each in decider.decide(list(waiting.values()), NOW)), (
+        "all had a turn"
+    )
+
+
+def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], verdicts: Iterable[Verdict]) -> None:
+    """Whoever waits and is not held back does not fit on what is left."""
+    for verdict in verdicts:
+        if isinstance(verdict, Wait) and verdict.message != HELD_BACK:
+            assert isinstance(place(view, demands_of(waiting[verdict.gang_key].spec)), NoFit)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 3))
+def test_a_wide_gang_gets_its_turn_however_many_small_ones_come(size: int, lifetime: int, rate: int) -> None:
+    """Each second small gangs come, as many as would fill the cluster for ever."""
+    view = a_view(*(a_node(f"n{index}", "1") for index in range(size)))
+    decider = Decider(view, POLICY)
+    wide = a_gang("wide", workers(size))
+    waiting = {"ns/wide": wide}
+    ends: dict[str, int] = {f"ns/first-{index}": index % lifetime for index in range(size)}
+    for index, key in enumerate(ends):
+        view.reserve(key, {"worker-0": f"n{index}"}, {"worker": {"cpu": 1000, "pods": 1}}, attempt=1)
+    for second in range(100):
+        for key in [key for key, end in ends.items() if end <= second]:
+            del ends[key]
+            view.release(key)
+        for index in range(rate * size):
+            name = f"small-{second:03}-{index}"
+            waiting[f"ns/{name}"] = a_gang(name, workers(1), age_seconds=-float(second) - 1)
+        for verdict in decider.decide(list(waiting.values()), NOW + timedelta(seconds=second)):
+            if isinstance(verdict, Admit):
+                del waiting[verdict.gang_key]
+                ends[verdict.gang_key] = second + lifetime
+        if "ns/wide" not in waiting:
+            assert second <= 30 + lifetime
+            return
+    raise AssertionError("it starved")

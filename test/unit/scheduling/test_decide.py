@@ -1,0 +1,199 @@
+"""One pass over the queue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, workers
+from tfjob_controller.api.cluster import Taint
+from tfjob_controller.api.gang import Gang, GangStatus, Member, Missing
+from tfjob_controller.scheduling.decide import (
+    EXCEEDS_CLUSTER_CAPACITY,
+    INVALID_RESOURCES,
+    Admit,
+    Decider,
+    Policy,
+    Unschedulable,
+    Wait,
+    decide,
+)
+from tfjob_controller.scheduling.explain import HELD_BACK, RESTING
+from tfjob_controller.scheduling.view import ClusterView
+
+POLICY = Policy()
+OLD, YOUNG = 60.0, 1.0
+
+
+def admitted(view: ClusterView, *gangs: Gang) -> list[str]:
+    return [each.gang_key for each in decide(view, gangs, NOW, POLICY) if isinstance(each, Admit)]
+
+
+def full(name: str = "n") -> ClusterView:
+    """A node with four CPUs, two of which another gang has."""
+    view = a_view(a_node(name, "4"))
+    view.set_pod(a_pod("busy", name, "2", gang="other", member="worker-0"))
+    return view
+
+
+def test_who_fits_is_admitted_and_reserved_in_the_same_step() -> None:
+    view = a_view(a_node("n", "4"))
+    (verdict,) = decide(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
+    assert isinstance(verdict, Admit)
+    assert (verdict.gang_key, verdict.attempt) == ("ns/a", 3)
+    assert view.reserved_members("ns/a") == verdict.placement.node_of
+    assert view.free("n")["cpu"] == 1000
+
+
+def test_two_gangs_never_get_a_half_each() -> None:
+    view = a_view(a_node("n", "4"), a_node("m", "4"))
+    gangs = [a_gang("a", workers(6)), a_gang("b", workers(6))]
+    assert admitted(view, *gangs) == ["ns/a"]
+    assert view.reserved_members("ns/b") == {}
+
+
+def test_whoever_does_not_fit_lets_younger_ones_go_first_for_a_while() -> None:
+    assert admitted(full(), a_gang("a", workers(4), age_seconds=5), a_gang("b", workers(2), age_seconds=YOUNG)) == [
+        "ns/b"
+    ]
+
+
+def test_after_that_nothing_behind_it_takes_room_that_it_could_use() -> None:
+    gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
+    first, second = decide(full(), gangs, NOW, POLICY)
+    assert isinstance(first, Wait)
+    assert second == Wait("ns/b", 2, (), HELD_BACK)
+
+
+def test_room_that_the_starving_could_not_use_is_free_for_all() -> None:
+    view = full()
+    view.set_node(a_node("gpu", "4", taints=(Taint("gpu", "", "NoSchedule"),)))
+    tolerant = workers(2, tolerations=({"operator": "Exists"},))
+    gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", tolerant, age_seconds=YOUNG)]
+    assert admitted(view, *gangs) == ["ns/b"]
+    assert set(view.reserved_members("ns/b").values()) == {"gpu"}
+
+
+def test_a_higher_priority_is_not_held_back() -> None:
+    gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), priority=1)]
+    assert admitted(full(), *gangs) == ["ns/b"]
+
+
+def test_a_gang_that_foreign_pods_keep_out_holds_no_room() -> None:
+    view = a_view(a_node("n", "4"))
+    view.set_pod(a_pod("daemon", "n", "1"))
+    gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
+    assert admitted(view, *gangs) == ["ns/b"]
+
+
+def test_a_gang_that_rests_keeps_its_place_but_holds_no_room() -> None:
+    later = (NOW + timedelta(seconds=5)).isoformat()
+    resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(not_before=later))
+    first, second = decide(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
+    assert first == Wait("ns/a", 1, (), RESTING)
+    assert isinstance(second, Admit)
+
+
+def test_a_suspended_gang_is_not_looked_at() -> None:
+    assert decide(full(), [a_gang("a", suspend=True)], NOW, POLICY) == []
+
+
+def test_positions_count_those_who_wait() -> None:
+    gangs = [
+        a_gang("a", workers(3), age_seconds=9),
+        a_gang("b", workers(99), age_seconds=8),
+        a_gang("c", workers(1), age_seconds=7),
+        a_gang("d", workers(4), age_seconds=6),
+    ]
+    verdicts = decide(full(), gangs, NOW, POLICY)
+    assert [(each.gang_key, each.position) for each in verdicts if isinstance(each, Wait)] == [("ns/a", 1), ("ns/d", 2)]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param((workers(5),), id="too many"),
+        pytest.param((workers(1, "5"),), id="too large"),
+        pytest.param((workers(1, resources={GPU: "1"}),), id="nobody has it"),
+        pytest.param((workers(1, node_selector={"zone": "x"}),), id="no node suits"),
+        pytest.param((workers(2, "2", name="ps"), workers(1)), id="not all together"),
+        pytest.param((workers(100_000),), id="a nonsense number"),
+    ],
+)
+def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Member, ...]) -> None:
+    (verdict,) = decide(full(), [a_gang("a", *members)], NOW, POLICY)
+    assert isinstance(verdict, Unschedulable)
+    assert verdict.reason == EXCEEDS_CLUSTER_CAPACITY
+
+
+@pytest.mark.parametrize(
+    "node", [a_node("m", ready="False"), a_node("m", unschedulable=True)], ids=["not ready", "cordoned"]
+)
+def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
+    view = a_view(a_node("n", "1"), node)  # type: ignore[arg-type]  # a Node, whatever pytest thinks
+    (verdict,) = decide(view, [a_gang("a", workers(5))], NOW, POLICY)
+    assert isinstance(verdict, Wait)
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ((workers(1, "lots"),), "not a quantity: 'lots'"),
+        ((workers(1, "-1"),), "negative quantity of cpu: '-1'"),
+        ((workers(1), workers(2)), "two members have the same name"),
+    ],
+)
+def test_nonsense_harms_only_the_gang_that_asks_for_it(members: tuple[Member, ...], words: str) -> None:
+    first, second = decide(full(), [a_gang("a", *members, age_seconds=9), a_gang("b")], NOW, POLICY)
+    assert first == Unschedulable("ns/a", INVALID_RESOURCES, words)
+    assert isinstance(second, Admit)
+
+
+def test_a_negative_count_is_none_at_all() -> None:
+    (verdict,) = decide(full(), [a_gang("a", workers(-3))], NOW, POLICY)
+    assert isinstance(verdict, Admit)
+    assert verdict.placement.node_of == {}
+
+
+def test_the_least_is_enough() -> None:
+    view = full()
+    (verdict,) = decide(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
+    assert isinstance(verdict, Admit)
+    assert verdict.placement.counts == {"worker": 2}
+
+
+def test_an_unchanged_situation_has_the_very_same_words() -> None:
+    view = full()
+    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(4))]
+    first = decider.decide(gangs, NOW)
+    assert first == [
+        Wait("ns/a", 1, (Missing("cpu", "4", "2"),), "needs 4 \u00d7 cpu: 1; 1 node has room for 2, 2 more needed")
+    ]
+    view.set_pod(a_pod("small", "n", "0"))
+    view.remove_pod("ns/small")
+    assert decider.decide(gangs, NOW + timedelta(seconds=1)) == first
+
+
+def test_room_that_comes_is_seen_in_the_next_pass() -> None:
+    view = full()
+    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(4)), a_gang("b", workers(3, name="ps"), workers(1))]
+    assert not any(isinstance(each, Admit) for each in decider.decide(gangs, NOW))
+    view.remove_pod("ns/busy")
+    assert [type(each) for each in decider.decide(gangs, NOW)] == [Admit, Wait]
+    view.release("ns/a")
+    assert [type(each) for each in decider.decide(gangs[1:], NOW)] == [Admit]
+
+
+def test_a_gang_that_could_never_fit_is_looked_at_again_when_nodes_come() -> None:
+    view = a_view(a_node("n", "1"))
+    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(2))]
+    assert isinstance(decider.decide(gangs, NOW)[0], Unschedulable)
+    view.set_node(a_node("m", "1"))
+    assert isinstance(decider.decide(gangs, NOW)[0], Admit)
+
+
+def test_a_changed_gang_is_read_anew() -> None:
+    decider = Decider(full(), POLICY)
+    assert isinstance(decider.decide([a_gang("a", workers(3))], NOW)[0], Wait)
+    assert isinstance(decider.decide([a_gang("a", workers(2))], NOW)[0], Admit)

@@ -1,0 +1,152 @@
+"""Where a gang goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.gangs import GPU, a_node, a_pod, a_view, workers
+from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.gang import Member, NodePlacement
+from tfjob_controller.scheduling.demand import Demand, demand_of
+from tfjob_controller.scheduling.placement import NoFit, Placement, place, replace_member
+
+
+def placed(nodes: list[Node], *demands: Demand, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    found = place(a_view(*nodes), demands, keys)
+    assert isinstance(found, Placement)
+    return {each.node: list(each.members) for each in found.by_node()}
+
+
+def of(member: Member, least: int | None = None) -> Demand:
+    return demand_of(member, least)
+
+
+def zoned(name: str, zone: str, rack: str = "", cpu: str = "4") -> Node:
+    return a_node(name, cpu, labels={"zone": zone} | ({"rack": rack} if rack else {}))
+
+
+def test_all_go_to_one_node_if_one_can_take_them() -> None:
+    nodes = [a_node("a", "3"), a_node("b", "4"), a_node("c", "8")]
+    assert placed(nodes, of(workers(3)), of(workers(1, name="ps"))) == {
+        "b": ["worker-0", "worker-1", "worker-2", "ps-0"]
+    }
+
+
+def test_else_to_the_fewest_nodes_and_the_last_is_left_with_least() -> None:
+    nodes = [a_node("a", "3"), a_node("b", "6"), a_node("c", "1"), a_node("d", "2")]
+    assert placed(nodes, of(workers(8))) == {
+        "b": [f"worker-{n}" for n in range(6)],
+        "d": ["worker-6", "worker-7"],
+    }
+
+
+def test_ties_are_broken_by_name() -> None:
+    assert placed([a_node("c"), a_node("a"), a_node("b")], of(workers(2))) == {"a": ["worker-0", "worker-1"]}
+
+
+def test_a_parameter_server_goes_to_the_node_with_most_of_its_workers() -> None:
+    nodes = [a_node("a", "20", gpu="2"), a_node("b", "20", gpu="4"), a_node("c", "20")]
+    found = placed(nodes, of(workers(1, name="ps")), of(workers(6, resources={GPU: "1"})))
+    assert found["b"] == ["ps-0", "worker-0", "worker-1", "worker-2", "worker-3"]
+    assert found["a"] == ["worker-4", "worker-5"]
+
+
+def test_many_parameter_servers_are_spread_with_the_workers() -> None:
+    found = placed([a_node("a", "6"), a_node("b", "6")], of(workers(4, name="ps")), of(workers(8)))
+    assert [sum(each.startswith("ps") for each in members) for members in found.values()] == [2, 2]
+
+
+def test_what_needs_no_gpu_goes_where_no_gpu_lies_idle() -> None:
+    assert list(placed([a_node("a", gpu="4"), a_node("b")], of(workers(2)))) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("count", "keys", "nodes"),
+    [
+        pytest.param(8, ("zone",), {"b1", "b2"}, id="one zone can take all"),
+        pytest.param(8, (), {"a1", "b3"}, id="without a key the largest comes first"),
+        pytest.param(13, ("zone",), {"a1", "b1", "b2"}, id="no zone can take all"),
+        pytest.param(7, ("zone", "rack"), {"b1", "b2"}, id="one rack of the zone can take all"),
+        pytest.param(5, ("zone",), {"a1"}, id="one node is better than any domain"),
+        pytest.param(7, ("nothing",), {"a1", "b3"}, id="a label that nobody has"),
+    ],
+)
+def test_within_one_domain_if_one_can_take_all(count: int, keys: tuple[str, ...], nodes: set[str]) -> None:
+    cluster = [
+        zoned("a1", "a", cpu="5"),
+        zoned("b1", "b", "x"),
+        zoned("b2", "b", "x"),
+        zoned("b3", "b", "y", cpu="3"),
+    ]
+    assert set(placed(cluster, of(workers(count)), keys=keys)) == nodes
+
+
+def test_members_go_only_where_they_are_suited() -> None:
+    nodes = [a_node("a", "8", labels={"disk": "ssd"}), a_node("b", "8")]
+    found = placed(nodes, of(workers(4)), of(workers(4, "2", name="ps", node_selector={"disk": "ssd"})))
+    assert found["a"] == [f"ps-{n}" for n in range(4)]
+    assert found["b"] == [f"worker-{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("least", "counts"),
+    [(None, None), (5, None), (4, {"worker": 4}), (1, {"worker": 4}), (0, {"worker": 4})],
+)
+def test_as_many_as_fit_start_if_the_least_do(least: int | None, counts: dict[str, int] | None) -> None:
+    found = place(a_view(a_node("a", "3"), a_node("b", "1")), [of(workers(6), least)])
+    assert (found.counts if isinstance(found, Placement) else None) == counts
+
+
+def test_several_kinds_share_what_there_is_in_the_order_of_the_spec() -> None:
+    found = place(a_view(a_node("a", "6")), [of(workers(4, name="ps"), 1), of(workers(8), 3)])
+    assert isinstance(found, Placement)
+    assert found.counts == {"ps": 3, "worker": 3}
+
+
+def test_the_pods_that_a_node_may_have_are_counted() -> None:
+    found = place(a_view(a_node("a", pods="2")), [of(Member("worker", 3))])
+    assert found == NoFit({"worker": 2})
+
+
+def test_a_node_with_too_much_on_it_takes_nobody() -> None:
+    view = a_view(a_node("a", "1"))
+    view.set_pod(a_pod("p", "a", "4"))
+    assert place(view, [of(workers(1))]) == NoFit({"worker": 0})
+
+
+def test_a_gang_of_none_fits_anywhere() -> None:
+    assert place(a_view(), [of(workers(0))]) == Placement({}, {"worker": 0})
+
+
+def test_only_usable_nodes_are_used() -> None:
+    view = a_view(a_node("a", "1"), a_node("b", "1"))
+    found = place(view, [of(workers(1))], usable=lambda room: room.name != "a")
+    assert isinstance(found, Placement)
+    assert found.by_node() == (NodePlacement("b", ("worker-0",)),)
+
+
+@pytest.mark.parametrize(
+    ("exclude", "near", "node"),
+    [
+        pytest.param((), (), "a", id="least left over"),
+        pytest.param(("a",), (), "b", id="another node"),
+        pytest.param((), ("c",), "c", id="near its siblings"),
+        pytest.param(("a",), ("d",), "b", id="no room near them"),
+        pytest.param(("a", "b", "c"), (), None, id="nowhere"),
+    ],
+)
+def test_another_node_for_one_member(exclude: tuple[str, ...], near: tuple[str, ...], node: str | None) -> None:
+    view = a_view(a_node("a", "1"), a_node("b", "2"), a_node("c", "3"), a_node("d", "0"))
+    assert replace_member(view, of(workers(5)), exclude, near) == node
+
+
+def test_kinds_that_compete_are_all_placed_if_there_is_a_way() -> None:
+    """Greedy puts a wide pod on the narrow one's only node; the search finds the way out."""
+    nodes = [a_node("a", "3", gpu="1"), a_node("b", "3"), a_node("c", "2")]
+    big, small = workers(2, "3", name="big"), workers(1, "2", name="small")
+    found = placed(nodes, of(small), of(big))
+    assert {node: [each[:-2] for each in members] for node, members in found.items()} == {
+        "a": ["big"],
+        "b": ["big"],
+        "c": ["small"],
+    }
