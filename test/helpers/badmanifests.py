@@ -434,11 +434,11 @@ BAD_MANIFESTS = (
         ),
     ),
     Bad(
-        "gang-timeout-negative",
-        tfjob(gang={"timeoutSeconds": -1}),
-        "spec.gang.timeoutSeconds: must be from 0 to 2147483647, is -1",
+        "gang-timeout-of-nothing",
+        tfjob(gang={"timeoutSeconds": 0}),
+        "spec.gang.timeoutSeconds: must be from 1 to 2147483647, is 0",
         (
-            "spec.gang.timeoutSeconds: Invalid value: -1: spec.gang.timeoutSeconds in body should be greater than or equal to 0",
+            "spec.gang.timeoutSeconds: Invalid value: 0: spec.gang.timeoutSeconds in body should be greater than or equal to 1",
         ),
     ),
     Bad(

@@ -55,9 +55,15 @@ def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
     return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": spec}, TFJob)
 
 
-def plan_of(*replica_specs: Any, restart_rules: bool = True, name: str = "example-job", **spec: Any) -> Plan:
+def plan_of(
+    *replica_specs: Any,
+    restart_rules: bool = True,
+    name: str = "example-job",
+    gangs: GangPolicy = NO_GANGS,
+    **spec: Any,
+) -> Plan:
     job = decoded(tfjob(*replica_specs, name=name, **spec))
-    return build_plan(job, ControllerConfig(), restart_rules=restart_rules)
+    return build_plan(job, ControllerConfig(), restart_rules=restart_rules, gangs=gangs)
 
 
 @dataclass

@@ -96,7 +96,7 @@ GOOD_MANIFESTS = (
             failurePolicy="AnyReplica",
             priorityClassName="high",
             terminationPolicy={"chief": {}},
-            gang={"enabled": True, "minWorkers": 3, "timeoutSeconds": 0, "onTimeout": "Fail", "priority": -1},
+            gang={"enabled": True, "minWorkers": 3, "timeoutSeconds": 1, "onTimeout": "Fail", "priority": -1},
         ),
     ),
     Good("no-types-in-order", tfjob(parameter_servers(), replica("WORKER"), master())),

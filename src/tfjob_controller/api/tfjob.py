@@ -123,7 +123,7 @@ class GangScheduling(_Value, frozen=True):
         says(
             "Seconds that the job may wait for room before onTimeout applies. Default: no limit.",
             format="int32",
-            minimum=0,
+            minimum=1,
             maximum=INT32_MAX,
         ),
     ] = None

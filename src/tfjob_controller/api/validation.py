@@ -217,7 +217,7 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
 
 def _gang_problems(spec: TFJobSpec, gang: GangScheduling) -> Iterator[str]:
     yield from _range("spec.gang.minWorkers", gang.min_workers, 0, MAX_REPLICAS)
-    yield from _range("spec.gang.timeoutSeconds", gang.timeout_seconds, 0, INT32_MAX)
+    yield from _range("spec.gang.timeoutSeconds", gang.timeout_seconds, 1, INT32_MAX)
     yield from _range("spec.gang.priority", gang.priority, -INT32_MAX - 1, INT32_MAX)
     if gang.on_timeout and gang.on_timeout not in ON_TIMEOUT:
         yield _choice("spec.gang.onTimeout", gang.on_timeout, ON_TIMEOUT)

@@ -44,7 +44,7 @@ class Snapshots:
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
             pods=self._pods_of(owner, jobs, runtime_key(namespace, plan.runtime_id)),
             has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
-            gang=next(iter(self.gangs_of(owner)), None) if plan.gang is not None else None,
+            gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
         )
 
     def jobs_of(self, owner: Object) -> Sequence[Job]:
@@ -54,6 +54,9 @@ class Snapshots:
     def gangs_of(self, owner: Object) -> Sequence[Gang]:
         """Its Gang, if it has one, also where there is no plan."""
         return self._gangs.by_index(BY_OWNER, owner.metadata.uid) if self._gangs is not None else ()
+
+    def _gang_of(self, owner: Object, name: str) -> Gang | None:
+        return next((gang for gang in self.gangs_of(owner) if gang.metadata.name == name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], key: str) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""

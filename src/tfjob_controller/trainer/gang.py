@@ -110,14 +110,19 @@ def living(plan: Plan, observed: Observed) -> Observed:
 
     A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
     """
-    if plan.gang is None:
+    if plan.gang is None or not _is_anything_going(observed):
         return observed
-    jobs = {name: job for name, job in observed.jobs.items() if job.metadata.deletion_timestamp is None}
+    jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job)}
     pods = {
         name: some if name in jobs else [pod for pod in some if name not in observed.jobs and not _is_going(pod)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
+
+
+def _is_anything_going(observed: Observed) -> bool:
+    jobs = observed.jobs
+    return any(map(_is_going, jobs.values())) or any(pods and name not in jobs for name, pods in observed.pods.items())
 
 
 def wanted_spec(plan: Plan, terms: GangTerms, gate: Gate) -> GangSpec:
@@ -224,5 +229,5 @@ def _is_left_over(pod: Pod, attempt: int) -> bool:
     return not _is_of(pod, attempt) and not is_finished(pod)
 
 
-def _is_going(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
+def _is_going(obj: Object) -> bool:
+    return obj.metadata.deletion_timestamp is not None

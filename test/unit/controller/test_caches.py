@@ -39,8 +39,8 @@ class _Lines:
 class Streams:
     """A `Requester` whose streams end only when all of them were closed."""
 
-    def __init__(self) -> None:
-        self._all_closed = threading.Barrier(2 * KINDS, timeout=30)
+    def __init__(self, kinds: int = KINDS) -> None:
+        self._all_closed = threading.Barrier(2 * kinds, timeout=30)
         self.opened = 0
 
     def request(self, method: str, path: str, **options: Any) -> bytes:
@@ -57,3 +57,12 @@ def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
     caches.start()
     eventually(lambda: streams.opened == KINDS, 10)
     assert caches.stop(10.0)
+
+
+def test_without_gangs_none_are_asked_for() -> None:
+    streams = Streams(KINDS - 1)
+    caches = Caches(streams, "", RealClock(), gangs=False)
+    caches.start()
+    eventually(lambda: streams.opened == KINDS - 1, 10)
+    assert caches.stop(10.0)
+    assert "gangs" not in caches.statistics()

@@ -8,11 +8,14 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import master, parameter_servers
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.store import Store, by_controller_uid
+from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.plan import Plan
 
 PLAN = plan_of(master(), parameter_servers(1))
 OWNER = TFJob(ObjectMeta(name="example-job", namespace="team", uid="u1", creation_timestamp="2026-01-01T00:00:00Z"))
@@ -37,7 +40,27 @@ class Stores:
         self.services: Store[Service] = Store({BY_OWNER: by_controller_uid})
         self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
         self.config_maps: Store[ConfigMap] = Store()
-        self.snapshots = Snapshots(self.jobs, self.services, self.pods, self.config_maps)
+        self.gangs: Store[Gang] = Store({BY_OWNER: by_controller_uid})
+        self.snapshots = Snapshots(self.jobs, self.services, self.pods, self.config_maps, self.gangs)
+
+
+GANG_PLAN = plan_of(master(), gang={"enabled": True}, gangs=GangPolicy(ON_REQUEST, "gang-scheduler"))
+GANG = Gang(replace(CHILD, name="example-job-a6no"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "gang", "is_ours"),
+    [
+        pytest.param(GANG_PLAN, GANG, True, id="the job's own"),
+        pytest.param(PLAN, GANG, False, id="of a job that is none"),
+        pytest.param(GANG_PLAN, Gang(replace(GANG.metadata, name="other")), False, id="of another name"),
+        pytest.param(GANG_PLAN, Gang(replace(GANG.metadata, owner_references=())), False, id="nobody's"),
+    ],
+)
+def test_the_gang_is_the_one_that_the_job_controls_under_its_name(plan: Plan, gang: Gang, is_ours: bool) -> None:
+    stores = Stores()
+    stores.gangs.upsert(gang)
+    assert stores.snapshots.take(OWNER, plan).gang is (gang if is_ours else None)
 
 
 @pytest.fixture

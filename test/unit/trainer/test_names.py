@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tfjob_controller.trainer.names import child_name, config_map_name, new_runtime_id, replica_id
+from tfjob_controller.trainer.names import child_name, config_map_name, gang_name, new_runtime_id, replica_id
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,15 @@ from tfjob_controller.trainer.names import child_name, config_map_name, new_runt
 )
 def test_a_child_is_named_after_job_type_runtime_id_and_index(job_name: str, name: str) -> None:
     assert child_name(job_name, "ps", "76no", 1) == name
+
+
+@pytest.mark.parametrize(
+    ("job_name", "name"),
+    [("example-job", "example-job-76no"), ("a" * 60, "a" * 40 + "-76no"), ("1.st", "j1-st-76no")],
+    ids=["the tutorial's job", "a long name", "no label"],
+)
+def test_a_gang_is_named_after_job_and_runtime_id(job_name: str, name: str) -> None:
+    assert gang_name(job_name, "76no") == name
 
 
 def test_a_long_role_takes_its_room_from_the_job_name() -> None:
