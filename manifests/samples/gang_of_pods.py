@@ -1,0 +1,79 @@
+"""Your own pods as a gang, with nothing but kubectl: an owner of a Gang in the fewest lines. Python 3.9 or later.
+
+    python manifests/samples/gang_of_pods.py my-gang 4 --cpu 500m --image busybox -- sleep 60
+
+It writes a Gang, makes no pod before the gang scheduler has found room for all of them, then makes them all, and starts
+over when an attempt has come to nothing. It ends when the pods have: with 0 if all of them succeeded. Ctrl-C leaves
+the Gang and its pods; `kubectl delete gang my-gang` removes both, for the pods are owned by it.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+GROUP = "scheduling.kubeflow.org"
+
+
+def kubectl(*arguments, body=None):
+    given = body and json.dumps(body)
+    return subprocess.run(["kubectl", *arguments], input=given, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def write_gang(name, count, requests):
+    spec = {"members": [{"name": "worker", "count": count, "resources": requests}]}
+    gang = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "Gang", "metadata": {"name": name}, "spec": spec}
+    kubectl("apply", "-f", "-", body=gang)
+
+
+def make_pods(gang, image, command, requests):
+    """All members that have a node, for the present attempt. Some may be there already: apply changes nothing then."""
+    name, attempt = gang["metadata"]["name"], gang["status"]["attempt"]
+    owner = {"apiVersion": gang["apiVersion"], "kind": "Gang", "name": name, "uid": gang["metadata"]["uid"]}
+    container = {"name": "main", "image": image, "command": command, "resources": {"requests": requests}}
+    pods = []
+    for member in (member for place in gang["status"]["placement"] for member in place["members"]):
+        labels = {f"{GROUP}/gang": name, f"{GROUP}/member": member, f"{GROUP}/attempt": str(attempt)}
+        meta = {"name": f"{name}-{member}-{attempt}", "labels": labels, "ownerReferences": [owner]}
+        spec = {"schedulerName": "gang-scheduler", "restartPolicy": "Never", "containers": [container]}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    kubectl("apply", "-f", "-", body={"apiVersion": "v1", "kind": "List", "items": pods})
+
+
+def follow(asked, requests):
+    """Do what the Gang's phase asks for, until its pods have ended; whether they succeeded."""
+    done, told = None, ""
+    while True:
+        gang = json.loads(kubectl("get", "gang", asked.name, "-o", "json"))
+        status = gang.get("status", {})
+        phase, attempt = status.get("phase", ""), status.get("attempt", 0)
+        if told != (told := f"{phase or 'not seen yet'}: {status.get('message', '')}"):
+            print(told, flush=True)
+        if phase in ("Admitted", "Waiting", "Unschedulable") and done != (phase, attempt):
+            present = attempt if phase == "Admitted" else "none"
+            if attempt > (present == 1):  # there were attempts that are over: no pod of theirs may stay
+                kubectl("delete", "pods", "-l", f"{GROUP}/gang={asked.name},{GROUP}/attempt!={present}")
+            if phase == "Admitted":
+                make_pods(gang, asked.image, asked.command, requests)
+            done = phase, attempt
+        elif phase == "Released":
+            pods = json.loads(kubectl("get", "pods", "-l", f"{GROUP}/gang={asked.name}", "-o", "json"))["items"]
+            return all(pod["status"]["phase"] == "Succeeded" for pod in pods)
+        time.sleep(0.5)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("count", type=int)
+    parser.add_argument("--cpu", default="100m")
+    parser.add_argument("--image", default="busybox")
+    parser.add_argument("command", nargs="+")
+    asked = parser.parse_args()
+    write_gang(asked.name, asked.count, {"cpu": asked.cpu})
+    sys.exit(0 if follow(asked, {"cpu": asked.cpu}) else 1)
+
+
+if __name__ == "__main__":
+    main()
