@@ -25,8 +25,10 @@ arrivals = st.lists(
 
 
 def arrived(index: int, shape: tuple[int, int, int, int], second: int) -> Gang:
+    """Every other one has pods of a second kind, so that what fits alone need not fit together."""
     count, cpu, priority, _ = shape
-    return a_gang(f"g{index:02}", workers(count, str(cpu)), age_seconds=-float(second), priority=priority)
+    members = [workers(count, str(cpu)), workers(1, name="ps")][: 1 + index % 2]
+    return a_gang(f"g{index:02}", *members, age_seconds=-float(second), priority=priority)
 
 
 @settings(max_examples=150, deadline=None)
@@ -51,7 +53,7 @@ def test_no_pass_commits_too_much_and_memory_changes_no_answer(
         other = a_view(*nodes)
         for key in ends:
             cpu = shapes[int(key[-2:])][1]
-            requests = {"worker": {"cpu": cpu * 1000, "pods": 1}}
+            requests = {"worker": {"cpu": cpu * 1000, "pods": 1}, "ps": {"cpu": 1000, "pods": 1}}
             other.reserve(key, view.reserved_members(key), requests, attempt=1)
         verdicts = decider.decide(list(waiting.values()), now)
         assert verdicts == decide(other, list(waiting.values()), now, POLICY)
