@@ -36,6 +36,7 @@ from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, load_config
+from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.manager import StartError, on_signals
 from tfjob_controller.options import ExtenderOptions
@@ -46,6 +47,8 @@ from tfjob_controller.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
+# Who reports events.
+NAME = "gang-scheduler"
 STOP_SECONDS = 9.0
 _PART_SECONDS = 2.0
 _START_POLL_SECONDS = 0.02
@@ -104,11 +107,13 @@ class GangScheduler:
             http_timeout_seconds=options.extender_http_timeout,
             bind_timeout_seconds=options.bind_timeout,
         )
+        self._recorder = EventRecorder(self.transport, self._clock, NAME, socket.gethostname())
         self._writer = StatusWriter(
             self.caches.gangs.store,
             ResourceClient(self.transport, GANGS, decode_gang),
             ResourceClient(self.transport, PODS, decode_scheduled_pod),
             self.gang_metrics,
+            self._recorder,
             threads=options.concurrent_writes,
         )
         self.admission = Admission(
@@ -160,6 +165,7 @@ class GangScheduler:
         while not (self._is_leading and self.caches.is_synced and all(each.has_synced for each in registrations)):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return
+        self._recorder.start()
         self._binder.start()
         self._gate.start()
         self.admission.start()
@@ -207,6 +213,7 @@ class GangScheduler:
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
         ended &= self._gate.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
         self._writer.stop()
+        self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
         ended &= self.caches.stop(_PART_SECONDS)
         ended &= self._follower.stop(_PART_SECONDS) if self._follower is not None else True

@@ -28,6 +28,7 @@ from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Lines
 from tfjob_controller.kube.store import Store
@@ -60,6 +61,16 @@ class _Ignored:
     def written(self, result: str, gang: Gang) -> None: ...
 
 
+class _Events:
+    """Remembers whom each was about, its reason and its note."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None:
+        self.told.append((regarding.name, reason, note))
+
+
 class GangWorld:
     """See the module. Bindings fail while `is_binding_broken`, and stay under way while `is_binding_slow`."""
 
@@ -71,6 +82,7 @@ class GangWorld:
         self.is_binding_broken = False
         self.is_binding_slow = False
         self._under_way: list[tuple[PodToBind, Callable[[PodToBind, str], None]]] = []
+        self.events = _Events()
         self._versions = 0
         self.start_scheduler()
 
@@ -83,7 +95,12 @@ class GangWorld:
         self.gate = Gate(self, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self._writer = StatusWriter(
-            self.gangs, client, ResourceClient(_Pods(self.pods), PODS, decode_scheduled_pod), _Ignored(), threads=1
+            self.gangs,
+            client,
+            ResourceClient(_Pods(self.pods), PODS, decode_scheduled_pod),
+            _Ignored(),
+            self.events,
+            threads=1,
         )
         self.admission = Admission(
             self.gangs, self._pod_store, self._writer, self.gate, self.clock, policy=Policy(), rng=random.Random(1)

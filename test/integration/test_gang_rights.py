@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tfjob_controller.gangscheduler import GangScheduler
 pytestmark = pytest.mark.cluster
 
 RBAC = MANIFESTS / "base" / "extender" / "rbac.yaml"
+SCHEDULER = MANIFESTS / "base" / "extender" / "scheduler.yaml"
 SYSTEM = "tfjob-system"
 # As the fixture makes them.
 NAMESPACE, NODES = "gangs", ("node-a", "node-b")
@@ -33,12 +35,21 @@ Object = dict[str, Any]
 
 
 def shipped_rules() -> list[Object]:
-    (role,) = (each for each in yaml.safe_load_all(RBAC.read_text()) if each["kind"] == "ClusterRole")
-    rules: list[Object] = role["rules"]
-    return rules
+    """Of the extender: the Lease is read by it, and written only by its kube-scheduler."""
+    documents = list(yaml.safe_load_all(RBAC.read_text()))
+    rules: list[Object] = [rule for each in documents for rule in each.get("rules", ())]
+    return without(rules, WRITES_LEASE)
 
 
+WRITES_LEASE = Right("coordination.k8s.io", "leases", "update")
 RIGHTS = list(rights_of(shipped_rules()))
+
+
+def hold_lease(api: Api) -> None:
+    """As the kube-scheduler beside it would."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    spec = {"holderIdentity": f"{socket.gethostname()}_play", "leaseDurationSeconds": 3600}
+    api.create_if_missing(path, {"metadata": {"name": NAME}, "spec": spec})
 
 
 class Play:
@@ -64,6 +75,12 @@ class Play:
             if ask_filter(scheduler, pod, [each for each in NODES if each != self._disliked]):
                 ask_bind(scheduler, pod, node)
         return str(status.get("phase", ""))
+
+    def comes_and_goes(self) -> None:
+        """The gang is suspended as soon as it is admitted, and resumed: the same events again and again."""
+        phase = self._api.get(f"{GANGS}/one").get("status", {}).get("phase")
+        if phase in ("Admitted", "Released"):
+            self._api.patch(f"{GANGS}/one", {"spec": {"suspend": phase == "Admitted"}})
 
     def node(self) -> tuple[str, str]:
         """The node that the pod is on, and the one that was not liked."""
@@ -100,10 +117,15 @@ def test_every_single_right_is_needed_and_all_are_enough(
             proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
         obstacles(proxy)
         play = Play(api)
-        with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False) as scheduler:
+        hold_lease(api)
+        follows = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
+        with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False, **follows) as scheduler:
 
             def refused() -> bool:
-                play.goes_on(scheduler)
+                if right == REPEATED_EVENTS:
+                    play.comes_and_goes()
+                else:
+                    play.goes_on(scheduler)
                 return forbidden(scheduler) > 0
 
             if right is not None:
@@ -123,11 +145,14 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     token = new_token(gang_cluster.api, SYSTEM, NAME)
     await_rights(gang_cluster.api, token, NAMESPACE, RIGHTS[0])
     await_rights(gang_cluster.api, token, NAMESPACE, Right("storage.k8s.io", "storageclasses", "list"))
+    await_rights(gang_cluster.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
     kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
     play = Play(gang_cluster.api)
-    with running_gang_scheduler(kubeconfig) as scheduler:
+    election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"]
+    follows = {"leader_lease_namespace": election["resourceNamespace"], "leader_lease_name": election["resourceName"]}
+    with running_gang_scheduler(kubeconfig, **follows) as scheduler:
         extender = extender_url(scheduler)
-        with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig):
+        with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig, leader_election=election):
             gang_cluster.api.create(PODS, _foreign())
             eventually(lambda: gang_cluster.api.get(f"{PODS}/foreign")["spec"].get("nodeName"), 30, 0.05)
             eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)

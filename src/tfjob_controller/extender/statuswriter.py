@@ -15,9 +15,10 @@ from typing import Protocol
 import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
@@ -39,6 +40,8 @@ class Result(StrEnum):
 
 
 FAILED = "failed"
+# Reason of the event; the others are those of the condition Scheduled.
+MOVED = "Moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,12 @@ class Observer(Protocol):
         """`result` is one of `Result`, or `FAILED`: it was not written."""
 
 
+class Recorder(Protocol):
+    """Takes events and never blocks; `kube.events.EventRecorder`."""
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
+
+
 class StatusWriter:
     """See the module."""
 
@@ -71,6 +80,7 @@ class StatusWriter:
         client: ResourceClient[Gang],
         pod_client: ResourceClient[ScheduledPod],
         observer: Observer,
+        recorder: Recorder,
         *,
         threads: int,
     ) -> None:
@@ -78,6 +88,7 @@ class StatusWriter:
         self._client = client
         self._pod_client = pod_client
         self._observer = observer
+        self._recorder = recorder
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
 
     def stop(self) -> None:
@@ -108,9 +119,31 @@ class StatusWriter:
             log.info(
                 f"gang {step.result}", key=key_of(written), attempt=written.status.attempt, words=written.status.message
             )
+        self._tell(step, written)
         for pod in step.wakes:
             self._wake(pod, written)
         return None
+
+    def _tell(self, step: Step, gang: Gang) -> None:
+        """One event for each change of what the gang is told, none for its pods or its place in the queue."""
+        reason = _reason_of(gang.status)
+        if step.result is Result.MOVED:
+            reason, note = MOVED, "Some pods got another node: theirs was lost, full or refused"
+        elif reason == _reason_of(step.gang.status):
+            return
+        else:
+            note = gang.status.message
+        meta = gang.metadata
+        regarding = ObjectReference(
+            api_version=GANGS.api_version,
+            kind=GANGS.kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+        type_ = "Warning" if step.result in (Result.RETURNED, Result.UNSCHEDULABLE) else "Normal"
+        self._recorder.event(regarding, type_, reason, note, "Schedule")
 
     def _wake(self, pod: ScheduledPod, gang: Gang) -> None:
         """Make kube-scheduler ask again: a change of the pod itself wakes a refused one at once."""
@@ -122,3 +155,8 @@ class StatusWriter:
         except ApiError as error:
             # kube-scheduler comes again by itself, some minutes later at the most.
             log.info("pod not woken", key=key_of(pod), error=str(error))
+
+
+def _reason_of(status: GangStatus) -> str:
+    """Of the condition Scheduled, the only one."""
+    return status.conditions[0].reason if status.conditions else ""

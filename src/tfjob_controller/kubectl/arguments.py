@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_list(commands)
     _add_describe(commands)
     _add_logs(commands)
+    _add_queue(commands)
     return parser
 
 
@@ -59,6 +60,12 @@ def _add_logs(commands: _Commands) -> None:
     )
     command.add_argument("--tail", type=_count, metavar="N", help="the last N lines only")
     command.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
+
+
+def _add_queue(commands: _Commands) -> None:
+    command = _command(commands, "queue", "the jobs that wait for room as a gang, in order, and what each one lacks")
+    command.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    _add_output(command, TABLE, JSON)
 
 
 def _command(commands: _Commands, name: str, says: str) -> argparse.ArgumentParser:

@@ -79,6 +79,8 @@ def _carry_out(parsed: Any, transport: Any, namespace: str) -> int:
         return commands.show_list(transport, "" if parsed.all_namespaces else namespace, parsed.output)
     if parsed.command == "describe":
         return commands.show_job(transport, namespace, parsed.name, parsed.output)
+    if parsed.command == "queue":
+        return commands.show_queue(transport, "" if parsed.all_namespaces else namespace, parsed.output)
     return commands.show_logs(transport, namespace, parsed.name, parsed)
 
 

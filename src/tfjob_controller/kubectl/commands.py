@@ -147,6 +147,21 @@ def show_logs(transport: Transport, namespace: str, name: str, parsed: Any) -> i
     return print_logs(transport, namespace, name, options, sys.stdout.buffer)
 
 
+def show_queue(transport: Transport, namespace: str, output: str) -> int:
+    from tfjob_controller.kubectl.queue import read_queue, rows_of
+
+    queue = read_queue(transport, namespace)
+    if output == JSON:
+        return _print_json(msgspec.json.encode(queue))
+    running = f"{queue.running} gang{'' if queue.running == 1 else 's'} with room"
+    if not queue.waiting:
+        print(f"No gang waits; {running}.", file=sys.stderr)
+        return 0
+    _screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not namespace))
+    print(f"{running}; why one waits: kubectl tfjob describe NAME", file=sys.stderr)
+    return 0
+
+
 def _screen() -> Any:
     from tfjob_controller.kubectl.screen import Screen
 

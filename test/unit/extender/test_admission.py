@@ -273,6 +273,25 @@ def test_a_gang_of_a_strange_size_harms_nobody(world: GangWorld, members: dict[s
     bind(world, "good")
 
 
+def test_each_change_of_what_a_gang_is_told_is_one_event_and_its_place_in_the_queue_none(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    world.add_gang("other", worker=8)
+    world.add_gang("second", worker=8)
+    for _ in range(3):
+        world.clock.advance(POSITION_SECONDS)
+        world.run()
+    bind(world, "first")
+    world.remove_gang("other")
+    world.clock.advance(POSITION_SECONDS)
+    world.run()
+    assert [(name, reason) for name, reason, _ in world.events.told] == [
+        ("first", "Admitted"),
+        ("other", "WaitingForCapacity"),
+        ("second", "WaitingForCapacity"),
+        ("first", "Bound"),
+    ]
+
+
 def test_a_gang_of_no_pods_is_released_once_and_queues_when_it_gets_some(world: GangWorld) -> None:
     world.add_gang("none", worker=0)
     for _ in range(3):

@@ -1,0 +1,109 @@
+"""`kubectl tfjob queue`: the gangs that wait for room, in the order in which they will start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, decode_gang
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import controller_of
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kubectl.errors import CommandError
+
+NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
+_TIMEOUT_SECONDS = 10.0
+_NO_PLACE = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One gang that waits. `position` is 0 for one that could not run on an empty cluster; `owner` is Kind/name."""
+
+    position: int
+    namespace: str
+    gang: str
+    owner: str
+    pods: int
+    priority: int
+    since: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Who waits, in order, and how many gangs have their room."""
+
+    waiting: Sequence[Waiting]
+    running: int
+
+
+def read_queue(requester: Requester, namespace: str) -> Queue:
+    """The queue of a namespace ("" is all of them). Positions count over the whole cluster. Raises `ApiError`."""
+    client = ResourceClient(requester, GANGS, decode_gang, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
+    try:
+        gangs = client.list(namespace)
+    except ApiError as error:
+        if error.is_not_found:
+            raise CommandError(NO_GANGS_KIND) from None
+        raise
+    return queue_of(gangs)
+
+
+def queue_of(gangs: Sequence[Gang]) -> Queue:
+    """Those that nobody has looked at yet come after those with a place, and what can never run last."""
+    waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
+    running = sum(gang.status.phase in (ADMITTED, BOUND) for gang in gangs)
+    return Queue([_row(gang) for gang in sorted(waiting, key=_order)], running)
+
+
+def _order(gang: Gang) -> tuple[bool, int, str, str]:
+    meta, status = gang.metadata, gang.status
+    return status.phase == UNSCHEDULABLE, status.position or _NO_PLACE, meta.namespace, meta.name
+
+
+def _row(gang: Gang) -> Waiting:
+    meta, status = gang.metadata, gang.status
+    owner = controller_of(gang)
+    return Waiting(
+        position=status.position,
+        namespace=meta.namespace,
+        gang=meta.name,
+        owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+        pods=sum(member.count for member in gang.spec.members),
+        priority=gang.spec.priority,
+        since=status.waiting_since or meta.creation_timestamp or "",
+        message=status.message,
+    )
+
+
+def rows_of(queue: Queue, now: datetime, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
+    """For people: headers and cells."""
+    space = ["Namespace"] if with_namespace else []
+    headers = ["Position", *space, "Gang", "Of", "Pods", "Priority", "Waits", "Message"]
+    rows = [
+        [
+            str(each.position or "-"),
+            *([each.namespace] if with_namespace else []),
+            each.gang,
+            each.owner,
+            str(each.pods),
+            str(each.priority),
+            waited(each.since, now),
+            each.message,
+        ]
+        for each in queue.waiting
+    ]
+    return headers, rows
+
+
+def waited(since: str, now: datetime) -> str:
+    """Such as 45s, 12m or 3h."""
+    if not since:
+        return ""
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    if seconds < 120:
+        return f"{seconds}s"
+    return f"{seconds // 60}m" if seconds < 7200 else f"{seconds // 3600}h"
