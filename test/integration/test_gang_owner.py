@@ -190,6 +190,25 @@ def test_a_suspended_job_gives_its_room_back_and_is_queued_anew_when_it_goes_on(
     assert attempts(trial) == {"2"}
 
 
+def test_a_worker_that_has_succeeded_takes_no_room_in_the_next_attempt(trial: Trial, gang: GangOf) -> None:
+    trial.plays("worker-0", ends(0))
+    submit(trial)
+    gang.admit()
+    trial.await_children("pods", 3)
+    gang.bind()
+    gang.says("Bound")
+    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    eventually(lambda: trial.child_job("worker-0").get("status", {}).get("completionTime"), PATIENCE_SECONDS)
+    gang.back_to_the_queue()
+    trial.await_children("jobs", 1)
+    eventually(lambda: gang.get()["spec"]["members"][1]["count"] == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+    gang.admit(attempt=2)
+    trial.await_children("jobs", 3)
+    seats = {replica: trial.child_job(replica)["metadata"]["labels"] for replica in ("worker-0", "worker-1")}
+    shown = {replica: (each[f"{PREFIX}member"], each[f"{PREFIX}attempt"]) for replica, each in seats.items()}
+    assert shown == {"worker-0": ("worker-0", "1"), "worker-1": ("worker-0", "2")}
+
+
 def test_a_job_that_has_waited_too_long_is_suspended(trial: Trial, gang: GangOf) -> None:
     submit(trial, timeoutSeconds=1, onTimeout="Suspend")
     eventually(lambda: trial.get()["spec"].get("suspend"), PATIENCE_SECONDS, PERIOD_SECONDS)
