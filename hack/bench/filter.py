@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
-from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.server import ExtenderServer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.requester import JSON, Lines, Priority

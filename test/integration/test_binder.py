@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localcluster.api import Api
-from tfjob_controller.extender.barrier import POD_GONE, PodToBind
+from tfjob_controller.extender.bindcalls import POD_GONE, PodToBind
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.transport import Transport

@@ -14,16 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tfjob_controller.extender.barrier import (
-    AllBound,
-    Answer,
-    Barrier,
-    BindAll,
-    GiveUp,
-    MemberOfGang,
-    Output,
-    PodToBind,
-)
+from tfjob_controller.extender.barrier import Barrier
+from tfjob_controller.extender.bindcalls import AllBound, Answer, BindAll, GiveUp, MemberOfGang, Output, PodToBind
 
 GANG = "ns/gang"
 MEMBERS = [f"worker-{number}" for number in range(4)]

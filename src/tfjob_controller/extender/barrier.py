@@ -35,74 +35,28 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-NOT_ADMITTED = "the gang is not admitted"
-OTHER_ATTEMPT = "the pod belongs to another attempt of its gang"
-UNKNOWN_MEMBER = "the gang has no place for this member"
-OTHER_NODE = "the gang's member is placed on another node"
-SECOND_POD = "another pod of this member of the gang is there already"
-POD_GONE = "the pod is gone"
-GAVE_UP = "the gang goes back to the queue: it did not become complete in time"
-NOT_COMPLETE = "not all members of the gang have come yet"
-CALLED_AGAIN = "the pod has come again"
-STOPPING = "the gang scheduler stops"
+from tfjob_controller.extender.bindcalls import (
+    CALLED_AGAIN,
+    GAVE_UP,
+    NOT_ADMITTED,
+    NOT_COMPLETE,
+    OTHER_ATTEMPT,
+    OTHER_NODE,
+    POD_GONE,
+    SECOND_POD,
+    STOPPING,
+    UNKNOWN_MEMBER,
+    AllBound,
+    Answer,
+    BindAll,
+    GiveUp,
+    MemberOfGang,
+    Output,
+    PodToBind,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class MemberOfGang:
-    """Who a pod is, by its labels."""
-
-    gang: str
-    """namespace/name"""
-    attempt: int
-    member: str
-    """Such as worker-3."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodToBind:
-    """A pod and the node that it goes to."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class BindAll:
-    """Post a Binding for each of these, now, and say how each ended (`Barrier.result`)."""
-
-    gang: str
-    attempt: int
-    pods: tuple[tuple[str, PodToBind], ...]
-    """Member and pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Answer a call; no error means that its pod is bound."""
-
-    call: int
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AllBound:
-    """Every placed member is bound, for the first time in this attempt."""
-
-    gang: str
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """The attempt is over: the gang goes back to Waiting, and its pods must go."""
-
-    gang: str
-    attempt: int
-
-
-Output = BindAll | Answer | AllBound | GiveUp
+# Who knows only the barrier finds here what it speaks of.
+__all__ = ["Barrier", "MemberOfGang", "Phase", "PodToBind", "Statistics"]
 
 
 class Phase(enum.Enum):
@@ -296,6 +250,15 @@ class Barrier:
         known = self._gangs.get(gang)
         return self._end_attempt(known) if known is not None else []
 
+    def move(self, gang: str, nodes: Mapping[str, str]) -> tuple[list[Output], set[str]]:
+        """Give members other nodes; who has got one. A member whose Binding is under way, or done, keeps its own."""
+        known = self._gangs.get(gang)
+        if known is None or known.phase is Phase.GIVEN_UP:
+            return [], set()
+        free = (_Stage.EMPTY, _Stage.ARRIVED)
+        moved = {member: node for member, node in nodes.items() if _stage_of(known, member) in free}
+        return self._seat(known, {each: seat.node for each, seat in known.seats.items()} | moved), set(moved)
+
     def is_posting(self, gang: str) -> bool:
         """Whether a Binding is under way for it."""
         known = self._gangs.get(gang)
@@ -440,6 +403,11 @@ def _refusal(gang: _Gang | None, who: MemberOfGang, pod: PodToBind) -> str:
         return SECOND_POD
     at = seat.pod.node if seat.pod is not None else seat.node
     return OTHER_NODE if at != pod.node else ""
+
+
+def _stage_of(gang: _Gang, member: str) -> _Stage | None:
+    seat = gang.seats.get(member)
+    return seat.stage if seat is not None else None
 
 
 def _post(gang: _Gang) -> list[Output]:

@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from tfjob_controller.api.core import PODS, Pod
-from tfjob_controller.extender.barrier import POD_GONE, STOPPING, PodToBind
+from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for, encode

@@ -18,18 +18,16 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.extender.barrier import (
+from tfjob_controller.extender.barrier import Barrier, Phase, Statistics
+from tfjob_controller.extender.bindcalls import (
     STOPPING,
     AllBound,
     Answer,
-    Barrier,
     BindAll,
     GiveUp,
     MemberOfGang,
     Output,
-    Phase,
     PodToBind,
-    Statistics,
 )
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.threads import SupervisedThread
@@ -135,6 +133,13 @@ class Gate:
         with self._lock:
             outputs = self._barrier.forget(gang)
         self._do(outputs)
+
+    def move(self, gang: str, nodes: Mapping[str, str]) -> set[str]:
+        """See `Barrier.move`."""
+        with self._lock:
+            outputs, moved = self._barrier.move(gang, nodes)
+        self._do(outputs)
+        return moved
 
     def wind_up(self, gang: str) -> bool:
         """Post nothing more for this gang. False while Bindings are under way: the listener hears when they have ended.

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfjob_controller.extender.barrier import STOPPING, MemberOfGang, PodToBind
+from tfjob_controller.extender.bindcalls import STOPPING, MemberOfGang, PodToBind
 from tfjob_controller.extender.gate import OnAnswer
 from tfjob_controller.extender.wire import BindArgs, BindResult, FilterArgs, FilterResult, WirePod
 

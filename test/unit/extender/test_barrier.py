@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from tfjob_controller.extender.barrier import (
+from tfjob_controller.extender.barrier import Barrier, Phase
+from tfjob_controller.extender.bindcalls import (
     CALLED_AGAIN,
     GAVE_UP,
     NOT_ADMITTED,
@@ -20,12 +21,10 @@ from tfjob_controller.extender.barrier import (
     UNKNOWN_MEMBER,
     AllBound,
     Answer,
-    Barrier,
     BindAll,
     GiveUp,
     MemberOfGang,
     Output,
-    Phase,
     PodToBind,
 )
 

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.poll import eventually
 from helpers.scripted import PatientClock
-from tfjob_controller.extender.barrier import POD_GONE, STOPPING, PodToBind
+from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.errors import ApiError

@@ -9,7 +9,8 @@ import pytest
 
 from helpers.extenderparts import Bindings, Listener
 from helpers.poll import eventually
-from tfjob_controller.extender.barrier import NOT_COMPLETE, STOPPING, MemberOfGang, Phase, PodToBind
+from tfjob_controller.extender.barrier import Phase
+from tfjob_controller.extender.bindcalls import NOT_COMPLETE, STOPPING, MemberOfGang, PodToBind
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import PATIENCE, TICK_SECONDS, Gate
 from tfjob_controller.kube.clock import FakeClock, RealClock

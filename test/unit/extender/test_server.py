@@ -19,7 +19,7 @@ import pytest
 
 from helpers.extenderparts import Bindings, Call, Listener, Table, binding, other_pod, pod
 from helpers.poll import eventually
-from tfjob_controller.extender.barrier import OTHER_ATTEMPT, STOPPING
+from tfjob_controller.extender.bindcalls import OTHER_ATTEMPT, STOPPING
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.server import INTERNAL_ERROR, MAX_BODY_BYTES, ExtenderServer, ListenError, TlsFiles

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.extenderparts import Table, binding, other_pod, pod
 from tfjob_controller.extender import service as service_module
-from tfjob_controller.extender.barrier import STOPPING, MemberOfGang, PodToBind
+from tfjob_controller.extender.bindcalls import STOPPING, MemberOfGang, PodToBind
 from tfjob_controller.extender.gate import OnAnswer
 from tfjob_controller.extender.service import NODE_NOT_OFFERED, NODE_REFUSED, NOT_FILTERED, NodeAnswer, Service
 from tfjob_controller.extender.wire import FilterResult, decode_bind_args, decode_filter_args
