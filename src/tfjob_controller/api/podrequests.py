@@ -39,7 +39,7 @@ def requests_of(pod: ScheduledPod) -> dict[str, int]:
     if spec.resources is not None:
         level = _millis(spec.resources.requests)
         given = _given(status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod))
-        total |= {name: value for name, value in given.items() if name in level and _is_pod_level(name)}
+        total |= {name: given.get(name, 0) for name in level if _is_pod_level(name)}
     _add(total, _millis(spec.overhead))
     return _amounts(total)
 

@@ -37,6 +37,10 @@ _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule
 _HEALTH_PREFIX = "node.kubernetes.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = 2**63
+# apimachinery's IsQualifiedName and IsValidLabelValue.
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ class Requirement:
         return value > limit if self.operator == "Gt" else value < limit
 
     def is_valid(self) -> bool:
+        """Whether it can be understood as a label selector: also its key and values must be such as labels have."""
+        return _is_label_key(self.key) and all(map(_is_label_value, self.values)) and self._has_right_values()
+
+    def _has_right_values(self) -> bool:
         if self.operator in ("In", "NotIn"):
             return bool(self.values)
         if self.operator in ("Exists", "DoesNotExist"):
@@ -81,7 +89,8 @@ class Term:
     fields: tuple[Requirement, ...]
 
     def matches(self, node: Node) -> bool:
-        name = {"metadata.name": node.metadata.name}
+        # A node has one field; all others are as if they were empty.
+        name = {each.key: "" for each in self.fields} | {"metadata.name": node.metadata.name}
         return all(each.matches(node.metadata.labels) for each in self.expressions) and all(
             each.matches(name) for each in self.fields
         )
@@ -181,6 +190,16 @@ def _dicts(value: object) -> list[Mapping[str, Any]]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _is_label_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    has_prefix = len(prefix) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(prefix) is not None
+    return _LABEL_NAME.fullmatch(name) is not None and (has_prefix or not slash)
+
+
+def _is_label_value(value: str) -> bool:
+    return not value or _LABEL_NAME.fullmatch(value) is not None
 
 
 def _integer(text: str) -> int | None:

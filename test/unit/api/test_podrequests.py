@@ -104,6 +104,15 @@ def test_what_a_pod_asks_for_in_vain_does_not_count() -> None:
     assert of({"containers": [container(cpu="9")]}, status)["cpu"] == 1000
 
 
+def test_pod_level_requests_in_vain_leave_what_the_pod_was_given() -> None:
+    status = {
+        "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+        "resources": {"requests": {"memory": "1"}},
+    }
+    spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "9", "memory": "5"}}}
+    assert of(spec, status) == {"memory": 1, "pods": 1}
+
+
 @pytest.mark.parametrize(
     ("spec", "requests"),
     [
