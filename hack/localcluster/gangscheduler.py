@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,16 +24,23 @@ from localcluster.state import write_private
 
 NAME = "gang-scheduler"
 HTTP_TIMEOUT = "5m"
+ALONE: Mapping[str, Any] = {"leaderElect": False}
 _SCHEDULER_USER = User("system:kube-scheduler")
 _POLL_SECONDS = 0.05
 
 
-def configuration(kubeconfig: Path | None, extender_url: str, *, http_timeout: str = HTTP_TIMEOUT) -> dict[str, Any]:
+def configuration(
+    kubeconfig: Path | None,
+    extender_url: str,
+    *,
+    http_timeout: str = HTTP_TIMEOUT,
+    leader_election: Mapping[str, Any] = ALONE,
+) -> dict[str, Any]:
     """The KubeSchedulerConfiguration. Every line is one that a plain start would get wrong for gangs."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
+        "leaderElection": dict(leader_election),
         # The default of 50 requests/s would be the speed of everything.
         "clientConnection": {**({"kubeconfig": str(kubeconfig)} if kubeconfig else {}), "qps": 5000, "burst": 5000},
         # A sample of the nodes may not hold the one that the gang was given.
@@ -63,6 +71,7 @@ class GangScheduler:
         *,
         http_timeout: str = HTTP_TIMEOUT,
         kubeconfig: Path | None = None,
+        leader_election: Mapping[str, Any] = ALONE,
     ) -> None:
         """`kubeconfig` is another user's than that of kube-scheduler."""
         self._plane = plane
@@ -70,7 +79,7 @@ class GangScheduler:
         self._log = plane.logs / f"{NAME}.log"
         self._identity: process.Identity | None = None
         user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
-        body = configuration(user, extender_url, http_timeout=http_timeout)
+        body = configuration(user, extender_url, http_timeout=http_timeout, leader_election=leader_election)
         write_private(self._config, json.dumps(body, indent=2).encode())
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import yaml
 from helpers.kubectl import MANIFESTS, Kubectl
 from localcluster.gangscheduler import HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
-from tfjob_controller.options import RunOptions, resolve_extender
+from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
 
 pytestmark = pytest.mark.cluster
 
@@ -57,37 +57,55 @@ def test_all_is_accepted_without_a_warning_by_a_namespace_that_takes_only_restri
 def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: list[Object], pod: Object) -> None:
     data = named(rendered, "ConfigMap", f"{NAME}-config")["data"]
     (name,) = data
-    assert yaml.safe_load(data[name]) == configuration(None, "http://127.0.0.1:8888")
+    shipped = yaml.safe_load(data[name])
+    election = shipped["leaderElection"]
+    assert election["leaderElect"]
+    assert shipped == configuration(None, "http://127.0.0.1:8888", leader_election=election)
     scheduler = container(pod, "kube-scheduler")
     (mount,) = scheduler["volumeMounts"]
     assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
 
 
-def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the_extender(pod: Object) -> None:
-    command, *argv = container(pod, "extender")["command"]
-    flags = vars(build_parser().parse_args([*argv, *container(pod, "extender")["args"]]))
-    options = resolve_extender({name: flags[name] for name in flags.keys() - {"command", "show_version"}}, {})
+@pytest.fixture
+def options(pod: Object) -> ExtenderOptions:
+    """What the shipped flags say."""
+    extender = container(pod, "extender")
+    command, *argv = extender["command"]
     assert command == "tfjob-controller"
+    flags = vars(build_parser().parse_args([*argv, *extender["args"]]))
+    return resolve_extender({name: flags[name] for name in flags.keys() - {"command", "show_version"}}, {})
+
+
+def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the_extender(
+    pod: Object, options: ExtenderOptions
+) -> None:
     assert str(options.extender_bind_address) == "127.0.0.1:8888"
     assert options.extender_http_timeout == 300
     assert HTTP_TIMEOUT == "5m"
     assert "8888" not in json.dumps([each["ports"] for each in pod["containers"]])
 
 
+def test_the_extender_follows_the_lease_of_its_kube_scheduler_which_is_not_that_of_the_clusters_own(
+    rendered: list[Object], options: ExtenderOptions
+) -> None:
+    (text,) = named(rendered, "ConfigMap", f"{NAME}-config")["data"].values()
+    election = yaml.safe_load(text)["leaderElection"]
+    assert (election["resourceNamespace"], election["resourceName"]) == (SYSTEM, NAME)
+    assert (options.leader_lease_namespace, options.leader_lease_name) == (SYSTEM, NAME)
+    role = named(rendered, "Role", f"{NAME}-leader")
+    assert role["metadata"]["namespace"] == SYSTEM
+    assert role["rules"][0]["resourceNames"] == [NAME]
+
+
 def test_the_controller_names_the_scheduler_that_is_shipped() -> None:
     assert RunOptions().gang_scheduler_name == NAME
-
-
-def test_two_gang_schedulers_never_work_at_the_same_time(rendered: list[Object]) -> None:
-    spec = named(rendered, "Deployment", NAME)["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
 def test_every_binding_names_the_service_account_of_the_deployment(rendered: list[Object], pod: Object) -> None:
     account = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": SYSTEM}
     bindings = [
-        each for each in rendered if each["kind"] == "ClusterRoleBinding" and each["metadata"]["name"].startswith(NAME)
+        each for each in rendered if each["kind"].endswith("RoleBinding") and each["metadata"]["name"].startswith(NAME)
     ]
-    assert [each["subjects"] for each in bindings] == [[account]] * 3
+    assert [each["subjects"] for each in bindings] == [[account]] * 4
     roles = {each["roleRef"]["name"] for each in bindings}
-    assert roles == {NAME, "system:kube-scheduler", "system:volume-scheduler"}
+    assert roles == {NAME, f"{NAME}-leader", "system:kube-scheduler", "system:volume-scheduler"}

@@ -41,6 +41,8 @@ def shipped_rules() -> list[Object]:
     return without(rules, WRITES_LEASE)
 
 
+# Asked for only where the same happens again.
+REPEATED_EVENTS = Right("events.k8s.io", "events", "patch")
 WRITES_LEASE = Right("coordination.k8s.io", "leases", "update")
 RIGHTS = list(rights_of(shipped_rules()))
 
