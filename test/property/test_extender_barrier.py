@@ -84,14 +84,22 @@ class Cluster(RuleBasedStateMachine):
         if pod is not None:
             self.follow(self.barrier.lost(GANG, member, pod.uid))
 
-    @rule(member=members, node=st.sampled_from("ab"))
-    def move(self, member: str, node: str) -> None:
-        """A member without a bound pod is placed anew."""
-        pod = self.pods.get(member)
-        is_under_way = any(each == member for each, _ in self.under_way)
-        if member in self.nodes and not is_under_way and (pod is None or not pod.bound_to):
-            self.nodes[member] = node
-            self.expect()
+    @rule(wanted=st.dictionaries(members, st.sampled_from("ab")))
+    def move(self, wanted: dict[str, str]) -> None:
+        """Members are placed anew, but those whose Bindings are under way or done."""
+        wanted = {member: node for member, node in wanted.items() if member in self.nodes}
+        outputs, moved = self.barrier.move(GANG, wanted)
+        fixed = {member for member, _ in self.under_way} | {each for each, pod in self.pods.items() if pod.bound_to}
+        assert not moved & fixed
+        self.nodes |= {member: wanted[member] for member in moved}
+        self.follow(outputs)
+        self.expect()
+
+    @rule()
+    def wind_up(self) -> None:
+        """The gang is suspended: its attempt ends as if it had been given up."""
+        if not self.was_bound:
+            self.follow(self.barrier.wind_up(GANG))
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 60.0]))
     def wait(self, seconds: float) -> None:
