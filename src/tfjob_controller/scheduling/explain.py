@@ -14,7 +14,7 @@ from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.outlook import Tally
-from tfjob_controller.scheduling.view import Room
+from tfjob_controller.scheduling.rooms import Room
 
 RESTING = "rests after an attempt that failed, and is tried again"
 HELD_BACK = "there may be room, but gangs that have waited longer come first"

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfjob_controller.scheduling.demand import Demand
-from tfjob_controller.scheduling.view import ClusterView, Room, RoomChange
+from tfjob_controller.scheduling.rooms import Room, RoomChange
+from tfjob_controller.scheduling.view import ClusterView
 
 
 @dataclass(slots=True)

@@ -28,6 +28,8 @@ from tfjob_controller.scheduling.demand import Demand, total_of
 
 # How many fills of a node the search looks at: a tenth of a second in all, and a lot for a small cluster.
 _SEARCH_BUDGET = 20_000
+# And how many nodes: those that could take most. The search goes a level deeper with each.
+_SEARCHED_NODES = 200
 
 # How many pods of each demand, in the order of the demands.
 Counts: TypeAlias = tuple[int, ...]
@@ -63,7 +65,7 @@ def pack(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | Non
     if whole is not None:
         return [Step(whole, wanted)]
     steps = _Packer(groups, demands, scale, most).greedy()
-    if steps is None and len(demands) > 1:
+    if steps is None and len(demands) > 1 and _is_enough_in_all(groups, demands):
         steps = _search(groups, demands)
     return steps
 
@@ -117,6 +119,15 @@ def _one_node(groups: Sequence[Group], demands: Sequence[Demand], scale: _Scale)
     fitting = (index for index, group in enumerate(groups) if _takes_all(group, wanted, total))
     best = min(fitting, key=lambda index: (scale.waste(index, wanted), groups[index].names[0]), default=None)
     return None if best is None else groups[best].names[0]
+
+
+def _is_enough_in_all(groups: Sequence[Group], demands: Sequence[Demand]) -> bool:
+    """Whether the nodes together have what all pods together need: without that no search helps."""
+    total = total_of(demands, [each.count for each in demands])
+    return all(
+        sum(max(group.free.get(name, 0), 0) * len(group.names) for group in groups) >= value
+        for name, value in total.items()
+    )
 
 
 def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
@@ -240,11 +251,13 @@ class _Packer:
 
 def _search(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | None:
     """Try all ways, node by node, until the budget is spent."""
-    nodes = [(name, group) for group in groups for name in group.names if _is_useful(group, demands)]
     wanted = tuple(each.count for each in demands)
+    # Of nodes that are alike no more are needed than there are pods.
+    nodes = [(name, group) for group in groups if _is_useful(group, demands) for name in group.names[: sum(wanted)]]
+    nodes.sort(key=lambda each: (-sum(_alone(each[1], demands)), each[0]))
+    del nodes[_SEARCHED_NODES:]
     if len(nodes) * sum(wanted) > _SEARCH_BUDGET:
         return None
-    nodes.sort(key=lambda each: (-sum(_alone(each[1], demands)), each[0]))
     return _Search(nodes, demands).find(0, wanted)
 
 

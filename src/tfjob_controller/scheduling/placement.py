@@ -16,7 +16,8 @@ from tfjob_controller.api.gang import NodePlacement
 from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.packing import Group, Step, capacities, gathered, pack
-from tfjob_controller.scheduling.view import ClusterView, Room
+from tfjob_controller.scheduling.rooms import Room
+from tfjob_controller.scheduling.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.explain import objections
 from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.packing import Group, capacities, gathered, pack
-from tfjob_controller.scheduling.view import ClusterView, Room
+from tfjob_controller.scheduling.rooms import Room
+from tfjob_controller.scheduling.view import ClusterView
 
 _Constraints = tuple[Constraint, ...]
 # How old the picture of the cluster without gangs may be. Making it costs tens of milliseconds on thousands of nodes,

@@ -32,50 +32,12 @@ from tfjob_controller.api.podrequests import Amounts, requests_of
 from tfjob_controller.api.quantity import amount_from
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.matching import Constraint
+from tfjob_controller.scheduling.rooms import Pool, Room, RoomChange
 
 # After so many changes a reader had better look at everything again.
 _REMEMBERED_CHANGES = 4096
 # Pools of constraints that nobody asked for lately are forgotten.
 _MAX_POOLS = 128
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Room:
-    """What a node has left. `key` is equal for rooms that are alike, whatever the node."""
-
-    node: Node
-    allocatable: Amounts
-    free: Amounts
-    key: tuple[tuple[str, int], ...]
-
-    @property
-    def name(self) -> str:
-        return self.node.metadata.name
-
-
-@dataclass(slots=True)
-class Pool:
-    """The nodes that suit one constraint, by what they have left."""
-
-    constraint: Constraint
-    groups: dict[tuple[tuple[str, int], ...], dict[str, Room]] = field(default_factory=dict)
-
-    def replace(self, old: Room | None, new: Room | None) -> None:
-        if old is not None and old.name in self.groups.get(old.key, ()):
-            group = self.groups[old.key]
-            del group[old.name]
-            if not group:
-                del self.groups[old.key]
-        if new is not None and not self.constraint.objection(new.node):
-            self.groups.setdefault(new.key, {})[new.name] = new
-
-
-@dataclass(frozen=True, slots=True)
-class RoomChange:
-    """One node's room before and after; None where the node was not there."""
-
-    before: Room | None
-    after: Room | None
 
 
 @dataclass(frozen=True, slots=True)

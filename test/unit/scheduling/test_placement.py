@@ -150,3 +150,13 @@ def test_kinds_that_compete_are_all_placed_if_there_is_a_way() -> None:
         "b": ["big"],
         "c": ["small"],
     }
+
+
+def test_on_many_different_nodes_the_search_ends() -> None:
+    """Each kind would fit alone, but both want the same half of the only nodes that have it."""
+    nodes = [a_node(f"n{index:04}", f"{index + 1}m", gpu="1") for index in range(2000)]
+    demands = [of(workers(1500, "1m", resources={GPU: "1"})), of(workers(501, "1m", name="ps", resources={GPU: "1"}))]
+    assert isinstance(place(a_view(*nodes), demands), NoFit)
+    few = [of(workers(1, "1m", name=name, resources={GPU: "1"}, node_selector={"zone": "a"})) for name in "abc"]
+    lone = [a_node(f"z{index}", "1", gpu="1", labels={"zone": "a"}) for index in range(2)]
+    assert isinstance(place(a_view(*nodes, *lone), [*few, of(workers(1, "1m", resources={GPU: "1"}))]), NoFit)

@@ -1,0 +1,48 @@
+"""What a node has left, as an immutable value; and nodes that suit alike, in groups that have alike left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.podrequests import Amounts
+from tfjob_controller.scheduling.matching import Constraint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """What a node has left. `key` is equal for rooms that are alike, whatever the node."""
+
+    node: Node
+    allocatable: Amounts
+    free: Amounts
+    key: tuple[tuple[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+
+@dataclass(slots=True)
+class Pool:
+    """The nodes that suit one constraint, by what they have left."""
+
+    constraint: Constraint
+    groups: dict[tuple[tuple[str, int], ...], dict[str, Room]] = field(default_factory=dict)
+
+    def replace(self, old: Room | None, new: Room | None) -> None:
+        if old is not None and old.name in self.groups.get(old.key, ()):
+            group = self.groups[old.key]
+            del group[old.name]
+            if not group:
+                del self.groups[old.key]
+        if new is not None and not self.constraint.objection(new.node):
+            self.groups.setdefault(new.key, {})[new.name] = new
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChange:
+    """One node's room before and after; None where the node was not there."""
+
+    before: Room | None
+    after: Room | None
