@@ -94,7 +94,7 @@ class GangPlacements:
 
 
 def _full(rooms: Mapping[str, Room], names: Sequence[str], amounts: Sequence[tuple[str, int]]) -> set[str]:
-    """The nodes without room for this. kube-scheduler waits meanwhile: plain loops take half of what a generator does."""
+    """The nodes without room for this. kube-scheduler waits meanwhile: plain loops take half a generator's time."""
     full: set[str] = set()
     for name in names:
         room = rooms.get(name)
