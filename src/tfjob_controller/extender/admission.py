@@ -24,6 +24,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Protocol
 
@@ -75,6 +76,7 @@ class Gate(Protocol):
 
     def forget(self, gang: str) -> None: ...
     def wind_up(self, gang: str) -> bool: ...
+    def move(self, gang: str, nodes: Mapping[str, str]) -> set[str]: ...
 
 
 class Admission:
@@ -293,10 +295,20 @@ class Admission:
 
     def _move(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
         found = other_nodes(self.view, gang, pods, self._refused.get(key, {}))
+        moved = self._gate.move(key, found) if found else set()
+        self._keep(key, gang, found.keys() - moved)
+        found = {member: node for member, node in found.items() if member in moved}
         if not found:
             return ()
         wakes = tuple(pods[member] for member in found if member in pods)
         return (Step(gang, lifecycle.moved(gang, found), Result.MOVED, wakes=wakes),)
+
+    def _keep(self, key: str, gang: Gang, members: AbstractSet[str]) -> None:
+        """Reserve these members' own nodes again: their Bindings are under way, and will be seen any moment."""
+        own = {member: node for member, node in placed_nodes(gang.status).items() if member in members}
+        if own:
+            requests = requests_by_member(demands_of(gang.spec))
+            self.view.reserve(key, own, requests, attempt=gang.status.attempt)
 
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
         """Back to the queue, after a rest that is longer each time."""

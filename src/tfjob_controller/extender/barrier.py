@@ -323,10 +323,16 @@ class Barrier:
         return outputs
 
     def _set_out(self, gang: _Gang, was_bound: bool) -> None:
-        """Where some are bound there is only one way, forward."""
+        """Where some are bound there is only one way, forward.
+
+        A gang that lost a pod before anybody saw it whole has never been bound: it must become complete, or go back.
+        """
         if was_bound:
             gang.phase = Phase.BOUND
-        elif gang.phase is Phase.GATHERING and len(gang.unbound) < len(gang.seats):
+            return
+        if gang.phase is Phase.BOUND and gang.unbound:
+            gang.phase = Phase.GATHERING
+        if gang.phase is Phase.GATHERING and len(gang.unbound) < len(gang.seats):
             gang.phase = Phase.BINDING
 
     def _take_seat(self, gang: _Gang, member: str, pod: PodToBind, now: float) -> None:

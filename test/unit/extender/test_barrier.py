@@ -334,7 +334,7 @@ def test_a_member_that_is_removed_gets_its_call_back() -> None:
 
 def test_a_member_added_to_a_bound_gang_passes_alone() -> None:
     trial = Trial().bound()
-    assert trial.expect(NODES | {"worker-3": "n0"}) == []
+    assert trial.expect(NODES | {"worker-3": "n0"}, was_bound=True) == []
     assert posted(trial.arrive("worker-3")) == ["worker-3"]
     assert trial.result("worker-3") == [Answer(4)]
 
