@@ -176,13 +176,13 @@ class _Packer:
         return -size, self._scale.waste(index, counts), group.names[self._next[index]], index, counts
 
     def _pop(self, heap: list[tuple[float, tuple[int, float], str, int, Counts]]) -> tuple[int, Counts] | None:
-        """The group that takes most now; what it took before may be more than is left."""
+        """The group that takes most now (or all); what it took before may be more than is left."""
         while heap:
             size, waste, name, index, _ = heapq.heappop(heap)
             entry = self._entry(index)
             if entry is None:
                 continue
-            if entry[:3] <= (size, waste, name) or not heap or entry <= heap[0]:
+            if list(entry[4]) == self._left or entry[:3] <= (size, waste, name) or not heap or entry <= heap[0]:
                 return index, entry[4]
             heapq.heappush(heap, entry)
         return None
