@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import urllib3
 import yaml
 
 from localcluster import binaries, ports, process, stack, state
 from localcluster.api import Api, RefusedError
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
+from localcluster.extender import Extender
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK, Options
@@ -44,48 +44,14 @@ STARVATION_TIMEOUT_SECONDS = 10.0
 HTTP_TIMEOUT_SECONDS = 30
 BIND_DEADLINE_SECONDS = 40.0
 FIT_GRACE_SECONDS = 12.0
+FLAGS = (
+    f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s",
+    f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS:g}s",
+    f"--extender-http-timeout={HTTP_TIMEOUT_SECONDS}s",
+)
 _READY_SECONDS = 60.0
 _AUDITOR_SECONDS = 30.0
 _POLL_SECONDS = 0.05
-
-
-class Extender:
-    """`tfjob-controller extender` as a process, on the same ports each time."""
-
-    def __init__(self, plane: ControlPlane, port: int, probes_port: int) -> None:
-        self.url = f"http://{LOOPBACK}:{port}"
-        self._plane = plane
-        self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
-        self._identity: process.Identity | None = None
-        self._argv = [
-            *[sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={plane.kubeconfig}", "--qps=0"],
-            *[f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"],
-            *[f"--health-probe-bind-address={LOOPBACK}:{probes_port}", f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s"],
-            f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS:g}s",
-            f"--extender-http-timeout={HTTP_TIMEOUT_SECONDS}s",
-        ]
-
-    def start(self) -> None:
-        log = self._plane.logs / "extender.log"
-        self._identity = process.spawn(self._argv, log=log, mark=self._plane.folder)
-
-    def wait_ready(self) -> None:
-        """Raises LocalClusterError if it ends, or takes too long."""
-        deadline = time.monotonic() + _READY_SECONDS
-        while not self._is_ready():
-            if self._identity is None or not process.is_alive(self._identity) or time.monotonic() > deadline:
-                raise LocalClusterError(f"the gang scheduler does not become ready: see {self._plane.logs}")
-            time.sleep(_POLL_SECONDS)
-
-    def kill(self) -> None:
-        if self._identity is not None:
-            process.end([self._identity])
-            self._identity = None
-
-    def _is_ready(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +93,7 @@ def open_stage(report: Report) -> Iterator[Stage]:
 def _programs(plane: ControlPlane, api: Api) -> Iterator[Stage]:
     kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE)
     with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(plane, port, probes_port)
+        extender = Extender(plane, port, probes_port, *FLAGS)
         open_.callback(extender.kill)
         extender.start()
         extender.wait_ready()

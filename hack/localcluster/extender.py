@@ -1,0 +1,63 @@
+"""`tfjob-controller extender` as a process beside a control plane: killed and started again on the same ports.
+
+    with ports.reserve(2) as (port, probes_port):
+        extender = Extender(plane, port, probes_port, "--bind-timeout=6s")
+        extender.start()
+        extender.wait_ready()
+
+Threads: one at a time. Errors: LocalClusterError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+import urllib3
+
+from localcluster import process
+from localcluster.controlplane import READY_TIMEOUT_SECONDS, ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.programs import LOOPBACK
+
+_POLL_SECONDS = 0.05
+
+
+class Extender:
+    """One that runs, or ran."""
+
+    def __init__(self, plane: ControlPlane, port: int, probes_port: int, *flags: str) -> None:
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._plane = plane
+        self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
+        self._identity: process.Identity | None = None
+        self._argv = [
+            *[sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={plane.kubeconfig}", "--qps=0"],
+            *[f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"],
+            *[f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *flags],
+        ]
+
+    def start(self) -> None:
+        """Returns at once."""
+        log = self._plane.logs / "extender.log"
+        self._identity = process.spawn(self._argv, log=log, mark=self._plane.folder)
+
+    def wait_ready(self) -> None:
+        """Raises LocalClusterError if it ends, or takes too long."""
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        while not self._is_ready():
+            if self._identity is None or not process.is_alive(self._identity) or time.monotonic() > deadline:
+                raise LocalClusterError(f"the gang scheduler does not become ready: see {self._plane.logs}")
+            time.sleep(_POLL_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would be; returns when it is gone."""
+        if self._identity is not None:
+            process.end([self._identity])
+            self._identity = None
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
+        return False
