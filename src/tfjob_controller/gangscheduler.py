@@ -10,6 +10,7 @@ the loop, caches, other servers. Nothing is lost: what is admitted stands in the
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -165,6 +166,9 @@ class GangScheduler:
         while not (self._is_leading and self.caches.is_synced and all(each.has_synced for each in registrations)):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return
+        # Else each full collection walks all that is cached, while kube-scheduler waits for a filter.
+        gc.collect()
+        gc.freeze()
         self._recorder.start()
         self._binder.start()
         self._gate.start()

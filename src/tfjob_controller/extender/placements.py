@@ -27,7 +27,7 @@ from tfjob_controller.extender.barrier import MemberOfGang
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.store import Store
-from tfjob_controller.scheduling.view import Room
+from tfjob_controller.scheduling.rooms import Room
 
 NO_GANG = "there is no Gang of the name that the pod's label says"
 NOT_ADMITTED = "the gang waits for room"
