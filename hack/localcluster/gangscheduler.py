@@ -43,8 +43,15 @@ def configuration(
         "leaderElection": dict(leader_election),
         # The default of 50 requests/s would be the speed of everything.
         "clientConnection": {**({"kubeconfig": str(kubeconfig)} if kubeconfig else {}), "qps": 5000, "burst": 5000},
-        # A sample of the nodes may not hold the one that the gang was given.
-        "profiles": [{"schedulerName": NAME, "percentageOfNodesToScore": 100}],
+        "profiles": [
+            {
+                "schedulerName": NAME,
+                # A sample of the nodes may not hold the one that the gang was given.
+                "percentageOfNodesToScore": 100,
+                # It would evict pods for one that the extender then refuses there: each is judged alone.
+                "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
+            }
+        ],
         "extenders": [
             {
                 "urlPrefix": extender_url,

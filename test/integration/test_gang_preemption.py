@@ -1,0 +1,36 @@
+"""Nobody is evicted for a gang, whatever its pods' priority."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.gangowner import Owner, pod
+from helpers.poll import eventually
+from localcluster.gangscheduler import NAME
+
+pytestmark = pytest.mark.cluster
+
+PODS = "/api/v1/namespaces/gangs/pods"
+
+
+def test_a_pod_of_high_priority_whose_gang_waits_evicts_nobody(gang_scheduling: Cluster) -> None:
+    """Its owner was too early. On one node the extender refuses it; on the other there would be room without `low`."""
+    api = gang_scheduling.api
+    high = {"metadata": {"name": "high"}, "value": 1000}
+    api.create_if_missing("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+    low = pod("low", "3")
+    low["spec"]["nodeName"] = "node-b"
+    api.create(PODS, low)
+    owner = Owner(api, "gangs")
+    owner.submit("eager", worker=6)
+    owner.await_phase("eager", "Waiting")
+    group = "scheduling.kubeflow.org"
+    labels = {f"{group}/gang": "eager", f"{group}/member": "worker-0", f"{group}/attempt": "1"}
+    early = pod("early", "2", labels, NAME)
+    early["spec"]["priorityClassName"] = "high"
+    api.create(PODS, early)
+    eventually(lambda: "waits for room" in str(api.get(f"{PODS}/early")["status"].get("conditions")))
+    with pytest.raises(AssertionError):
+        eventually(lambda: api.find(f"{PODS}/low") is None, 2)
+    assert owner.status("eager")["phase"] == "Waiting"
