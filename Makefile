@@ -91,7 +91,7 @@ chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GA
 	@$(PY) -m chaos
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -104,6 +104,8 @@ bench-filter: $(READY) ## How long kube-scheduler waits for the gang scheduler's
 	@$(PY) -m bench.filter
 bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 that wait
 	@$(PY) -m bench.placement
+bench-gang: $(READY) ## 100 gangs of 10, against kube-scheduler without gangs and with its own
+	@$(PY) -m bench.gang
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

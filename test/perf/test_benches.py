@@ -25,6 +25,13 @@ FIGURES = {
         "filter_binding_p99": True,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
+    "gang": {
+        "gangs_bound": True,
+        "gangs_bound_stock": True,
+        "gang_latency": True,
+        "gang_spread_p95": True,
+        "gangs_partly_bound": True,
+    },
     "cache": {
         "rss_per_cached_pod": True,
         "pods_listed": True,
@@ -71,6 +78,11 @@ def check(name: str, figures: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("name", ["watch", "filter", "placement"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(name, lines_of(name, None))
+
+
+@pytest.mark.cluster
+def test_a_bench_with_control_planes_of_its_own_says_its_figures() -> None:
+    check("gang", lines_of("gang", None))
 
 
 @pytest.mark.cluster
