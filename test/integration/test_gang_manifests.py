@@ -15,7 +15,7 @@ from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extend
 
 pytestmark = pytest.mark.cluster
 
-OVERLAY = MANIFESTS / "overlays" / "gang-scheduling"
+OVERLAYS = MANIFESTS / "overlays"
 SYSTEM = "tfjob-system"
 
 Object = dict[str, Any]
@@ -23,7 +23,11 @@ Object = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def rendered(administrator: Kubectl) -> list[Object]:
-    return list(yaml.safe_load_all(administrator.must("kustomize", str(OVERLAY))))
+    return render(administrator, "gang-scheduling")
+
+
+def render(kubectl: Kubectl, overlay: str) -> list[Object]:
+    return list(yaml.safe_load_all(kubectl.must("kustomize", str(OVERLAYS / overlay))))
 
 
 def named(objects: list[Object], kind: str, name: str) -> Object:
@@ -42,12 +46,14 @@ def container(pod: Object, name: str) -> Object:
     return found
 
 
+@pytest.mark.parametrize("overlay", ["gang-scheduling", "gang-affinity"])
 def test_all_is_accepted_without_a_warning_by_a_namespace_that_takes_only_restricted_pods(
-    kubectl: Kubectl, rendered: list[Object]
+    kubectl: Kubectl, overlay: str
 ) -> None:
     for level in ("enforce", "warn"):
         kubectl.must("label", "namespace", kubectl.namespace, f"pod-security.kubernetes.io/{level}=restricted")
     # In this test's namespace, and without a trace: the cluster may be somebody's own.
+    rendered = render(kubectl, overlay)
     text = yaml.safe_dump_all(rendered).replace(f"namespace: {SYSTEM}", f"namespace: {kubectl.namespace}")
     answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
     assert (answer.code, answer.error) == (0, "")
@@ -66,14 +72,18 @@ def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: li
     assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
 
 
-@pytest.fixture
-def options(pod: Object) -> ExtenderOptions:
+def options_of(pod: Object) -> ExtenderOptions:
     """What the shipped flags say."""
     extender = container(pod, "extender")
     command, *argv = extender["command"]
     assert command == "tfjob-controller"
     flags = vars(build_parser().parse_args([*argv, *extender["args"]]))
     return resolve_extender({name: flags[name] for name in flags.keys() - {"command", "show_version"}}, {})
+
+
+@pytest.fixture
+def options(pod: Object) -> ExtenderOptions:
+    return options_of(pod)
 
 
 def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the_extender(
@@ -109,3 +119,20 @@ def test_every_binding_names_the_service_account_of_the_deployment(rendered: lis
     assert [each["subjects"] for each in bindings] == [[account]] * 4
     roles = {each["roleRef"]["name"] for each in bindings}
     assert roles == {NAME, f"{NAME}-leader", "system:kube-scheduler", "system:volume-scheduler"}
+
+
+def test_without_a_kube_scheduler_one_replica_decides_and_the_controller_pins(administrator: Kubectl) -> None:
+    rendered = render(administrator, "gang-affinity")
+    spec = named(rendered, "Deployment", NAME)["spec"]
+    # Nothing keeps two of them apart.
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    (extender,) = spec["template"]["spec"]["containers"]
+    assert extender["name"] == "extender"
+    options = options_of(spec["template"]["spec"])
+    assert (options.mode, options.leader_lease_name) == ("affinity", "")
+    controller = named(rendered, "Deployment", "tfjob-controller")["spec"]["template"]["spec"]["containers"][0]
+    assert "--gang-mode=affinity" in controller["args"]
+    rights = {right for rule in named(rendered, "ClusterRole", NAME)["rules"] for right in rule["resources"]}
+    assert "pods/binding" not in rights
+    assert "gangs/status" in rights
+    assert "system:kube-scheduler" not in str(rendered)
