@@ -25,16 +25,17 @@ READY = "auditing"
 _TICK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
 _LIST_SECONDS = 60.0
-# One watch may be so much later than another.
-_LAG_SECONDS = 1.0
+_DEFAULT_LAG_SECONDS = 1.0
 
 
 class Auditor:
     """The rules with watches and a clock. `run` returns after `stop` was set, with everything seen until then."""
 
-    def __init__(self, api: Api, limits: Limits, stop: threading.Event) -> None:
+    def __init__(self, api: Api, limits: Limits, stop: threading.Event, lag_seconds: float) -> None:
+        """`lag_seconds`: one watch may be so much later than another."""
         self._watches = Watches(api)
-        self._order = Order(_LAG_SECONDS)
+        self._order = Order(lag_seconds)
+        self._lag_seconds = lag_seconds
         self._audit = Audit(limits)
         self._stop = stop
         self._shown = 0
@@ -51,9 +52,9 @@ class Auditor:
                 self._work(time.time())
         finally:
             # What has happened until now is on its way for a moment.
-            time.sleep(_LAG_SECONDS)
+            time.sleep(self._lag_seconds)
             self._watches.stop()
-        self._work(time.time() + _LAG_SECONDS)
+        self._work(time.time() + self._lag_seconds)
         counts = {"seconds": round(time.time() - began, 1), "late": self._order.late, "gaps": self._watches.gaps}
         return {**counts, **self._audit.report()}
 
@@ -72,7 +73,7 @@ class Auditor:
             self._audit.event(event.kind, event.change, event.obj, event.at)
         if now - self._ticked_at >= _TICK_SECONDS:
             self._ticked_at = now
-            self._audit.tick(now - _LAG_SECONDS)
+            self._audit.tick(now - self._lag_seconds)
         for violation in self._audit.violations[self._shown :]:
             print(f"{violation.rule}: {violation.subject}: {violation.text}", file=sys.stderr, flush=True)
         self._shown = len(self._audit.violations)
@@ -95,12 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
     parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
     parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
+    parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     given = parser.parse_args(argv)
     limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    report = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop).run()
+    report = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag).run()
     print(json.dumps(report), flush=True)
     return 1 if report["violations"] else 0
 

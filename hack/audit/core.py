@@ -144,7 +144,9 @@ class Audit:
         elif kind == GANGS:
             self._set_gang(obj, is_gone, now)
         else:
-            self._set_pod(obj, is_gone, now, is_judged)
+            # Who creates a pod with a node has put it there: nobody has bound it.
+            is_placed_by_hand = change == "ADDED" and bool(obj["spec"].get("nodeName"))
+            self._set_pod(obj, is_gone, now, is_judged and not is_placed_by_hand)
         # Less room, or another gang's: who seemed to fit may not any more, and then begins to wait anew.
         self._judge_waits(now, [life for life in self._lives.values() if life.fits_since is not None])
 
@@ -183,7 +185,7 @@ class Audit:
             if pod.takes_room:
                 self._rooms.put(pod)
         is_new = before is None or before.uid != pod.uid
-        is_bound_now = bool(pod.node) and (is_new or before is None or not before.node) and not is_gone
+        is_bound_now = bool(pod.node) and (before is None or is_new or not before.node) and not is_gone
         self._tell_gang(pod, is_gone, is_progress=is_new or is_bound_now, now=now)
         if is_bound_now:
             self.bound += 1

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
+from helpers.gangauditor import audited
 from helpers.gangowner import GANGS, SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
@@ -65,8 +66,8 @@ def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def gang_cluster(gang_plane: Cluster) -> Cluster:
-    """Two small nodes with nothing on them, and a namespace `gangs`."""
+def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
+    """Two small nodes with nothing on them, a namespace `gangs`, and an auditor that fails a test for what it saw."""
     api = gang_plane.api
     # Owners before what they own: else they make it anew.
     owners = ("/apis/kubeflow.org/v1alpha1/namespaces/gangs/tfjobs", "/apis/batch/v1/namespaces/gangs/jobs")
@@ -77,7 +78,8 @@ def gang_cluster(gang_plane: Cluster) -> Cluster:
         make_node(api, name, SMALL)
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
     eventually(lambda: not api.list("/api/v1/namespaces/gangs/pods"))
-    return gang_plane
+    with audited(gang_plane.kubeconfig):
+        yield gang_plane
 
 
 @pytest.fixture

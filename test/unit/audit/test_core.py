@@ -111,6 +111,12 @@ def test_a_pod_that_has_ended_takes_no_room(world: World, how: str) -> None:
     assert world.rules() == []
 
 
+def test_a_pod_that_was_created_with_its_node_was_bound_by_nobody(world: World) -> None:
+    world.pod("big", 1.0, node="node-a", cpu="4")
+    world.pod("more", 5.0, "ADDED", node="node-a")
+    assert world.rules() == []
+
+
 def test_a_node_that_shrinks_is_nobodys_fault(world: World) -> None:
     world.pod("big", 1.0, node="node-a", cpu="4")
     world.node("node-a", 2.0, "MODIFIED", cpu="2")
