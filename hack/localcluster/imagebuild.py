@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from localcluster import archive, debian
+from localcluster import archive, binaries, debian
 from localcluster.binaries import HACK
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
@@ -128,6 +128,17 @@ def controller(root: Path, parent: Path | None, report: Report) -> None:
     script.parent.mkdir(parents=True)
     script.write_text(_CONTROLLER_SCRIPT)
     script.chmod(0o755)
+
+
+def kube_scheduler_inputs() -> bytes:
+    return _digest([HACK / "controlplane/go.mod", HACK / "controlplane/go.sum"])
+
+
+def kube_scheduler(root: Path, parent: Path | None, report: Report) -> None:
+    """The control plane's own, as /usr/local/bin/kube-scheduler: what a cluster's vendor has in an image."""
+    program = root / "usr/local/bin/kube-scheduler"
+    program.parent.mkdir(parents=True)
+    shutil.copy2(binaries.ensure("kube-scheduler", report), program)
 
 
 class _Packages:

@@ -44,6 +44,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = {"PATH": _PATH, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 PAUSE, BASE = "localhost/pause", "localhost/base"
 TENSORFLOW, CONTROLLER = "localhost/tensorflow", "localhost/tfjob-controller"
+KUBE_SCHEDULER = "localhost/kube-scheduler"
 _RUNTIME = "localhost/tfjob-controller-runtime"
 RECIPES = {
     PAUSE: Recipe(
@@ -62,6 +63,12 @@ RECIPES = {
         imagebuild.controller_inputs,
         archive.Settings(("run",), ("tfjob-controller",), _PYTHON, user="65532:65532"),
         parent=_RUNTIME,
+    ),
+    KUBE_SCHEDULER: Recipe(
+        imagebuild.kube_scheduler,
+        imagebuild.kube_scheduler_inputs,
+        archive.Settings(entrypoint=("kube-scheduler",)),
+        parent=BASE,
     ),
 }
 
