@@ -247,8 +247,9 @@ class Audit:
         )
 
     def _latest_on(self, pod: Pod, now: float) -> str:
-        """Who came to the same node last, as a start for whoever looks for the reason."""
-        others = [other for other in self._rooms.pods_on(pod.node) if other.uid != pod.uid]
+        """Who else came to the same node last, as a start for whoever looks for the reason."""
+        siblings = [other for other in self._rooms.pods_on(pod.node) if pod.gang and other.gang == pod.gang]
+        others = [other for other in self._rooms.pods_on(pod.node) if other not in siblings and other.uid != pod.uid]
         others.sort(key=lambda other: -self._bound_at.get(other.uid, 0.0))
         return ", ".join(
             f"{each.key} ({each.scheduler}, {now - self._bound_at.get(each.uid, 0.0):.2f} s ago)" for each in others[:4]
