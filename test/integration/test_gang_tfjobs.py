@@ -103,3 +103,20 @@ def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_wa
         for name in ("first", "second"):
             assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
         assert {pod["spec"]["schedulerName"] for pod in jobs.children("pods").values()} == {"default-scheduler"}
+
+
+def test_workers_that_are_added_to_a_running_gang_come_when_there_is_room(jobs: Jobs) -> None:
+    jobs.submit(gang_job("grower", 2, 60.0))
+    jobs.submit(gang_job("other", 3, 60.0))
+    for name in ("grower", "other"):
+        jobs.await_phase("Running", name, 20)
+    jobs.change({"spec": {"workerReplicas": 4}}, "grower")
+    eventually(lambda: workers_on_nodes(jobs, "grower") == 3, 20, 0.1)
+    jobs.delete("other")
+    eventually(lambda: workers_on_nodes(jobs, "grower") == 4, 40, 0.1)
+
+
+def workers_on_nodes(jobs: Jobs, name: str) -> int:
+    """How many of the job's workers have a node."""
+    labels = [(pod["metadata"]["labels"], pod["spec"].get("nodeName")) for pod in jobs.children("pods").values()]
+    return sum(bool(node) and each["tf_job_name"] == name and each["job_type"] == "WORKER" for each, node in labels)

@@ -32,12 +32,12 @@ import structlog
 from msgspec.structs import replace
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, member_ids, placed_nodes
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.extender.barrier import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
 from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
-from tfjob_controller.extender.relocation import other_nodes
+from tfjob_controller.extender.relocation import other_nodes, resized_nodes
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
@@ -113,6 +113,8 @@ class Admission:
         self._idle_since: dict[str, float] = {}
         self._written_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        # Placed gangs whose members may be others than their placement has: new ones, that have had no room so far.
+        self._unsettled: set[str] = set()
         # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
         self._uncertain: set[str] = set()
         self._stop = threading.Event()
@@ -205,6 +207,7 @@ class Admission:
         keys = self._take() - self._read_uncertain()
         with self.lock:
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
+            steps += self._resize({key_of(step.gang) for step in steps}, now)
             steps += self._decide(now)
         for step in steps:
             if step.result in (Result.ADMITTED, Result.MOVED):
@@ -245,6 +248,7 @@ class Admission:
         standing = standing_of(gang)
         if standing is Standing.PLACED:
             self._hold(key, gang, pods)
+            self._unsettled.add(key)
             return self._move(key, gang, pods)
         if standing is Standing.QUEUED:
             self._let_go(key)
@@ -290,6 +294,7 @@ class Admission:
 
     def _forget(self, key: str) -> None:
         self._let_go(key)
+        self._unsettled.discard(key)
         for memory in (self._due, self._idle_since, self._written_at, self._failures, self._given_up, self._refused):
             memory.pop(key, None)
 
@@ -302,6 +307,24 @@ class Admission:
             return ()
         wakes = tuple(pods[member] for member in found if member in pods)
         return (Step(gang, lifecycle.moved(gang, found), Result.MOVED, wakes=wakes),)
+
+    def _resize(self, taken: AbstractSet[str], now: datetime) -> list[Step]:
+        """Members that were added to a bound gang, or had no room when it started, come when there is some.
+
+        After all others have been settled, since they may have given room back; not of gangs that are `taken`.
+        """
+        steps: list[Step] = []
+        for key in sorted(self._unsettled - taken):
+            gang = self._gangs.get(key)
+            if gang is None or gang.status.phase != BOUND:
+                self._unsettled.discard(key)
+                continue
+            status = lifecycle.resized(gang, resized_nodes(self.view, gang), now)
+            if status.placement != gang.status.placement or status.members != gang.status.members:
+                steps.append(Step(gang, status, Result.RESIZED))
+            if len(placed_nodes(status)) == len(member_ids(gang.spec)):
+                self._unsettled.discard(key)
+        return steps
 
     def _keep(self, key: str, gang: Gang, members: AbstractSet[str]) -> None:
         """Reserve these members' own nodes again: their Bindings are under way, and will be seen any moment."""

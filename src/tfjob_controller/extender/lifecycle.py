@@ -174,10 +174,17 @@ def moved(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
 
 
 def bound(gang: Gang, now: datetime) -> GangStatus:
-    message = f"Bound: {len(placed_nodes(gang.status))} pods"
+    return resized(gang, placed_nodes(gang.status), now)
+
+
+def resized(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
+    """Bound, with the members that it has now."""
+    message = f"Bound: {len(nodes)} pods"
     return replace(
         gang.status,
         phase=BOUND,
+        placement=placement_of(nodes),
+        members=members_in_words(gang.spec, len(nodes)),
         message=message,
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, True, REASON_BOUND, message, now),

@@ -1,4 +1,6 @@
-"""Another node for a member that cannot come to its own. Pure but for the view, where the new room is reserved.
+"""Nodes for members of gangs that have theirs: another one, or one for a member that was added.
+
+Pure but for the view, where the new room is reserved.
 
 A node is not good any more if it is gone or does not suit, if it has less room than is reserved there (pods of another
 scheduler came), or if kube-scheduler's own filters refused it: volumes, ports and pod affinity are what only they know.
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, Gang, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, Gang, member_ids, placed_nodes
 from tfjob_controller.extender.lifecycle import is_bound, lives
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
@@ -43,6 +45,28 @@ def other_nodes(
             view.reserve(key_of(gang), {member: other}, requests_by_member([demand]), attempt=gang.status.attempt)
             found[member] = other
     return found
+
+
+def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:
+    """The nodes of a bound gang as its spec is now: members that went are left out, new ones placed where they fit.
+
+    One by one: a kind of which one does not fit waits, and the others go on. New ones are reserved.
+    """
+    placed = placed_nodes(gang.status)
+    wanted = member_ids(gang.spec)
+    nodes = {member: placed[member] for member in wanted if member in placed}
+    demands = {each.name: each for each in demands_of(gang.spec)}
+    for member in wanted:
+        demand = demands.get(kind_of(member))
+        if member in placed or demand is None:
+            continue
+        node = replace_member(view, demand, near=set(nodes.values()))
+        if node is None:
+            del demands[demand.name]
+            continue
+        view.reserve(key_of(gang), {member: node}, requests_by_member([demand]), attempt=gang.status.attempt)
+        nodes[member] = node
+    return nodes
 
 
 def _is_awaited(gang: Gang, pod: ScheduledPod | None) -> bool:

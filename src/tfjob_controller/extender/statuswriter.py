@@ -34,6 +34,7 @@ class Result(StrEnum):
     UNSCHEDULABLE = "unschedulable"
     BOUND = "bound"
     MOVED = "moved"
+    RESIZED = "resized"
     RELEASED = "released"
     RETURNED = "returned"
     """Back in the queue after an attempt that came to nothing."""

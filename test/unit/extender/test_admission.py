@@ -273,6 +273,54 @@ def test_a_gang_of_a_strange_size_harms_nobody(world: GangWorld, members: dict[s
     bind(world, "good")
 
 
+def workers(count: int) -> dict[str, object]:
+    return {"spec": {"members": [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]}}
+
+
+def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    bind(world, "one")
+    admit(world, "two", 5)
+    world.change_gang("one", workers(4))
+    world.run()
+    assert (len(placed_nodes(world.gang("one").status)), world.gang("one").status.members) == (3, "3/4")
+    world.remove_gang("two")
+    world.run()
+    assert world.gang("one").status.members == "4/4"
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    assert bound_pods(world, "one") == 4
+    assert world.gang("one").status.attempt == 1
+
+
+def test_members_that_are_taken_away_give_their_room_to_others_and_the_rest_is_not_touched(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    before = placed_nodes(world.gang("one").status)
+    world.change_gang("one", workers(6))
+    world.run()
+    after = placed_nodes(world.gang("one").status)
+    assert after == {member: node for member, node in before.items() if member not in ("worker-6", "worker-7")}
+    for pod in world.pods_of("one"):
+        if pod.metadata.labels["scheduling.kubeflow.org/member"] not in after:
+            world.remove_pod(pod.metadata.name)
+    world.run()
+    admit(world, "two", 2)
+
+
+def test_a_gang_that_started_with_its_least_grows_to_its_whole(world: GangWorld) -> None:
+    admit(world, "other", 4)
+    world.add_gang("one", worker=6)
+    world.change_gang("one", {"spec": {"minMembers": {"worker": 2}}})
+    world.run()
+    assert world.gang("one").status.members == "4/6"
+    bind(world, "one")
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("one").status.members == "6/6"
+
+
 def test_each_change_of_what_a_gang_is_told_is_one_event_and_its_place_in_the_queue_none(world: GangWorld) -> None:
     admit(world, "first", 8)
     world.add_gang("other", worker=8)
