@@ -85,7 +85,8 @@ class Clock:
         self._bound: dict[str, dict[str, float]] = {}
         self._count = 0
         self._begin = time.monotonic()
-        self._watch = api.watch(self._path, {"fieldSelector": "spec.nodeName!="})
+        self._is_over = threading.Event()
+        self._watch = self._open()
         self._thread = threading.Thread(target=self._run, name="bench-bound", daemon=True)
 
     def __enter__(self) -> Clock:
@@ -94,6 +95,7 @@ class Clock:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._watch.close()
         self._thread.join(5.0)
 
@@ -115,47 +117,76 @@ class Clock:
         return Round(max(found[-1] for found in moments.values()) - self._begin, statistics.median(latencies), spreads)
 
     def _run(self) -> None:
-        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
-            for kind, pod in self._watch:
-                if kind == "ADDED":
-                    self._take(pod, time.monotonic())
+        """A watch that the server ends begins anew, with what is there: the moments of some may then be a bit late."""
+        while not self._is_over.is_set():
+            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
+                for kind, pod in self._watch:
+                    if kind == "ADDED":
+                        self._take(pod, time.monotonic())
+            if not self._is_over.is_set():
+                progress("the watch of bound pods ended: opened again")
+                self._watch = self._open()
+
+    def _open(self) -> Watch:
+        return self._api.watch(self._path, {"fieldSelector": "spec.nodeName!="})
 
     def _take(self, pod: Object, now: float) -> None:
         meta = pod["metadata"]
         with self._changed:
-            self._bound.setdefault(meta["labels"]["gang"], {})[meta["name"]] = now
-            self._count += 1
-            self._changed.notify_all()
+            known = self._bound.setdefault(meta["labels"]["gang"], {})
+            if meta["name"] not in known:
+                known[meta["name"]] = now
+                self._count += 1
+                self._changed.notify_all()
 
 
 def ours(api: Api, namespace: str) -> Round:
     """The pods of each gang as soon as it is admitted."""
     path = f"/apis/{PREFIX}/v1alpha1/namespaces/{namespace}/gangs"
-    with contextlib.ExitStack() as open_:
-        watch = api.watch(path)
-        pool = open_.enter_context(ThreadPoolExecutor(THREADS))
-        clock = open_.enter_context(Clock(api, namespace))
-        follower = threading.Thread(target=_follow, args=(watch, pool, clock), name="bench-gangs", daemon=True)
-        follower.start()
+    with ThreadPoolExecutor(THREADS) as pool, Clock(api, namespace) as clock, Owner(api, path, pool, clock):
         list(pool.map(lambda number: api.create(path, _gang(number)), range(GANGS)))
-        try:
-            return clock.result()
-        finally:
-            watch.close()
-            follower.join(5.0)
+        return clock.result()
 
 
-def _follow(watch: Watch, pool: ThreadPoolExecutor, clock: Clock) -> None:
-    done: set[str] = set()
-    with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError, RuntimeError):
-        for _, gang in watch:
-            name, status = gang["metadata"].get("name", ""), gang.get("status") or {}
-            if status.get("phase") == "Admitted" and name not in done:
-                done.add(name)
-                for member in (member for place in status["placement"] for member in place["members"]):
-                    labels = {"gang": name, "member": member, "attempt": str(status["attempt"])}
-                    full = {f"{PREFIX}/{key}": value for key, value in labels.items()}
-                    pool.submit(clock.create, name, member, _pod(name, member, NAME, full))
+class Owner:
+    """Makes the pods of gangs that are admitted."""
+
+    def __init__(self, api: Api, path: str, pool: ThreadPoolExecutor, clock: Clock) -> None:
+        self._api = api
+        self._path = path
+        self._pool = pool
+        self._clock = clock
+        self._done: set[str] = set()
+        self._is_over = threading.Event()
+        self._watch = api.watch(path)
+        self._thread = threading.Thread(target=self._run, name="bench-owner", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._watch.close()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
+                for _, gang in self._watch:
+                    self._take(gang)
+            if not self._is_over.is_set():
+                progress("the watch of gangs ended: opened again")
+                self._watch = self._api.watch(self._path)
+
+    def _take(self, gang: Object) -> None:
+        name, status = gang["metadata"].get("name", ""), gang.get("status") or {}
+        if status.get("phase") != "Admitted" or name in self._done:
+            return
+        self._done.add(name)
+        for member in (member for place in status["placement"] for member in place["members"]):
+            labels = {"gang": name, "member": member, "attempt": str(status["attempt"])}
+            full = {f"{PREFIX}/{key}": value for key, value in labels.items()}
+            self._pool.submit(self._clock.create, name, member, _pod(name, member, NAME, full))
 
 
 def stock(api: Api, namespace: str) -> Round:
