@@ -102,7 +102,8 @@ def test_its_pods_are_all_bound_where_they_were_placed_and_it_ends_with_them(
     gang_cluster: Cluster, terminal: Terminal
 ) -> None:
     with ExitStack() as stack:
-        owner = scheduling(gang_cluster, stack)
+        # Long enough for the script to look at its Gang while the pods run.
+        owner = scheduling(gang_cluster, stack, seconds=5.0)
         script = terminal.run("mine", 6, "--cpu", "1")
         status = owner.await_phase("mine", "Bound")
         placed = {member: place["node"] for place in status["placement"] for member in place["members"]}

@@ -29,7 +29,7 @@ FINISHED = ("Done", "Failed")
 
 def old_crd() -> Object:
     """The CRD of this tree without a schema and without scale, as upstream's was."""
-    (path,) = CRDS.glob("*.yaml")
+    path = CRDS / "kubeflow.org_tfjobs.yaml"
     crd: Object = yaml.safe_load(path.read_text())
     (version,) = crd["spec"]["versions"]
     version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -58,7 +58,9 @@ def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
 ) -> None:
     """All in one test: a control plane of its own costs seconds."""
     jobs = Jobs(own_control_plane.api, NAMESPACE)
-    with running_controller(proxy.kubeconfig(tmp_path, own_control_plane.own.token), NAMESPACE) as manager:
+    kubeconfig = proxy.kubeconfig(tmp_path, own_control_plane.own.token)
+    # A cluster of that time knows no Gangs either.
+    with running_controller(kubeconfig, NAMESPACE, gang_scheduling="off") as manager:
         every_bad_manifest_is_refused(jobs)
         a_job_in_order_beside_them_runs(jobs)
         no_more_is_sent_for_refused_jobs(proxy, jobs)

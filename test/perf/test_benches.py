@@ -42,8 +42,11 @@ FIGURES = {
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
         "children_per_second": True,
+        "children_per_second_contract": True,
         "children_per_second_busy": True,
+        "children_per_second_busy_contract": True,
         "pods_exist": True,
+        "pods_exist_jobs": True,
         "pods_exist_cpu": False,
         "pods_exist_rss": False,
         "first_child_p99": False,
