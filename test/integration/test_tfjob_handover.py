@@ -107,7 +107,10 @@ def test_events_of_a_phase_are_not_told_again(control_plane: Cluster, jobs: Jobs
                 jobs.submit(tfjob(master()))
             await_running(jobs)
             eventually(lambda: told(jobs)["Running"] == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
-    assert told(jobs) == {"Creating": 1, "Running": 1, "SuccessfulCreate": 2}
+    counts = told(jobs)
+    # A job whose pod runs before the first status is written was never seen in phase Creating.
+    assert counts.pop("Creating") <= 1
+    assert counts == {"Running": 1, "SuccessfulCreate": 2}
 
 
 def told(jobs: Jobs) -> dict[str, int]:

@@ -215,7 +215,11 @@ class Candidate:
         return (self._observed and self._observed.holder_identity) or ""
 
     def try_acquire_or_renew(self) -> bool:
-        """One attempt; True if it was confirmed in time. Every error is a failed attempt and no more than that."""
+        """One attempt; True if it was confirmed in time. Every error is a failed attempt and no more than that.
+
+        A leader whose time is over has ended, and sends nothing.
+        """
+        self.end_if_expired()
         try:
             return self._state is not State.ENDED and self._attempt()
         except ApiError as error:
