@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
@@ -13,7 +14,9 @@ from generate.markdown import code, page, table
 from generate.schema import Schema
 from tfjob_controller.api import gang, validation
 from tfjob_controller.api.describe import INT32_MAX
-from tfjob_controller.options import OPTIONS
+from tfjob_controller.flags import Option
+from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
+from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.status import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
@@ -155,26 +158,39 @@ def render_events() -> str:
 
 
 def render_flags() -> str:
-    rows = ((code(each.flag), code(each.env), each.kind.name, code(each.default_text), each.help) for each in OPTIONS)
     return page(
         "Flags",
         "src/tfjob_controller/options.py",
-        "Of `tfjob-controller run`. A flag counts before its environment variable. A flag or file that cannot be used "
-        "ends the program with one line and exit code 2.",
-        table(["Flag", "Environment", "Value", "Default", "Meaning"], rows),
+        "A flag counts before its environment variable. A flag or file that cannot be used ends the program with one "
+        "line and exit code 2.",
+        f"## tfjob-controller run\n\n{_flag_table(OPTIONS)}",
+        f"## tfjob-controller extender\n\n{_flag_table(EXTENDER_OPTIONS)}",
     )
+
+
+def _flag_table(options: Sequence[Option]) -> str:
+    rows = ((code(each.flag), code(each.env), each.kind.name, code(each.default_text), each.help) for each in options)
+    return table(["Flag", "Environment", "Value", "Default", "Meaning"], rows)
 
 
 def render_metrics() -> str:
-    rows = sorted(row for collector in _collectors() for row in _metric_rows(collector))
+    gangs = GangMetrics(CollectorRegistry())
+    gangs.collect(list, dict)
     return page(
         "Metrics",
-        "src/tfjob_controller/telemetry/metrics.py",
+        "src/tfjob_controller/telemetry/",
         "At `/metrics`, in the formats of Prometheus and OpenMetrics. Names of the queue, of syncs, of requests and of "
-        "leader election are those of client-go and controller-runtime. No label carries a job's name. "
+        "leader election are those of client-go and controller-runtime. No label carries the name of a job or gang. "
         "On Linux there are also the `process_*` series of every Prometheus client.",
-        table(["Metric", "Type", "Labels", "Meaning"], rows),
+        f"## tfjob-controller run\n\n{_metric_table(_collectors())}",
+        "## tfjob-controller extender\n\nThose of requests, watches and threads above, and:\n\n"
+        + _metric_table(list(gangs.registry._collector_to_names)),
     )
+
+
+def _metric_table(collectors: Sequence[Collector]) -> str:
+    rows = sorted(row for collector in collectors for row in _metric_rows(collector))
+    return table(["Metric", "Type", "Labels", "Meaning"], rows)
 
 
 def _field_table(path: str, schema: Schema) -> str:

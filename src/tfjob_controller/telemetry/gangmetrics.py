@@ -25,7 +25,7 @@ class GangMetrics:
     """`extender.admission.Observer`, `extender.binder.Observer` and `extender.server.Observer`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+        self.registry = registry
         self._writes = Counter(
             "gang_status_writes_total",
             "Statuses of Gangs that were written, by what they say; failed: the write was refused.",
@@ -63,7 +63,7 @@ class GangMetrics:
 
     def collect(self, gangs: Callable[[], Sequence[Gang]], reserved: Callable[[], Mapping[str, int]]) -> None:
         """Show gangs by phase and what is reserved for pods that are not there yet, when it is asked for."""
-        self._registry.register(_Collector(gangs, reserved))
+        self.registry.register(_Collector(gangs, reserved))
 
     def written(self, result: str, gang: Gang) -> None:
         self._writes.labels(result).inc()

@@ -8,7 +8,7 @@ from generate import reference
 from generate.crd import GANG, TFJOB, CustomKind, crd_of
 from generate.markdown import page, table
 from tfjob_controller.api import validation
-from tfjob_controller.options import OPTIONS
+from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.trainer import reasons
 
 
@@ -18,8 +18,8 @@ def first_column(text: str) -> list[str]:
 
 def test_every_flag_is_listed_with_its_variable() -> None:
     text = reference.render_flags()
-    assert first_column(text) == [option.flag for option in OPTIONS]
-    assert all(f"`{option.env}`" in text for option in OPTIONS)
+    assert first_column(text) == [option.flag for option in (*OPTIONS, *EXTENDER_OPTIONS)]
+    assert all(f"`{option.env}`" in text for option in (*OPTIONS, *EXTENDER_OPTIONS))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,10 @@ def test_a_reason_in_no_table_stops_the_generator(monkeypatch: pytest.MonkeyPatc
 
 
 def test_metrics_are_listed_as_they_are_scraped() -> None:
-    listed = first_column(reference.render_metrics())
-    assert listed == sorted(listed)
+    of_run, of_extender = map(first_column, reference.render_metrics().split("## tfjob-controller extender"))
+    assert (of_run, of_extender) == (sorted(of_run), sorted(of_extender))
+    assert {"gang_gangs", "gang_bindings_total", "gang_waiting_seconds"} <= set(of_extender)
+    listed = [*of_run, *of_extender]
     assert {"tfjob_jobs", "tfjob_created_total", "workqueue_depth", "rest_client_requests_total"} <= set(listed)
     assert not [name for name in listed if name.startswith("process_")]
     assert "| `tfjob_jobs` | gauge | `namespace`, `phase`, `state` |" in reference.render_metrics()
