@@ -18,7 +18,7 @@ from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode
 from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, placed_nodes
 from tfjob_controller.extender.admission import Admission
-from tfjob_controller.extender.barrier import MemberOfGang, PodToBind
+from tfjob_controller.extender.bindcalls import MemberOfGang, PodToBind
 from tfjob_controller.extender.caches import BY_GANG, by_gang, gang_key_of
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler

@@ -28,13 +28,12 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Protocol
 
-import structlog
 from msgspec.structs import replace
 
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, member_ids, placed_nodes
 from tfjob_controller.extender import lifecycle
-from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
 from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
 from tfjob_controller.extender.relocation import other_nodes, resized_nodes
@@ -48,8 +47,6 @@ from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedul
 from tfjob_controller.scheduling.demand import demands_of, requests_by_member
 from tfjob_controller.scheduling.explain import RESTING
 from tfjob_controller.scheduling.view import ClusterView
-
-log = structlog.get_logger(__name__)
 
 # A place in the queue is for people: it need not be right to the second.
 POSITION_SECONDS = 5.0
@@ -137,10 +134,6 @@ class Admission:
     def restarts(self) -> int:
         return self._thread.restarts
 
-    @property
-    def queue_length(self) -> int:
-        return len(self._queued)
-
     def look_at(self, gang_key: str) -> None:
         """Something about this gang, or its pods, has changed."""
         with self._changed:
@@ -210,7 +203,7 @@ class Admission:
             steps += self._resize({key_of(step.gang) for step in steps}, now)
             steps += self._decide(now)
         for step in steps:
-            if step.result in (Result.ADMITTED, Result.MOVED):
+            if step.reserves:
                 # Before the status can be read: the first bind call may come right after it.
                 self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
         # Those who start come first: the others only want to know where they stand.

@@ -55,9 +55,6 @@ from tfjob_controller.extender.bindcalls import (
     PodToBind,
 )
 
-# Who knows only the barrier finds here what it speaks of.
-__all__ = ["Barrier", "MemberOfGang", "Phase", "PodToBind", "Statistics"]
-
 
 class Phase(enum.Enum):
     GATHERING = "gathering"

@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.api.podrequests import requests_of
 from tfjob_controller.extender.admission import Admission
-from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.store import Store

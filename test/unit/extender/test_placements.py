@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from helpers.gangworld import NAMESPACE, GangWorld
-from tfjob_controller.extender.barrier import MemberOfGang
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.placements import (
     NO_GANG,
     NOT_A_MEMBER,
