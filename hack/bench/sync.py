@@ -67,12 +67,12 @@ def bench(stage: Stage) -> Iterator[Bench]:
     client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
     recorder = EventRecorder(transport, clock, "bench", "bench")
     engine = Engine(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)
-    caches.start()
+    caches.informers.start()
     try:
-        wait(lambda: caches.is_synced and not caches.problems(), "caches are not filled")
+        wait(lambda: caches.informers.is_synced and not caches.informers.problems(), "caches are not filled")
         yield Bench(engine, transport)
     finally:
-        caches.stop(10.0)
+        caches.informers.stop(10.0)
         transport.close()
 
 

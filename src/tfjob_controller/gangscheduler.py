@@ -127,7 +127,7 @@ class GangScheduler:
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
-        self.metrics.collect_informers(self.caches.statistics)
+        self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(lambda: {"admission": self.admission.restarts})
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved)
         self.servers = health.servers_for(self._routes())
@@ -145,8 +145,8 @@ class GangScheduler:
     def problems(self) -> list[str]:
         """Why the gang scheduler is not ready, each in one line; none if it works, or waits to take over."""
         if self._is_working.is_set() or not self._is_leading:
-            return self.caches.problems()
-        return self.caches.problems() or ["the admission loop has not started"]
+            return self.caches.informers.problems()
+        return self.caches.informers.problems() or ["the admission loop has not started"]
 
     def _start(self) -> None:
         for server in self.servers:
@@ -160,10 +160,12 @@ class GangScheduler:
             self.caches.pods.add_handler(PodHandler(self.admission, self._gate)),
             self.caches.gangs.add_handler(GangHandler(self.admission)),
         ]
-        self.caches.start()
+        self.caches.informers.start()
         if self._follower is not None:
             self._follower.start()
-        while not (self._is_leading and self.caches.is_synced and all(each.has_synced for each in registrations)):
+        while not (
+            self._is_leading and self.caches.informers.is_synced and all(each.has_synced for each in registrations)
+        ):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return
         # Else each full collection walks all that is cached, while kube-scheduler waits for a filter.
@@ -219,7 +221,7 @@ class GangScheduler:
         self._writer.stop()
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
-        ended &= self.caches.stop(_PART_SECONDS)
+        ended &= self.caches.informers.stop(_PART_SECONDS)
         ended &= self._follower.stop(_PART_SECONDS) if self._follower is not None else True
         for server in self.servers:
             server.stop(_PART_SECONDS)
@@ -235,7 +237,7 @@ class GangScheduler:
     def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
         options = self._options
         pages: dict[str, Callable[[], Any]] = {
-            "caches": self.caches.statistics,
+            "caches": self.caches.informers.statistics,
             "gate": self._gate.statistics,
             "requests": self.transport.statistics,
         }

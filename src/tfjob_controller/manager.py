@@ -183,7 +183,7 @@ class Manager:
         self._workers: Workers | None = None
         self._engine: Engine[TFJob] | None = None
         self.metrics.collect_jobs(self._jobs_led)
-        self.metrics.collect_informers(self.caches.statistics)
+        self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = health.servers_for(self._routes())
         log.info("made", version=metadata.version(NAME), server=config.host, credentials=config.origin)
@@ -199,7 +199,7 @@ class Manager:
 
     def problems(self) -> list[str]:
         """Why the controller is not ready, each in one line; none if it is."""
-        return [self._starting] if self._starting else self.caches.problems()
+        return [self._starting] if self._starting else self.caches.informers.problems()
 
     # Start
 
@@ -217,7 +217,7 @@ class Manager:
         self._workers = self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)
         self._starting = ""
         self._recorder.start()
-        self.caches.start()
+        self.caches.informers.start()
         if self._wait_until_ready():
             # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
             # another instance leads.
@@ -247,7 +247,7 @@ class Manager:
 
     def _wait_until_ready(self) -> bool:
         """Wait for full caches and for the lease; False if the stop came first."""
-        while not (self.caches.is_synced and self._leading.is_set()):
+        while not (self.caches.informers.is_synced and self._leading.is_set()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
         return True
@@ -316,7 +316,7 @@ class Manager:
         self._queue.shut_down()
         ended = self._workers.stop(_WORKERS_SECONDS) if self._workers is not None else True
         self._fanout.stop()
-        self.caches.stop(_PART_SECONDS)
+        self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
         for server in self.servers:
             server.stop(_PART_SECONDS)
@@ -336,7 +336,7 @@ class Manager:
         options = self._options
         pages: dict[str, Callable[[], Any]] = {
             "queue": self._queue.statistics,
-            "caches": self.caches.statistics,
+            "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
             "syncs": lambda: {"jobs_remembered": self._engine.remembered if self._engine else 0},
@@ -356,7 +356,7 @@ class Manager:
 
     def _restarts(self) -> dict[str, int]:
         of_workers = self._workers.restarts() if self._workers is not None else {}
-        return self.caches.restarts() | of_workers | {"events": self._recorder.statistics().restarts}
+        return self.caches.informers.restarts() | of_workers | {"events": self._recorder.statistics().restarts}
 
 
 class _Version(msgspec.Struct):

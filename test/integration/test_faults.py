@@ -136,7 +136,7 @@ def test_a_history_that_is_compacted_while_the_watches_are_cut_is_listed_anew(ow
         proxy.is_refusing = False
         fleet.await_ends()
         auditor.await_no_violations()
-        assert sum(each.reflector.expired for each in controller.caches.statistics().values()) > 0
+        assert sum(each.reflector.expired for each in controller.caches.informers.statistics().values()) > 0
 
 
 def random_fault(rng: random.Random) -> Fault:

@@ -65,7 +65,7 @@ def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
         a_job_in_order_beside_them_runs(jobs)
         no_more_is_sent_for_refused_jobs(proxy, jobs)
         a_change_that_nobody_may_make_is_refused(jobs)
-    assert manager.caches.statistics()["tfjobs"].reflector.undecodable == 0
+    assert manager.caches.informers.statistics()["tfjobs"].reflector.undecodable == 0
 
 
 def every_bad_manifest_is_refused(jobs: Jobs) -> None:

@@ -5,7 +5,6 @@ Children are watched by label (`kubeflow.org`), so that a cluster's other ten th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, ConfigMap, Job, Pod, Service
@@ -29,7 +28,8 @@ from tfjob_controller.controller.writer import Children, Writer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.informer import Informer, InformerStatistics
+from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.informergroup import InformerGroup
 from tfjob_controller.kube.store import by_controller_uid
 from tfjob_controller.kube.transport import Requester
 from tfjob_controller.kube.workqueue import RateLimitingQueue
@@ -41,7 +41,6 @@ class Caches:
 
     def __init__(self, requester: Requester, namespace: str, clock: Clock, *, gangs: bool = True) -> None:
         self._requester = requester
-        self._clock = clock
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
         of_children = {**common, "label_selector": CHILD_SELECTOR}
         owner, runtime = {BY_OWNER: by_controller_uid}, {BY_RUNTIME: by_runtime_label}
@@ -57,14 +56,8 @@ class Caches:
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
-        self._informers: tuple[Informer[Any], ...] = (
-            self.tfjobs,
-            self.jobs,
-            self.services,
-            self.pods,
-            self.config_maps,
-            *([self.gangs] if self.gangs is not None else []),
-        )
+        watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs)
+        self.informers = InformerGroup([each for each in watched if each is not None], clock)
 
     def feed(self, queue: RateLimitingQueue[str]) -> None:
         """Queue the key of the TFJob that a change concerns."""
@@ -102,38 +95,3 @@ class Caches:
             },
             fanout,
         )
-
-    def start(self) -> None:
-        for informer in self._informers:
-            informer.start()
-
-    def stop(self, timeout_seconds: float) -> bool:
-        """End all threads; False if one has not ended in that time, which is for all together."""
-        deadline = self._clock.monotonic() + timeout_seconds
-        for informer in self._informers:
-            informer.begin_stop()
-        ended = [informer.stop(deadline - self._clock.monotonic()) for informer in self._informers]
-        return all(ended)
-
-    @property
-    def is_synced(self) -> bool:
-        return all(informer.is_synced for informer in self._informers)
-
-    def problems(self) -> list[str]:
-        """Which caches are not filled, and why, in words that name the missing CRD or right."""
-        return [
-            f"{informer.name} not synced: {informer.last_error or 'the first list has not come yet'}"
-            for informer in self._informers
-            if not informer.is_synced
-        ]
-
-    def statistics(self) -> Mapping[str, InformerStatistics]:
-        return {informer.name: informer.statistics() for informer in self._informers}
-
-    def restarts(self) -> dict[str, int]:
-        """How often each thread of the informers died."""
-        counts: dict[str, int] = {}
-        for name, figures in self.statistics().items():
-            counts[f"informer-{name}"] = figures.thread_restarts
-            counts.update({f"handler-{handler.name}": handler.thread_restarts for handler in figures.handlers})
-        return counts

@@ -6,14 +6,14 @@ is kept for its replacement, and a watch that left finished pods out would not t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from tfjob_controller.api.cluster import NODES, Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import GANG_LABEL, GANGS, Gang, decode_gang
 from tfjob_controller.kube.clock import Clock
-from tfjob_controller.kube.informer import Informer, InformerStatistics
+from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.informergroup import InformerGroup
 from tfjob_controller.kube.requester import Requester
 
 # The index over pods by the key of their Gang.
@@ -36,37 +36,9 @@ class Caches:
     """Three informers."""
 
     def __init__(self, requester: Requester, clock: Clock) -> None:
-        self._clock = clock
         self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
         self.pods: Informer[ScheduledPod] = Informer(
             requester, PODS, decode_scheduled_pod, indexers={BY_GANG: by_gang}, clock=clock
         )
         self.gangs: Informer[Gang] = Informer(requester, GANGS, decode_gang, clock=clock)
-        self._informers: tuple[Informer[Any], ...] = (self.nodes, self.pods, self.gangs)
-
-    def start(self) -> None:
-        for informer in self._informers:
-            informer.start()
-
-    def stop(self, timeout_seconds: float) -> bool:
-        """End all threads; False if one has not ended in that time, which is for all together."""
-        deadline = self._clock.monotonic() + timeout_seconds
-        for informer in self._informers:
-            informer.begin_stop()
-        ended = [informer.stop(deadline - self._clock.monotonic()) for informer in self._informers]
-        return all(ended)
-
-    @property
-    def is_synced(self) -> bool:
-        return all(informer.is_synced for informer in self._informers)
-
-    def problems(self) -> list[str]:
-        """Which caches are not filled, and why, in words that name the missing CRD or right."""
-        return [
-            f"{informer.name} not synced: {informer.last_error or 'the first list has not come yet'}"
-            for informer in self._informers
-            if not informer.is_synced
-        ]
-
-    def statistics(self) -> Mapping[str, InformerStatistics]:
-        return {informer.name: informer.statistics() for informer in self._informers}
+        self.informers = InformerGroup([self.nodes, self.pods, self.gangs], clock)

@@ -54,15 +54,15 @@ class Streams:
 def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
     streams = Streams()
     caches = Caches(streams, "", RealClock())
-    caches.start()
+    caches.informers.start()
     eventually(lambda: streams.opened == KINDS, 10)
-    assert caches.stop(10.0)
+    assert caches.informers.stop(10.0)
 
 
 def test_without_gangs_none_are_asked_for() -> None:
     streams = Streams(KINDS - 1)
     caches = Caches(streams, "", RealClock(), gangs=False)
-    caches.start()
+    caches.informers.start()
     eventually(lambda: streams.opened == KINDS - 1, 10)
-    assert caches.stop(10.0)
-    assert "gangs" not in caches.statistics()
+    assert caches.informers.stop(10.0)
+    assert "gangs" not in caches.informers.statistics()
