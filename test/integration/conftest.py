@@ -12,7 +12,7 @@ from helpers.gangauditor import audited
 from helpers.gangowner import GANGS, SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
-from helpers.playground import CONFIG, Playground, Script, Trial
+from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet, make_node
@@ -38,6 +38,8 @@ def playground(control_plane: Cluster, administrator: Kubectl) -> Iterator[Playg
     """A controller and a kubelet in a namespace of this worker's own, for all tests that need no other."""
     if control_plane.plane is None:
         pytest.skip("plays the kubelet, and an existing cluster has real ones: unset KUBECONFIG")
+    make_node(control_plane.api, NOBODYS_NODE)
+    control_plane.api.patch(f"/api/v1/nodes/{NOBODYS_NODE}", {"spec": {"unschedulable": True}})
     namespace, script = new_namespace(control_plane.api, "playground"), Script()
     with (
         FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script),
