@@ -56,7 +56,7 @@ from tfjob_controller.extender.bindcalls import (
 )
 
 
-class Phase(enum.Enum):
+class Phase(enum.StrEnum):
     GATHERING = "gathering"
     BINDING = "binding"
     BOUND = "bound"

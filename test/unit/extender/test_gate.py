@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import PATIENCE, TICK_SECONDS, Gate
 from tfjob_controller.kube.clock import FakeClock, RealClock
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.telemetry import debug
 
 HTTP_TIMEOUT, BIND_TIMEOUT = 300.0, 600.0
 NODES = {"worker-0": "n0", "worker-1": "n1"}
@@ -143,3 +145,10 @@ def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
     eventually(lambda: len(answers) == 250)
     assert answers.count("") >= 50
     assert len(parts.bindings.bound) == len(parts.bindings.bodies) == 50
+
+
+def test_its_statistics_are_a_page_of_debug(parts: Parts) -> None:
+    parts.arrive("worker-0")
+    page = debug.routes({"gate": parts.gate.statistics})["/debug/gate"]("")
+    shown = json.loads(page.body)
+    assert (shown["gangs"]["gathering"], shown["calls"], shown["posted"]) == (1, 1, 0)
