@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from pathlib import Path
 
 import urllib3
 
@@ -27,21 +28,41 @@ _POLL_SECONDS = 0.05
 class Extender:
     """One that runs, or ran."""
 
-    def __init__(self, plane: ControlPlane, port: int, probes_port: int, *flags: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        port: int,
+        probes_port: int,
+        *flags: str,
+        kubeconfig: Path | None = None,
+        replica: str = "",
+    ) -> None:
+        """`kubeconfig` is another than the control plane's; of several each has a `replica`, its machine's name."""
         self.url = f"http://{LOOPBACK}:{port}"
         self._plane = plane
         self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
         self._identity: process.Identity | None = None
-        self._argv = [
-            *[sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={plane.kubeconfig}", "--qps=0"],
-            *[f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"],
-            *[f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *flags],
-        ]
+        self._log = plane.logs / (f"extender-{replica}.log" if replica else "extender.log")
+        argv = [sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={kubeconfig or plane.kubeconfig}"]
+        argv += ["--qps=0", f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"]
+        argv += [f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *flags]
+        self._argv = process.on_host(replica, argv) if replica else argv
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now. Raises LocalClusterError if none does."""
+        if self._identity is None:
+            raise LocalClusterError("the gang scheduler does not run")
+        return self._identity.pid
+
+    @property
+    def identity(self) -> process.Identity | None:
+        """Of the process that was started last."""
+        return self._identity
 
     def start(self) -> None:
         """Returns at once."""
-        log = self._plane.logs / "extender.log"
-        self._identity = process.spawn(self._argv, log=log, mark=self._plane.folder)
+        self._identity = process.spawn(self._argv, log=self._log, mark=self._plane.folder)
 
     def wait_ready(self) -> None:
         """Raises LocalClusterError if it ends, or takes too long."""

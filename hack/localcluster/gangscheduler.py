@@ -79,11 +79,14 @@ class GangScheduler:
         http_timeout: str = HTTP_TIMEOUT,
         kubeconfig: Path | None = None,
         leader_election: Mapping[str, Any] = ALONE,
+        replica: str = "",
     ) -> None:
-        """`kubeconfig` is another user's than that of kube-scheduler."""
+        """`kubeconfig` is another user's than kube-scheduler's; of several each has a `replica`, its machine's name."""
+        name = f"{NAME}-{replica}" if replica else NAME
         self._plane = plane
-        self._config = plane.folder / f"{NAME}.json"
-        self._log = plane.logs / f"{NAME}.log"
+        self._replica = replica
+        self._config = plane.folder / f"{name}.json"
+        self._log = plane.logs / f"{name}.log"
         self._identity: process.Identity | None = None
         user = kubeconfig or plane.kubeconfig_of(_SCHEDULER_USER)
         body = configuration(user, extender_url, http_timeout=http_timeout, leader_election=leader_election)
@@ -105,12 +108,18 @@ class GangScheduler:
             raise LocalClusterError(f"{NAME} does not run")
         return self._identity.pid
 
+    @property
+    def identity(self) -> process.Identity | None:
+        """Of the process that was started last."""
+        return self._identity
+
     def start(self) -> None:
         """Start it, and wait until it is ready."""
         with ports.reserve(1, LOOPBACK) as (port,):
             flags = [f"--config={self._config}", "--authentication-skip-lookup"]
             flags += [f"--bind-address={LOOPBACK}", f"--secure-port={port}"]
             argv = [str(binaries.ensure(SCHEDULER)), *flags]
+            argv = process.on_host(self._replica, argv) if self._replica else argv
             self._identity = process.spawn(argv, log=self._log, mark=self._plane.folder, cwd=self._plane.folder)
             deadline = time.monotonic() + READY_TIMEOUT_SECONDS
             while not probe.is_healthy(LOOPBACK, port, "/healthz"):

@@ -117,3 +117,11 @@ def test_a_program_stands_in_a_session_of_its_own_with_a_private_log(mark: Path)
 def test_a_program_that_ended_at_once_is_not_alive(mark: Path) -> None:
     identity = process.spawn(["true"], log=mark / "log", mark=mark)
     eventually(lambda: not process.is_alive(identity))
+
+
+def test_a_program_may_have_another_machines_name(mark: Path) -> None:
+    log = mark / "name.log"
+    identity = process.spawn(process.on_host("replica-a", ["sh", "-c", "uname -n; sleep 600"]), log=log, mark=mark)
+    eventually(lambda: log.read_text() == "replica-a\n")
+    assert process.is_alive(identity)
+    assert os.uname().nodename != "replica-a"
