@@ -73,6 +73,7 @@ class Cluster(RuleBasedStateMachine):
         member, pod = self.under_way.pop(which % len(self.under_way))
         attempt = self.attempt
         error = "refused" if is_refused else self.bind(member, pod)
+        self.close_if_none_is_bound()
         self.follow(self.barrier.result(GANG, attempt, member, pod.uid, error, self.now))
 
     @rule(member=members, is_seen_late=st.booleans())
@@ -82,6 +83,7 @@ class Cluster(RuleBasedStateMachine):
             self.create(member)
             self.come(member)
         if pod is not None:
+            self.close_if_none_is_bound()
             self.follow(self.barrier.lost(GANG, member, pod.uid))
 
     @rule(wanted=st.dictionaries(members, st.sampled_from("ab")))
@@ -97,9 +99,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def wind_up(self) -> None:
-        """The gang is suspended: its attempt ends as if it had been given up."""
-        if not self.was_bound:
-            self.follow(self.barrier.wind_up(GANG))
+        """The gang is suspended: its attempt ends as if it had been given up; one that was bound is resumed."""
+        self.follow(self.barrier.wind_up(GANG))
+        if self.was_bound:
+            self.expect()
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -145,6 +148,11 @@ class Cluster(RuleBasedStateMachine):
         self.wait(BIND_TIMEOUT)
         self.wait(CALL_TIMEOUT)
         assert self.was_bound or self.attempt > attempt
+
+    def close_if_none_is_bound(self) -> None:
+        """Nothing is bound any more: all must come together again."""
+        if not self.was_bound and not self.under_way and not any(pod.bound_to for pod in self.pods.values()):
+            self.is_open = False
 
     def new_barrier(self) -> Barrier:
         return Barrier(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
@@ -194,8 +202,8 @@ class Cluster(RuleBasedStateMachine):
             elif isinstance(output, GiveUp):
                 assert output.attempt == self.attempt
                 assert not self.under_way
-                assert not self.was_bound
-                self.next_attempt()
+                if not self.was_bound:
+                    self.next_attempt()
 
     def check_posted(self, output: BindAll) -> None:
         assert output.attempt == self.attempt

@@ -11,8 +11,8 @@ A call may end before its member is bound (kube-scheduler's patience is limited)
 the pod and the node are the same, and the next call of the same pod takes its place. The gang itself is
 
     GATHERING   until no seat is empty. No Binding is posted before. Then, in one step,
-    BINDING     all that have arrived are posted. From here on there is only one way, forward: a member whose Binding
-                failed comes again and is posted at once, alone.
+    BINDING     all that have arrived are posted. Once one is bound there is only one way, forward: a member whose
+                Binding failed comes again and is posted at once, alone. Where all have failed it is GATHERING again.
     BOUND       every seat is bound; said once, by `AllBound`. A later pod of a member (a replacement, or a member that
                 was added) is posted at once.
     GIVEN_UP    GATHERING or BINDING saw no progress for `bind_timeout_seconds`: nothing is posted any more. Once the
@@ -21,9 +21,13 @@ the pod and the node are the same, and the next call of the same pod takes its p
 Progress is a pod's first arrival, a pod that was bound, and what the caller says is one (`progress`: a pod of the gang
 was created). The same pod's coming again is none: else a pod that can never be bound would keep a half-bound gang.
 
+A call whose Binding is under way is answered by the outcome of that and by nothing else, whatever becomes of its gang:
+an earlier error would let kube-scheduler give the room to somebody else, who would meet the pod there.
+
 What is not a member's of this attempt gets an answer at once, in constant words. Only a new attempt, or `forget`, ends
-an attempt; `expect` of the same attempt is its placement as it is now: moved members lose their arrival (kube-scheduler
-has to filter them again: to bind a pod to another node than it assumed can make it exit), all others keep theirs.
+an attempt, and one that was wound up though it was bound goes on when it is expected as bound. `expect` of the same
+attempt is its placement as it is now: moved members lose their arrival (kube-scheduler has to filter them again: to
+bind a pod to another node than it assumed can make it exit), all others keep theirs.
 
 Every method takes the time and returns what is to be done. Nothing here waits, reads a clock, or does I/O; one caller
 at a time. After a restart the caller says who is bound (`expect`), and kube-scheduler brings the others again.
@@ -31,9 +35,8 @@ at a time. After a restart the caller says who is bound (`expect`), and kube-sch
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tfjob_controller.extender.bindcalls import (
     CALLED_AGAIN,
@@ -48,84 +51,12 @@ from tfjob_controller.extender.bindcalls import (
     UNKNOWN_MEMBER,
     AllBound,
     Answer,
-    BindAll,
     GiveUp,
     MemberOfGang,
     Output,
     PodToBind,
 )
-
-
-class Phase(enum.StrEnum):
-    GATHERING = "gathering"
-    BINDING = "binding"
-    BOUND = "bound"
-    GIVEN_UP = "given up"
-
-
-class _Stage(enum.Enum):
-    EMPTY = "empty"
-    ARRIVED = "arrived"
-    POSTED = "posted"
-    BOUND = "bound"
-
-
-@dataclass(slots=True)
-class _Seat:
-    node: str
-    """Where the placement wants the member; the pod's own node may differ once it is posted or bound."""
-    stage: _Stage = _Stage.EMPTY
-    pod: PodToBind | None = None
-    bound_uid: str = ""
-    call: int | None = None
-    last_uid: str = ""
-    """Of the pod that arrived last, so that its coming again is no progress."""
-    is_lost: bool = False
-    """The pod went away while its Binding was under way."""
-
-    @property
-    def uid(self) -> str:
-        return self.pod.uid if self.pod is not None else self.bound_uid
-
-
-@dataclass(slots=True)
-class _Gang:
-    key: str
-    attempt: int
-    progress_at: float
-    phase: Phase = Phase.GATHERING
-    nodes: dict[str, str] = field(default_factory=dict)
-    """The placement as it was said last: it is said often, and changes rarely."""
-    seats: dict[str, _Seat] = field(default_factory=dict)
-    empty: set[str] = field(default_factory=set)
-    posted: set[str] = field(default_factory=set)
-    unbound: set[str] = field(default_factory=set)
-    has_said: bool = False
-    """GiveUp has been said."""
-
-    def put(self, member: str, stage: _Stage) -> None:
-        """Change a seat's stage, and the sets that follow from it."""
-        self.seats[member].stage = stage
-        for members, belongs in (
-            (self.empty, stage is _Stage.EMPTY),
-            (self.posted, stage is _Stage.POSTED),
-            (self.unbound, stage is not _Stage.BOUND),
-        ):
-            (members.add if belongs else members.discard)(member)
-
-    def vacate(self, member: str) -> None:
-        seat = self.seats[member]
-        seat.pod, seat.bound_uid, seat.call, seat.is_lost = None, "", None, False
-        self.put(member, _Stage.EMPTY)
-
-    def remove(self, member: str) -> None:
-        del self.seats[member]
-        for members in (self.empty, self.posted, self.unbound):
-            members.discard(member)
-
-    @property
-    def is_all_bound(self) -> bool:
-        return bool(self.seats) and not self.unbound
+from tfjob_controller.extender.seats import Phase, Seat, Seats, Stage
 
 
 @dataclass(slots=True)
@@ -152,9 +83,11 @@ class Barrier:
         """`call_timeout_seconds`: how long a call may wait, less than kube-scheduler's httpTimeout."""
         self._call_timeout = call_timeout_seconds
         self._bind_timeout = bind_timeout_seconds
-        self._gangs: dict[str, _Gang] = {}
+        self._gangs: dict[str, Seats] = {}
         # In the order of their coming, which is that of their end.
         self._calls: dict[int, _Call] = {}
+        # Calls whose gang or seat went while their Bindings were under way, by gang, attempt and the pod's uid.
+        self._orphans: dict[tuple[str, int, str], int] = {}
 
     def expect(
         self,
@@ -177,8 +110,8 @@ class Barrier:
         outputs: list[Output] = []
         if known is None or known.attempt < attempt:
             outputs += self._dismiss(known, OTHER_ATTEMPT)
-            known = self._gangs[gang] = _Gang(gang, attempt, now)
-        if known.phase is Phase.GIVEN_UP:
+            known = self._gangs[gang] = Seats(gang, attempt, now)
+        if known.phase is Phase.GIVEN_UP and not was_bound:
             return outputs
         outputs += self._seat(known, nodes)
         outputs += self._mark_bound(known, bound or {})
@@ -196,12 +129,12 @@ class Barrier:
         if refusal or gang is None:
             return [Answer(call, refusal)]
         seat = gang.seats[who.member]
-        if seat.stage is _Stage.BOUND:
+        if seat.stage is Stage.BOUND:
             return [Answer(call)]
         outputs = self._answer(seat, CALLED_AGAIN)
         self._calls[call] = _Call(who.gang, who.member, now + self._call_timeout)
         seat.call = call
-        if seat.stage is _Stage.EMPTY:
+        if seat.stage is Stage.EMPTY:
             self._take_seat(gang, who.member, pod, now)
         return outputs + self._advance(gang)
 
@@ -209,14 +142,16 @@ class Barrier:
         """How a Binding ended; without an error the pod is bound. Of no interest once the attempt is over."""
         known = self._gangs.get(gang)
         seat = known.seats.get(member) if known is not None and known.attempt == attempt else None
-        if known is None or seat is None or seat.stage is not _Stage.POSTED or seat.uid != uid:
-            return []
+        if known is None or seat is None or seat.stage is not Stage.POSTED or seat.uid != uid:
+            orphan = self._orphans.pop((gang, attempt, uid), None)
+            return [Answer(orphan, error)] if orphan is not None else []
         error = POD_GONE if seat.is_lost and not error else error
         outputs = self._answer(seat, error)
         if error:
             known.vacate(member)
+            _gather_again(known)
         else:
-            known.put(member, _Stage.BOUND)
+            known.put(member, Stage.BOUND)
             known.progress_at = now
         return outputs + self._advance(known)
 
@@ -224,13 +159,14 @@ class Barrier:
         """The member's pod is deleted, finished, or to be deleted: its seat is for another."""
         known = self._gangs.get(gang)
         seat = known.seats.get(member) if known is not None else None
-        if known is None or seat is None or seat.stage is _Stage.EMPTY or seat.uid != uid:
+        if known is None or seat is None or seat.stage is Stage.EMPTY or seat.uid != uid:
             return []
-        if seat.stage is _Stage.POSTED:
+        if seat.stage is Stage.POSTED:
             seat.is_lost = True
             return []
         outputs = self._answer(seat, POD_GONE)
         known.vacate(member)
+        _gather_again(known)
         return outputs
 
     def progress(self, gang: str, now: float) -> None:
@@ -252,8 +188,8 @@ class Barrier:
         known = self._gangs.get(gang)
         if known is None or known.phase is Phase.GIVEN_UP:
             return [], set()
-        free = (_Stage.EMPTY, _Stage.ARRIVED)
-        moved = {member: node for member, node in nodes.items() if _stage_of(known, member) in free}
+        free = (Stage.EMPTY, Stage.ARRIVED)
+        moved = {member: node for member, node in nodes.items() if known.stage_of(member) in free}
         return self._seat(known, {each: seat.node for each, seat in known.seats.items()} | moved), set(moved)
 
     def is_posting(self, gang: str) -> bool:
@@ -267,8 +203,8 @@ class Barrier:
 
     def stop(self) -> list[Output]:
         """Answer all calls, and forget everything."""
-        calls, self._calls = self._calls, {}
-        self._gangs = {}
+        calls = sorted([*self._calls, *self._orphans.values()])
+        self._calls, self._orphans, self._gangs = {}, {}, {}
         return [Answer(call, STOPPING) for call in calls]
 
     def missing(self, gang: str) -> tuple[str, ...]:
@@ -283,69 +219,71 @@ class Barrier:
     def statistics(self) -> Statistics:
         phases = [gang.phase for gang in self._gangs.values()]
         posted = sum(len(gang.posted) for gang in self._gangs.values())
-        return Statistics({phase: phases.count(phase) for phase in Phase}, len(self._calls), posted)
+        return Statistics(
+            {phase: phases.count(phase) for phase in Phase}, len(self._calls) + len(self._orphans), posted
+        )
 
-    def _seat(self, gang: _Gang, nodes: Mapping[str, str]) -> list[Output]:
+    def _seat(self, gang: Seats, nodes: Mapping[str, str]) -> list[Output]:
         """Make the seats follow the placement."""
         outputs: list[Output] = []
         if gang.nodes == nodes:
             return outputs
         gang.nodes = dict(nodes)
         for member in [member for member in gang.seats if member not in nodes]:
-            outputs += self._answer(gang.seats[member], UNKNOWN_MEMBER)
+            outputs += self._leave(gang, gang.seats[member], UNKNOWN_MEMBER)
             gang.remove(member)
         for member, node in nodes.items():
             seat = gang.seats.get(member)
             if seat is None:
-                gang.seats[member] = _Seat(node)
-                gang.put(member, _Stage.EMPTY)
+                gang.seats[member] = Seat(node)
+                gang.put(member, Stage.EMPTY)
                 continue
-            if seat.stage is _Stage.ARRIVED and seat.node != node:
+            if seat.stage is Stage.ARRIVED and seat.node != node:
                 outputs += self._answer(seat, OTHER_NODE)
                 gang.vacate(member)
             seat.node = node
         return outputs
 
-    def _mark_bound(self, gang: _Gang, bound: Mapping[str, str]) -> list[Output]:
+    def _mark_bound(self, gang: Seats, bound: Mapping[str, str]) -> list[Output]:
         """Take over who is bound. A seat that a Binding was posted for waits for its own result."""
         outputs: list[Output] = []
         for member in [member for member in gang.unbound if member in bound]:
             seat, uid = gang.seats[member], bound[member]
-            if seat.stage is _Stage.POSTED:
+            if seat.stage is Stage.POSTED:
                 continue
             outputs += self._answer(seat, "" if seat.uid == uid else SECOND_POD)
             gang.vacate(member)
             seat.bound_uid = seat.last_uid = uid
-            gang.put(member, _Stage.BOUND)
+            gang.put(member, Stage.BOUND)
         return outputs
 
-    def _set_out(self, gang: _Gang, was_bound: bool) -> None:
+    def _set_out(self, gang: Seats, was_bound: bool) -> None:
         """Where some are bound there is only one way, forward.
 
         A gang that lost a pod before anybody saw it whole has never been bound: it must become complete, or go back.
         """
         if was_bound:
-            gang.phase = Phase.BOUND
+            gang.phase, gang.has_said = Phase.BOUND, False
             return
         if gang.phase is Phase.BOUND and gang.unbound:
             gang.phase = Phase.GATHERING
         if gang.phase is Phase.GATHERING and len(gang.unbound) < len(gang.seats):
             gang.phase = Phase.BINDING
 
-    def _take_seat(self, gang: _Gang, member: str, pod: PodToBind, now: float) -> None:
+    def _take_seat(self, gang: Seats, member: str, pod: PodToBind, now: float) -> None:
         seat = gang.seats[member]
         seat.pod = pod
         if seat.last_uid != pod.uid:
             seat.last_uid = pod.uid
             gang.progress_at = now
-        gang.put(member, _Stage.ARRIVED)
+        gang.put(member, Stage.ARRIVED)
 
-    def _advance(self, gang: _Gang) -> list[Output]:
+    def _advance(self, gang: Seats) -> list[Output]:
         if gang.phase is Phase.GATHERING and gang.seats and not gang.empty:
             gang.phase = Phase.BINDING
         outputs: list[Output] = []
         if gang.phase in (Phase.BINDING, Phase.BOUND):
-            outputs += _post(gang)
+            outputs += [each] if (each := gang.post()) is not None else []
         is_open = gang.phase is Phase.BINDING or (gang.phase is Phase.GIVEN_UP and not gang.has_said)
         if is_open and gang.is_all_bound:
             gang.phase = Phase.BOUND
@@ -357,7 +295,8 @@ class Barrier:
         for call, parked in self._calls.items():
             if parked.expires_at > now:
                 break
-            over.append(call)
+            if self._gangs[parked.gang].stage_of(parked.member) is not Stage.POSTED:
+                over.append(call)
         return [output for call in over for output in self._end(call, NOT_COMPLETE)]
 
     def _give_up(self, now: float) -> list[Output]:
@@ -368,18 +307,26 @@ class Barrier:
             for output in self._end_attempt(gang)
         ]
 
-    def _end_attempt(self, gang: _Gang) -> list[Output]:
+    def _end_attempt(self, gang: Seats) -> list[Output]:
         gang.phase = Phase.GIVEN_UP
-        waiting = [seat for seat in gang.seats.values() if seat.stage is _Stage.ARRIVED]
-        return self._answer_all(waiting, GAVE_UP) + _say_given_up(gang)
+        waiting = [seat for seat in gang.seats.values() if seat.stage is Stage.ARRIVED]
+        outputs = [output for seat in waiting for output in self._answer(seat, GAVE_UP)]
+        return outputs + _say_given_up(gang)
 
-    def _dismiss(self, gang: _Gang | None, error: str) -> list[Output]:
-        return self._answer_all(gang.seats.values(), error) if gang is not None else []
+    def _dismiss(self, gang: Seats | None, error: str) -> list[Output]:
+        if gang is None:
+            return []
+        return [output for seat in gang.seats.values() for output in self._leave(gang, seat, error)]
 
-    def _answer_all(self, seats: Iterable[_Seat], error: str) -> list[Output]:
-        return [output for seat in seats for output in self._answer(seat, error)]
+    def _leave(self, gang: Seats, seat: Seat, error: str) -> list[Output]:
+        """A seat goes. A call whose Binding is under way waits for its outcome: see the module."""
+        if seat.stage is not Stage.POSTED or seat.call is None:
+            return self._answer(seat, error)
+        self._orphans[gang.key, gang.attempt, seat.uid] = seat.call
+        del self._calls[seat.call]
+        return []
 
-    def _answer(self, seat: _Seat, error: str) -> list[Output]:
+    def _answer(self, seat: Seat, error: str) -> list[Output]:
         call, seat.call = seat.call, None
         if call is None:
             return []
@@ -391,7 +338,7 @@ class Barrier:
         return self._answer(self._gangs[parked.gang].seats[parked.member], error)
 
 
-def _refusal(gang: _Gang | None, who: MemberOfGang, pod: PodToBind) -> str:
+def _refusal(gang: Seats | None, who: MemberOfGang, pod: PodToBind) -> str:
     """Why this pod cannot take its member's seat; empty if it can."""
     if gang is None:
         return NOT_ADMITTED
@@ -402,30 +349,19 @@ def _refusal(gang: _Gang | None, who: MemberOfGang, pod: PodToBind) -> str:
     seat = gang.seats.get(who.member)
     if seat is None:
         return UNKNOWN_MEMBER
-    if seat.stage is not _Stage.EMPTY and seat.uid != pod.uid:
+    if seat.stage is not Stage.EMPTY and seat.uid != pod.uid:
         return SECOND_POD
     at = seat.pod.node if seat.pod is not None else seat.node
     return OTHER_NODE if at != pod.node else ""
 
 
-def _stage_of(gang: _Gang, member: str) -> _Stage | None:
-    seat = gang.seats.get(member)
-    return seat.stage if seat is not None else None
+def _gather_again(gang: Seats) -> None:
+    """Where nothing is bound for it after all, a gang need not go forward: its members come together again."""
+    if gang.phase is Phase.BINDING and gang.is_none_bound:
+        gang.phase = Phase.GATHERING
 
 
-def _post(gang: _Gang) -> list[Output]:
-    """All that have arrived, in the order of the placement."""
-    arrived = [
-        (member, seat.pod)
-        for member, seat in (gang.seats.items() if gang.unbound - gang.empty - gang.posted else ())
-        if seat.stage is _Stage.ARRIVED and seat.pod is not None
-    ]
-    for member, _ in arrived:
-        gang.put(member, _Stage.POSTED)
-    return [BindAll(gang.key, gang.attempt, tuple(arrived))] if arrived else []
-
-
-def _say_given_up(gang: _Gang) -> list[Output]:
+def _say_given_up(gang: Seats) -> list[Output]:
     if gang.phase is not Phase.GIVEN_UP or gang.has_said or gang.posted:
         return []
     gang.has_said = True

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.extender.barrier import Barrier, Phase, Statistics
+from tfjob_controller.extender.barrier import Barrier, Statistics
 from tfjob_controller.extender.bindcalls import (
     STOPPING,
     AllBound,
@@ -29,6 +29,7 @@ from tfjob_controller.extender.bindcalls import (
     Output,
     PodToBind,
 )
+from tfjob_controller.extender.seats import Phase
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.threads import SupervisedThread
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from tfjob_controller.extender.barrier import Barrier, Phase
+from tfjob_controller.extender.barrier import Barrier
 from tfjob_controller.extender.bindcalls import (
     CALLED_AGAIN,
     GAVE_UP,
@@ -27,6 +27,7 @@ from tfjob_controller.extender.bindcalls import (
     Output,
     PodToBind,
 )
+from tfjob_controller.extender.seats import Phase
 
 GANG = "ns/gang"
 NODES = {"worker-0": "n0", "worker-1": "n1", "worker-2": "n1"}
@@ -353,7 +354,7 @@ def test_a_binding_of_an_old_attempt_is_of_no_interest_to_the_new_one() -> None:
     trial = Trial()
     trial.arrive_all()
     trial.expect(NODES, attempt=2)
-    assert trial.result("worker-0") == []
+    assert trial.result("worker-0") == [Answer(1)]
     assert trial.barrier.missing(GANG) == tuple(MEMBERS)
 
 
@@ -411,3 +412,66 @@ def test_stop_answers_every_call() -> None:
     trial.arrive_all(["worker-0", "worker-1"])
     assert trial.barrier.stop() == [Answer(1, STOPPING), Answer(2, STOPPING)]
     assert trial.barrier.statistics().calls == 0
+
+
+def test_when_all_bindings_have_failed_the_members_gather_again() -> None:
+    trial = Trial()
+    trial.arrive_all()
+    for member in MEMBERS:
+        trial.result(member, "no")
+    assert trial.barrier.phase(GANG) is Phase.GATHERING
+    assert posted(trial.arrive_all(["worker-0", "worker-1"])) == []
+    assert posted(trial.arrive("worker-2")) == MEMBERS
+
+
+def test_a_gang_of_which_the_only_bound_pod_is_lost_gathers_again() -> None:
+    trial = Trial()
+    trial.arrive_all()
+    trial.result("worker-0")
+    trial.result("worker-1", "no")
+    trial.result("worker-2", "no")
+    trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid)
+    assert posted(trial.arrive_all(["worker-1", "worker-2"])) == []
+
+
+def test_a_bound_gang_that_was_wound_up_and_goes_on_binds_replacements() -> None:
+    trial = Trial().bound()
+    assert trial.barrier.wind_up(GANG) == [GiveUp(GANG, 1)]
+    trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid)
+    assert trial.arrive("worker-0", at=pod("worker-0", 2)) == [Answer(4, GAVE_UP)]
+    assert trial.expect(NODES, was_bound=True) == []
+    assert posted(trial.arrive("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
+
+
+@pytest.mark.parametrize("error", ["", "no"], ids=["bound", "failed"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda trial: trial.barrier.forget(GANG),
+        lambda trial: trial.expect(NODES, attempt=2),
+        lambda trial: trial.expect({"worker-1": "n1", "worker-2": "n1"}),
+    ],
+    ids=["forgotten", "a new attempt", "placed no more"],
+)
+def test_a_call_whose_binding_is_under_way_is_answered_by_its_outcome_alone(
+    end: Callable[[Trial], list[Output]], error: str
+) -> None:
+    """Else kube-scheduler would take the room for free, and put somebody there."""
+    trial = Trial()
+    trial.arrive_all()
+    assert end(trial) == []
+    assert trial.result("worker-0", error) == [Answer(1, error)]
+
+
+def test_a_call_whose_binding_is_under_way_does_not_run_out() -> None:
+    trial = Trial(dict(list(NODES.items())[:1]))
+    trial.arrive("worker-0")
+    assert trial.later(CALL_TIMEOUT) == []
+    assert trial.result("worker-0") == [Answer(1), AllBound(GANG, 1)]
+
+
+def test_stop_answers_calls_whose_gang_is_forgotten_too() -> None:
+    trial = Trial()
+    trial.arrive_all()
+    trial.barrier.forget(GANG)
+    assert trial.barrier.stop() == [Answer(1, STOPPING), Answer(2, STOPPING), Answer(3, STOPPING)]

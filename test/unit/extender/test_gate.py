@@ -10,10 +10,10 @@ import pytest
 
 from helpers.extenderparts import Bindings, Listener
 from helpers.poll import eventually
-from tfjob_controller.extender.barrier import Phase
 from tfjob_controller.extender.bindcalls import NOT_COMPLETE, STOPPING, MemberOfGang, PodToBind
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import PATIENCE, TICK_SECONDS, Gate
+from tfjob_controller.extender.seats import Phase
 from tfjob_controller.kube.clock import FakeClock, RealClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.telemetry import debug
