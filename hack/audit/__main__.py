@@ -3,6 +3,9 @@
 One JSON line on standard output at the end: what was counted, and `violations` (rule, subject, text, time). Exit code
 1 if there are any. Each violation is also a line on standard error when it is found. It shares no code with the
 gang scheduler: own client, own watches, own reading of objects, own rules (audit.core).
+
+SIGUSR1 says that no gang scheduler works now, or can read the cluster (`Audit.outage`); whoever breaks one on purpose
+sends it every second.
 """
 
 from __future__ import annotations
@@ -40,6 +43,11 @@ class Auditor:
         self._stop = stop
         self._shown = 0
         self._ticked_at = 0.0
+        self._is_out = threading.Event()
+
+    def tell_outage(self) -> None:
+        """From a signal handler."""
+        self._is_out.set()
 
     def run(self) -> dict[str, object]:
         """Raises TimeoutError if the cluster cannot be read."""
@@ -69,6 +77,9 @@ class Auditor:
     def _work(self, now: float) -> None:
         for event in self._arrived():
             self._order.add(event)
+        if self._is_out.is_set():
+            self._is_out.clear()
+            self._audit.outage(now)
         for event in self._order.due(now):
             self._audit.event(event.kind, event.change, event.obj, event.at)
         if now - self._ticked_at >= _TICK_SECONDS:
@@ -102,7 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    report = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag).run()
+    auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag)
+    signal.signal(signal.SIGUSR1, lambda *_: auditor.tell_outage())
+    report = auditor.run()
     print(json.dumps(report), flush=True)
     return 1 if report["violations"] else 0
 

@@ -3,8 +3,8 @@
 Theory of operation. The caller gives every version of every pod, node and gang in the order in which the server wrote
 them (audit.order), with the time, and calls `tick` a few times in a second. Rules, by the name of their violation:
 
-    over-committed   a pod was bound to a node that had no room for it. Where a pod of another scheduler came to the
-                     same node less than `race_seconds` before, neither scheduler could know: that is counted apart, in
+    over-committed   a pod was bound to a node that had no room for it. Where there would have been room but for pods
+                     of other schedulers that its own could not know of (audit.races), that is counted apart, in
                      `races`. A node that shrinks, or is deleted and comes back, is nobody's fault.
     not-admitted     a pod of a gang was bound that is not admitted (Waiting, Unschedulable, or not there at all), or a
                      pod of another attempt, or one that is no placed member.
@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from audit.objects import Gang, Object, Pod, gang_of, key_of, node_of, pod_of
+from audit.races import Outages, Round, unknown_pods
 from audit.room import Rooms, fits, reservations
 
 PODS, NODES, GANGS = KINDS = ("pods", "nodes", "gangs")
@@ -60,6 +61,7 @@ class _Life:
     succeeded: set[tuple[str, str]] = field(default_factory=set)
     partly_since: float | None = None
     fits_since: float | None = None
+    round: Round = field(default_factory=Round)
 
     @property
     def served(self) -> set[str]:
@@ -98,6 +100,9 @@ class Audit:
         self._lives: dict[str, _Life] = {}
         # When each pod that is there was bound, by uid.
         self._bound_at: dict[str, float] = {}
+        self._outages = Outages()
+        # Those that the pods of gangs name: they ask the gang scheduler.
+        self._gang_schedulers: set[str] = set()
         self._gang_uids: set[str] = set()
         self._pod_uids: set[str] = set()
         self._said: set[tuple[str, str]] = set()
@@ -116,6 +121,15 @@ class Audit:
         """One change, `change` as in a watch: ADDED, MODIFIED, DELETED."""
         self.events += 1
         self._apply(kind, change, obj, now, is_judged=True)
+
+    def outage(self, now: float) -> None:
+        """No gang scheduler works now, or it cannot read the cluster; to be said every second while it is so.
+
+        Who fits and waits begins to wait anew, and what happens is not known to anybody before it is over.
+        """
+        self._outages.note(now)
+        for life in self._lives.values():
+            life.fits_since = None
 
     def tick(self, now: float) -> None:
         """Whatever has lasted too long by now."""
@@ -189,6 +203,7 @@ class Audit:
         self._tell_gang(pod, is_gone, is_progress=is_new or is_bound_now, now=now)
         if is_bound_now:
             self.bound += 1
+            self._note_round(pod, now)
             if is_judged:
                 self._judge_binding(pod, now)
             self._bound_at[pod.uid] = now
@@ -221,10 +236,10 @@ class Audit:
             return
         figures = ", ".join(f"{name} {used / 1000:g} of {has / 1000:g}" for name, (used, has) in sorted(excess.items()))
         text = f"bound to {pod.node}, which had no room: {figures} taken, after {self._latest_on(pod, now)}"
-        if self._is_race(pod, now):
-            self.races.append(Violation("over-committed", pod.key, text, now))
-        else:
+        if self._rooms.excess(pod, without=self._unknown_to(pod, now)):
             self._say("over-committed", pod.uid, pod.key, text, now)
+        else:
+            self.races.append(Violation("over-committed", pod.key, text, now))
 
     def _fault(self, pod: Pod) -> str:
         """Why this pod should not have been bound; empty if it may."""
@@ -240,11 +255,21 @@ class Audit:
             return "it is no placed member of its gang"
         return ""
 
-    def _is_race(self, pod: Pod, now: float) -> bool:
-        return any(
-            other.scheduler != pod.scheduler and now - self._bound_at.get(other.uid, 0.0) <= self._limits.race_seconds
-            for other in self._rooms.pods_on(pod.node)
-        )
+    def _note_round(self, pod: Pod, now: float) -> None:
+        if pod.gang:
+            self._gang_schedulers.add(pod.scheduler)
+        if (life := self._lives.get(pod.gang)) is not None:
+            life.round.note(pod.attempt, now, self._limits.race_seconds)
+
+    def _unknown_to(self, pod: Pod, now: float) -> list[Pod]:
+        """Who is on the pod's node though its scheduler could not know it: see `audit.races`."""
+        life = self._lives.get(pod.gang)
+        decided_at = now if life is None else life.round.began_at
+        if self._gang_schedulers and pod.scheduler not in self._gang_schedulers:
+            decided_at = pod.created_at
+        race = self._limits.race_seconds
+        known_at = self._outages.known_at(decided_at, race)
+        return list(unknown_pods(pod, self._rooms.pods_on(pod.node), self._bound_at, known_at, race))
 
     def _latest_on(self, pod: Pod, now: float) -> str:
         """Who else came to the same node last, as a start for whoever looks for the reason."""

@@ -32,6 +32,7 @@ class Pod:
     member: str = ""
     attempt: str = ""
     is_preempted: bool = False
+    created_at: float = 0.0
 
     @property
     def is_finished(self) -> bool:
@@ -106,6 +107,7 @@ def pod_of(obj: Object) -> Pod:
         member=labels.get(f"{_PREFIX}/member", ""),
         attempt=labels.get(f"{_PREFIX}/attempt", ""),
         is_preempted=any(_is_preemption(each) for each in status.get("conditions") or ()),
+        created_at=moment(meta.get("creationTimestamp")),
     )
 
 

@@ -28,12 +28,17 @@ class Rooms:
     def pods_on(self, node: str) -> Iterable[Pod]:
         return self._pods.get(node, {}).values()
 
-    def excess(self, pod: Pod) -> Mapping[str, tuple[int, int]]:
-        """Of which resources that this pod requests its node has given away more than it has: used and allocatable."""
+    def excess(self, pod: Pod, without: Iterable[Pod] = ()) -> Mapping[str, tuple[int, int]]:
+        """Of which resources that this pod requests its node has given away more than it has: used and allocatable.
+
+        As if those pods `without` which it is to be were not there.
+        """
         node = self.nodes.get(pod.node)
         if node is None:
             return {}
-        used = self._used.get(pod.node, {})
+        used = dict(self._used.get(pod.node, {}))
+        for other in without:
+            _add(used, other.requests, -1)
         wanted = [name for name, value in pod.requests.items() if value > 0]
         figures = {name: (used.get(name, 0), node.allocatable.get(name, 0)) for name in wanted}
         return {name: both for name, both in figures.items() if both[0] > both[1]}

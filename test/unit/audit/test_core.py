@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ class World:
         }
         status = {"phase": more.get("phase", "Pending"), "conditions": more.get("conditions", [])}
         meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": labels if gang else {}}
+        meta["creationTimestamp"] = datetime.fromtimestamp(more.get("created", at), UTC).isoformat()
         self._tell(PODS, change, {"metadata": meta, "spec": spec, "status": status}, at)
 
     def gang(self, name: str, at: float, phase: str = "Waiting", *members: str, **more: Any) -> None:
@@ -100,6 +102,63 @@ def test_two_schedulers_at_the_same_moment_are_a_race_and_counted_apart(world: W
     world.pod("more", 1.5, node="node-a")
     assert world.rules() == []
     assert [each.subject for each in world.audit.races] == ["ns/more"]
+
+
+@pytest.mark.parametrize(
+    ("first_at", "foreign_at", "second_at", "rules"),
+    [
+        pytest.param(5.0, 5.5, 6.4, [], id="came after the first member, and so after the decision"),
+        pytest.param(5.0, 4.1, 5.9, [], id="came just before the first member: no watch had told it"),
+        pytest.param(5.0, 3.9, 5.9, ["over-committed"], id="came before, and was to be known"),
+        pytest.param(5.0, 5.5, 7.0, ["over-committed"], id="was to be known when the member was tried again"),
+    ],
+)
+def test_members_that_come_in_one_go_were_decided_with_the_first(
+    world: World, first_at: float, foreign_at: float, second_at: float, rules: list[str]
+) -> None:
+    world.gang("g", 1.0, "Admitted", "worker-0", "worker-1")
+    pods = {
+        first_at: lambda: world.pod("worker-0", first_at, gang="g", node="node-a"),
+        foreign_at: lambda: world.pod("big", foreign_at, node="node-a", cpu="3", scheduler="default-scheduler"),
+        second_at: lambda: world.pod("worker-1", second_at, gang="g", node="node-a"),
+    }
+    for _, happen in sorted(pods.items()):
+        happen()
+    assert world.rules() == rules
+    assert len(world.audit.races) == 1 - len(rules)
+
+
+def test_a_foreign_pod_that_would_have_left_room_excuses_nothing(world: World) -> None:
+    world.gang("g", 1.0, "Admitted", "worker-0", "worker-1")
+    world.pod("big", 1.0, gang="g", node="node-a", cpu="4", attempt="0")
+    world.pod("small", 5.0, node="node-a", cpu="0", scheduler="default-scheduler")
+    world.pod("worker-0", 5.1, gang="g", node="node-a")
+    assert "over-committed" in world.rules()
+    assert not world.audit.races
+
+
+@pytest.mark.parametrize(
+    ("created", "rules"),
+    [
+        pytest.param(1.5, [], id="made before the member came: it may have been decided before"),
+        pytest.param(8.0, ["over-committed"], id="made long after"),
+    ],
+)
+def test_another_scheduler_asks_nobody_where_its_pod_may_go(world: World, created: float, rules: list[str]) -> None:
+    bound_gang(world, "worker-0", "worker-1", at=2.0)
+    world.pod("big", 9.0, node="node-a", cpu="4", scheduler="default-scheduler", created=created)
+    assert world.rules() == rules
+
+
+def test_what_happens_while_nobody_can_read_the_cluster_is_known_to_nobody(world: World) -> None:
+    world.gang("g", 1.0, "Admitted", "worker-0", "worker-1")
+    world.audit.outage(4.0)
+    world.pod("big", 5.0, node="node-a", cpu="4", scheduler="default-scheduler")
+    world.audit.outage(6.5)
+    world.pod("worker-0", 7.2, gang="g", node="node-a")
+    assert world.rules() == []
+    world.pod("worker-1", 9.0, gang="g", node="node-a")
+    assert world.rules() == ["over-committed"]
 
 
 @pytest.mark.parametrize("how", ["phase", "deletion"])
@@ -199,6 +258,14 @@ def test_a_gang_that_fits_and_waits_is_a_violation_after_the_grace(world: World)
     world.gang("g", 1.0)
     assert world.rules(1.0, 2.9) == []
     assert world.rules(3.5) == ["fits-and-waits"]
+
+
+def test_a_gang_waits_anew_once_somebody_works_again(world: World) -> None:
+    world.gang("g", 1.0)
+    assert world.rules(1.0, 2.9) == []
+    world.audit.outage(3.0)
+    assert world.rules(3.1, 5.0) == []
+    assert world.rules(5.5) == ["fits-and-waits"]
 
 
 def test_time_counts_from_when_it_fitted(world: World) -> None:
