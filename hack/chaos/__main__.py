@@ -8,11 +8,13 @@ CHAOS_GANGS     how many gangs, 1000
 CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
 CHAOS_AT_ONCE   so many gangs are there at a time, 24
 CHAOS_FAULTS    mean seconds between faults, 1.5; 0 for none
+CHAOS_KINDS     the only kinds of faults (chaos.plan.FAULTS), with commas in between; by default all
 CHAOS_PATIENCE  seconds after which a run without any progress is given up, 120
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -21,10 +23,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import urllib3
+
 from chaos.faults import Faults
 from chaos.owner import Owners
-from chaos.plan import gang_plan
+from chaos.plan import FAULTS, gang_plan
 from chaos.stage import NAMESPACE, Stage, keep_logs, open_stage
+from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
 from localcluster.gangscheduler import NAME
 
@@ -38,6 +43,7 @@ class Settings:
     seed: int
     at_once: int
     fault_seconds: float
+    kinds: tuple[str, ...]
     patience_seconds: float
 
 
@@ -49,8 +55,16 @@ def settings_of(environ: dict[str, str]) -> Settings:
         seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
         at_once=int(environ.get("CHAOS_AT_ONCE", "24")),
         fault_seconds=float(environ.get("CHAOS_FAULTS", "1.5")),
+        kinds=_kinds(environ.get("CHAOS_KINDS", "")),
         patience_seconds=float(environ.get("CHAOS_PATIENCE", "120")),
     )
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := set(kinds) - FAULTS.keys():
+        raise ValueError(f"no kind of fault: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    return kinds
 
 
 class Run:
@@ -62,7 +76,7 @@ class Run:
         rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._plans = [gang_plan(number, rng) for number in range(settings.gangs)]
         self._owners = Owners(stage.api, NAMESPACE, NAME)
-        self._faults = Faults(stage, self._owners, rng, settings.fault_seconds)
+        self._faults = Faults(stage, self._owners, rng, settings.fault_seconds, settings.kinds)
         self._begin = time.monotonic()
         self._shown_at = 0.0
 
@@ -85,9 +99,11 @@ class Run:
         submitted, last, moved_at = 0, 0, time.monotonic()
         while len(self._owners.finished) < len(self._plans):
             finished = len(self._owners.finished)
-            while submitted < len(self._plans) and submitted - finished < self._settings.at_once:
-                self._owners.submit(self._plans[submitted])
-                submitted += 1
+            # Where the server does not answer it is said again.
+            with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
+                while submitted < len(self._plans) and submitted - finished < self._settings.at_once:
+                    self._owners.submit(self._plans[submitted])
+                    submitted += 1
             if finished != last:
                 last, moved_at = finished, time.monotonic()
             if time.monotonic() - moved_at > self._settings.patience_seconds:
@@ -119,6 +135,11 @@ class Run:
             "seconds": round(time.monotonic() - self._begin, 1),
             "unfinished": len(unfinished),
             "faults_by_kind": dict(sorted(self._faults.counts.items())),
+            "requests_hit": dict(sorted(self._stage.requests.hits.items())),
+            "ended_by_themselves": sum(
+                program.ended_by_itself for replica in self._stage.replicas for program in replica.programs
+            ),
+            "nobody_led_seconds": round(self._stage.watchman.idle_seconds, 1),
             "owners": self._owners.counts,
             "auditor": {**seen, "races": len(seen["races"])},
         }
@@ -134,7 +155,7 @@ def main() -> int:
     try:
         settings = settings_of(dict(os.environ))
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
-        with open_stage(progress) as stage:
+        with open_stage(settings.seed, progress) as stage:
             result = Run(stage, settings).play()
             is_good = not (result["violations"] or result["unfinished"])
             if not is_good:

@@ -1,8 +1,8 @@
 """Plain owners of gangs: they write the Gangs, and make and delete pods as the contract asks. Anybody could be one.
 
-Theory of operation. Two watches keep a small picture of gangs and pods; what changes puts the gang's name on a queue, a
-few workers take one name each and do what is to be done now (`_Sync`), as a controller does. What has to wait puts the
-name on a heap, by time.
+Theory of operation. Two watches keep a small picture of gangs and pods (chaos.picture); what changes puts the gang's
+name on a queue, a few workers take one name each and do what is to be done now (`Sync`), as a controller does. What has
+to wait puts the name on a heap, by time.
 
 An owner makes pods only while its gang is admitted, for placed members only, and only once no pod of an older attempt
 is there; it deletes all of them when the gang waits again or is suspended. A pod that has failed is made anew. When all
@@ -18,20 +18,19 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import urllib3
 
+from chaos.picture import Mirror, Object
 from chaos.plan import GangPlan
-from localcluster.api import Api, RefusedError, Watch
+from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
-
-Object = dict[str, Any]
 
 PREFIX = "scheduling.kubeflow.org"
 GANGS = f"/apis/{PREFIX}/v1alpha1/namespaces/{{}}/gangs"
 PODS = "/api/v1/namespaces/{}/pods"
 _RETRY_SECONDS = 0.2
+_NOT_FOUND = 404
 _JOIN_SECONDS = 10.0
 
 
@@ -47,8 +46,8 @@ class Owners:
         self.counts = {"pods": 0, "gangs bound": 0, "gangs suspended": 0, "gangs returned": 0, "pods replaced": 0}
         self._namespace = namespace
         self._plans: dict[str, GangPlan] = {}
-        self._gangs: dict[str, Object] = {}
-        self._pods: dict[str, dict[str, Object]] = {}
+        self._gangs = Mirror(api, self.gangs_path, _name, self.look_at)
+        self._pods = Mirror(api, self.pods_path, _gang_of, self.look_at)
         self._changed = threading.Condition()
         self._names: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -56,16 +55,14 @@ class Owners:
         self._numbers = itertools.count()
         self._once: dict[tuple[str, str], float] = {}
         self._stopping = threading.Event()
-        self._open: dict[str, Watch] = {}
-        threads = {"watch-gangs": self._watch_gangs, "watch-pods": self._watch_pods, "time": self._keep_time}
-        self._threads = [
-            threading.Thread(target=target, name=f"owner-{name}", daemon=True) for name, target in threads.items()
-        ]
+        self._threads = [threading.Thread(target=self._keep_time, name="owner-time", daemon=True)]
         self._threads += [
             threading.Thread(target=self._work, name=f"owner-{number}", daemon=True) for number in range(workers)
         ]
 
     def start(self) -> None:
+        for mirror in (self._gangs, self._pods):
+            mirror.start()
         for thread in self._threads:
             thread.start()
 
@@ -73,33 +70,33 @@ class Owners:
         self._stopping.set()
         with self._changed:
             self._changed.notify_all()
-        for watch in list(self._open.values()):
-            watch.close()
+        for mirror in (self._gangs, self._pods):
+            mirror.stop()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
     def submit(self, plan: GangPlan) -> None:
-        """Raises RefusedError."""
+        """May be said again. Raises RefusedError, and urllib3's HTTPError."""
         kinds = [{"name": name, "count": count, "resources": {"cpu": plan.cpu}} for name, count in plan.members.items()]
         spec = {"members": kinds, "minMembers": dict(plan.min_members), "priority": plan.priority}
         self._plans[plan.name] = plan
         version = f"{PREFIX}/v1alpha1"
-        self.api.create(
+        self.api.create_if_missing(
             self.gangs_path, {"apiVersion": version, "kind": "Gang", "metadata": {"name": plan.name}, "spec": spec}
         )
 
     @property
     def unfinished(self) -> dict[str, str]:
         """The phase and words of each gang that is not through."""
-        with self._changed:
-            left = self._plans.keys() - self.finished
-            statuses = {name: self._gangs.get(name, {}).get("status") or {} for name in sorted(left)}
+        statuses = {
+            name: (self.picture(name)[0] or {}).get("status") or {}
+            for name in sorted(self._plans.keys() - self.finished)
+        }
         return {name: f"{each.get('phase', '')}: {each.get('message', '')}" for name, each in statuses.items()}
 
-    def picture(self, name: str) -> tuple[Object | None, dict[str, Object]]:
+    def picture(self, name: str) -> tuple[Object | None, Mapping[str, Object]]:
         """The gang and its pods, by name."""
-        with self._changed:
-            return self._gangs.get(name), dict(self._pods.get(name, {}))
+        return self._gangs.of(name).get(name), self._pods.of(name)
 
     def plan(self, name: str) -> GangPlan:
         return self._plans[name]
@@ -134,14 +131,15 @@ class Owners:
             self.counts[what] += by
 
     def suspend(self, name: str, *, value: bool) -> None:
-        self._try(lambda: self.api.patch(f"{self.gangs_path}/{name}", {"spec": {"suspend": value}}))
-
-    def _try(self, request: Callable[[], object]) -> None:
-        """The object may be gone, and the server busy: what matters comes again."""
+        """Now, or as soon as the server lets it; a gang that is gone needs nothing."""
         try:
-            request()
-        except (RefusedError, urllib3.exceptions.HTTPError):
-            return
+            self.api.patch(f"{self.gangs_path}/{name}", {"spec": {"suspend": value}})
+        except RefusedError as error:
+            if error.status == _NOT_FOUND:
+                return
+            self.later(_RETRY_SECONDS, lambda: self.suspend(name, value=value))
+        except urllib3.exceptions.HTTPError:
+            self.later(_RETRY_SECONDS, lambda: self.suspend(name, value=value))
 
     def _work(self) -> None:
         while (name := self._take()) is not None:
@@ -173,47 +171,6 @@ class Owners:
                     continue
                 action = heapq.heappop(self._heap)[2]
             action()
-
-    def _watch_gangs(self) -> None:
-        self._watch(self.gangs_path, self._take_gang)
-
-    def _watch_pods(self) -> None:
-        self._watch(self.pods_path, self._take_pod)
-
-    def _watch(self, path: str, take: Callable[[str, Object], None]) -> None:
-        """The server ends a watch whose reader is slow: then it goes on where it stood."""
-        version = ""
-        while not self._stopping.is_set():
-            resumed = {"resourceVersion": version, "sendInitialEvents": "false"} if version else {}
-            try:
-                self._open[path] = watch = self.api.watch(path, resumed)
-                if self._stopping.is_set():
-                    watch.close()
-                for kind, obj in watch:
-                    version = _taken(kind, obj, take, version)
-            except (urllib3.exceptions.HTTPError, RefusedError, ValueError, OSError):
-                self._stopping.wait(_RETRY_SECONDS)
-
-    def _take_gang(self, kind: str, gang: Object) -> None:
-        name = gang["metadata"]["name"]
-        with self._changed:
-            if kind == "DELETED":
-                self._gangs.pop(name, None)
-            else:
-                self._gangs[name] = gang
-        self.look_at(name)
-
-    def _take_pod(self, kind: str, pod: Object) -> None:
-        name = (pod["metadata"].get("labels") or {}).get(f"{PREFIX}/gang")
-        if name is None:
-            return
-        with self._changed:
-            pods = self._pods.setdefault(name, {})
-            if kind == "DELETED":
-                pods.pop(pod["metadata"]["name"], None)
-            else:
-                pods[pod["metadata"]["name"]] = pod
-        self.look_at(name)
 
 
 class Sync:
@@ -344,19 +301,13 @@ def pod(
     }
 
 
-def _taken(kind: str, obj: Object, take: Callable[[str, Object], None], version: str) -> str:
-    """Hand an event over; where to go on if the watch breaks now (not within the first list). Raises RefusedError."""
-    if kind == "ERROR":
-        raise RefusedError(int(obj.get("code", 500)), obj)
-    if kind != "BOOKMARK":
-        take(kind, obj)
-        return version and str(obj["metadata"]["resourceVersion"])
-    return str(obj["metadata"]["resourceVersion"])
-
-
 def _label(pod: Object, name: str) -> str:
     return str(pod["metadata"]["labels"].get(f"{PREFIX}/{name}", ""))
 
 
 def _name(pod: Object) -> str:
     return str(pod["metadata"]["name"])
+
+
+def _gang_of(pod: Object) -> str | None:
+    return (pod["metadata"].get("labels") or {}).get(f"{PREFIX}/gang")

@@ -1,7 +1,8 @@
-"""Where it plays: a control plane with fake nodes, the gang scheduler and its kube-scheduler, and the auditor.
+"""Where it plays: a control plane with fake nodes, two gang schedulers, each with its kube-scheduler, and the auditor.
 
-All of them are processes of their own; those under test may be killed and started again at any time. Everything ends
-with the block, whatever happens.
+All of them are processes of their own; those under test may be killed and started again at any time. The two replicas
+elect a leader as the shipped ones do: each has a machine's name of its own. Between the gang schedulers and the API
+server is a proxy, in this process, that breaks requests. Everything ends with the block, whatever happens.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE, Kept, Replica
+from chaos.requests import RequestFaults
+from chaos.watchman import Watchman, leader_name
 from localcluster import binaries, ports, process, stack, state
 from localcluster.api import Api, RefusedError
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.extender import Extender
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.faultproxy import FaultProxy
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK, Options
 from localcluster.report import Report
 
 CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
 NAMESPACE, OTHERS = "chaos", "others"
+REPLICAS = ("replica-a", "replica-b")
 NODES = tuple(f"node-{number:02d}" for number in range(10))
 NODE: dict[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "30"}
 
@@ -50,6 +56,8 @@ FLAGS = (
     f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s",
     f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS:g}s",
     f"--extender-http-timeout={HTTP_TIMEOUT_SECONDS}s",
+    f"--leader-lease-namespace={LEASE_NAMESPACE}",
+    f"--leader-lease-name={LEASE}",
 )
 _READY_SECONDS = 60.0
 _AUDITOR_SECONDS = 30.0
@@ -59,14 +67,25 @@ _POLL_SECONDS = 0.05
 @dataclass(frozen=True, slots=True)
 class Stage:
     api: Api
-    extender: Extender
-    scheduler: GangScheduler
+    plane: ControlPlane
+    replicas: Sequence[Replica]
+    proxy: FaultProxy
+    requests: RequestFaults
     kubelet: FakeKubelet
     auditor: subprocess.Popen[str]
-    logs: Path
+    watchman: Watchman
+
+    @property
+    def logs(self) -> Path:
+        return self.plane.logs
+
+    def tell_outage(self) -> None:
+        """The gang schedulers know nothing for a moment: the auditor is to hear of it."""
+        self.auditor.send_signal(signal.SIGUSR1)
 
     def verdict(self) -> dict[str, Any]:
         """End the auditor; what it saw. Raises LocalClusterError if it does not say."""
+        self.watchman.stop()
         self.auditor.send_signal(signal.SIGTERM)
         out, _ = self.auditor.communicate(timeout=_AUDITOR_SECONDS)
         lines = out.splitlines()
@@ -77,7 +96,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def open_stage(report: Report) -> Iterator[Stage]:
+def open_stage(seed: int, report: Report) -> Iterator[Stage]:
     """Everything at work. Raises LocalClusterError. The logs stay where a run failed."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
     options = Options(unsafe_no_fsync=True)
@@ -86,25 +105,46 @@ def open_stage(report: Report) -> Iterator[Stage]:
         install_crds(api)
         for name in (NAMESPACE, OTHERS):
             api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        with _programs(plane, api) as found:
+        with _programs(plane, api, RequestFaults(seed)) as found:
             yield found
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _programs(plane: ControlPlane, api: Api) -> Iterator[Stage]:
+def _programs(plane: ControlPlane, api: Api, requests: RequestFaults) -> Iterator[Stage]:
     kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE)
-    with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(plane, port, probes_port, *FLAGS)
-        open_.callback(extender.kill)
-        extender.start()
-        extender.wait_ready()
+    with contextlib.ExitStack() as open_:
+        proxy = open_.enter_context(FaultProxy(plane.server))
+        proxy.choose = requests.choose
+        kubeconfig = proxy.kubeconfig(plane.folder, plane.token)
         auditor = _start_auditor(plane)
         open_.callback(auditor.kill)
         open_.enter_context(kubelet)
-        scheduler = GangScheduler(plane, extender.url, http_timeout=f"{HTTP_TIMEOUT_SECONDS}s")
-        open_.enter_context(scheduler)
-        yield Stage(api, extender, scheduler, kubelet, auditor, plane.logs)
+        replicas = [open_.enter_context(_replica(plane, name, kubeconfig)) for name in REPLICAS]
+        _wait(lambda: leader_name(api) in REPLICAS, "no gang scheduler leads")
+        watchman = Watchman(api, replicas, lambda: auditor.send_signal(signal.SIGUSR1))
+        watchman.start()
+        open_.callback(watchman.stop)
+        yield Stage(api, plane, replicas, proxy, requests, kubelet, auditor, watchman)
+
+
+@contextlib.contextmanager
+def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Replica]:
+    """Both programs of one, kept alive."""
+    with ports.reserve(2, LOOPBACK) as (port, probes_port):
+        extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name)
+        timeout = f"{HTTP_TIMEOUT_SECONDS}s"
+        election = LEADER_ELECTION
+        scheduler = GangScheduler(plane, extender.url, http_timeout=timeout, leader_election=election, replica=name)
+        replica = Replica(name, Kept(extender), Kept(scheduler), extender.is_ready)
+        for program in replica.programs:
+            program.start()
+        try:
+            extender.wait_ready()
+            yield replica
+        finally:
+            for program in replica.programs:
+                program.stop()
 
 
 def _start_auditor(plane: ControlPlane) -> subprocess.Popen[str]:
@@ -130,7 +170,7 @@ def install_crds(api: Api) -> None:
             spec = crd["spec"]
             for version in spec["versions"]:
                 served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-                _wait(functools.partial(_is_served, api, served))
+                _wait(functools.partial(_is_served, api, served), "the custom resources are not served")
 
 
 def _is_served(api: Api, path: str) -> bool:
@@ -143,9 +183,9 @@ def _is_served(api: Api, path: str) -> bool:
     return True
 
 
-def _wait(is_so: Callable[[], bool]) -> None:
+def _wait(is_so: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
-            raise LocalClusterError("the custom resources are not served")
+            raise LocalClusterError(otherwise)
         time.sleep(_POLL_SECONDS)

@@ -30,3 +30,11 @@ def test_no_owner_withholds_a_whole_gang() -> None:
 def test_every_kind_of_fault_comes() -> None:
     rng = random.Random(3)
     assert {fault(rng, 1.5).kind for _ in range(500)} == set(FAULTS)
+
+
+def test_only_the_kinds_that_were_asked_for_come() -> None:
+    rng = random.Random(4)
+    assert {fault(rng, 1.5, ["etcd killed", "leader killed"]).kind for _ in range(50)} == {
+        "etcd killed",
+        "leader killed",
+    }

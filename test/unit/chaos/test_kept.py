@@ -1,0 +1,56 @@
+"""Programs that are kept alive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.kept import Kept
+from helpers.poll import eventually
+from localcluster import process
+
+
+class Sleeper:
+    """A program that sleeps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.identity: process.Identity | None = None
+        self.starts = 0
+        self._folder = folder
+
+    def start(self) -> None:
+        self.starts += 1
+        self.identity = process.spawn(["sleep", "600"], log=self._folder / "log", mark=self._folder)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Sleeper:
+    return Sleeper(tmp_path)
+
+
+@pytest.fixture
+def kept(sleeper: Sleeper, tmp_path: Path) -> Iterator[Kept]:
+    kept = Kept(sleeper)
+    kept.start()
+    yield kept
+    kept.stop()
+    assert process.marked(tmp_path) == []
+
+
+def test_a_program_that_was_killed_comes_back_after_its_time_away(kept: Kept, sleeper: Sleeper) -> None:
+    begin = time.monotonic()
+    kept.kill(0.4)
+    assert not kept.is_alive
+    eventually(lambda: kept.is_alive)
+    assert time.monotonic() - begin >= 0.4
+    assert (sleeper.starts, kept.ended_by_itself) == (2, 0)
+
+
+def test_a_program_that_ended_by_itself_is_started_again_and_counted(kept: Kept, sleeper: Sleeper) -> None:
+    assert sleeper.identity is not None
+    process.end([sleeper.identity])
+    eventually(lambda: sleeper.starts == 2 and kept.is_alive)
+    assert kept.ended_by_itself == 1
