@@ -67,7 +67,7 @@ class Extender:
     def wait_ready(self) -> None:
         """Raises LocalClusterError if it ends, or takes too long."""
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-        while not self._is_ready():
+        while not self.is_ready():
             if self._identity is None or not process.is_alive(self._identity) or time.monotonic() > deadline:
                 raise LocalClusterError(f"the gang scheduler does not become ready: see {self._plane.logs}")
             time.sleep(_POLL_SECONDS)
@@ -78,7 +78,8 @@ class Extender:
             process.end([self._identity])
             self._identity = None
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it says so now."""
         with contextlib.suppress(urllib3.exceptions.HTTPError):
             return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
         return False
