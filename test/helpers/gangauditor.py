@@ -19,10 +19,10 @@ _END_SECONDS = 20.0
 
 
 @contextlib.contextmanager
-def audited(kubeconfig: Path) -> Iterator[None]:
-    """Fails with the violations that the auditor has seen, if the block did not fail itself."""
+def audited(kubeconfig: Path, *more: str) -> Iterator[None]:
+    """Fails with the violations that the auditor has seen, if the block did not fail itself. `more` are its flags."""
     argv = [sys.executable, "-m", "audit", f"--kubeconfig={kubeconfig}"]
-    argv += [f"--fit-grace={_FIT_GRACE_SECONDS}", f"--lag={_LAG_SECONDS}"]
+    argv += [f"--fit-grace={_FIT_GRACE_SECONDS}", f"--lag={_LAG_SECONDS}", *more]
     auditor = subprocess.Popen(
         argv,
         stdout=subprocess.PIPE,
