@@ -30,6 +30,8 @@ from audit.races import Outages, Round, unknown_pods
 from audit.room import Rooms, fits, reservations
 
 PODS, NODES, GANGS = KINDS = ("pods", "nodes", "gangs")
+# A change that nobody saw: which of several came first is not known.
+RELISTED = "RELISTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Audit:
         self._apply(kind, change, obj, now, is_judged=False)
 
     def event(self, kind: str, change: str, obj: Object, now: float) -> None:
-        """One change, `change` as in a watch: ADDED, MODIFIED, DELETED."""
+        """One change, `change` as in a watch: ADDED, MODIFIED, DELETED; or RELISTED."""
         self.events += 1
         self._apply(kind, change, obj, now, is_judged=True)
 
@@ -160,7 +162,7 @@ class Audit:
         else:
             # Who creates a pod with a node has put it there: nobody has bound it.
             is_placed_by_hand = change == "ADDED" and bool(obj["spec"].get("nodeName"))
-            self._set_pod(obj, is_gone, now, is_judged and not is_placed_by_hand)
+            self._set_pod(obj, change, now, is_judged and not is_placed_by_hand)
         # Less room, or another gang's: who seemed to fit may not any more, and then begins to wait anew.
         self._judge_waits(now, [life for life in self._lives.values() if life.fits_since is not None])
 
@@ -188,8 +190,8 @@ class Audit:
             known.gang = gang
             self._note_partly(known, now)
 
-    def _set_pod(self, obj: Object, is_gone: bool, now: float, is_judged: bool) -> None:
-        pod = pod_of(obj)
+    def _set_pod(self, obj: Object, change: str, now: float, is_judged: bool) -> None:
+        pod, is_gone = pod_of(obj), change == "DELETED"
         self._pod_uids.add(pod.uid)
         before = self._pods.pop(pod.key, None)
         if before is not None and before.takes_room:
@@ -205,7 +207,7 @@ class Audit:
             self.bound += 1
             self._note_round(pod, now)
             if is_judged:
-                self._judge_binding(pod, now)
+                self._judge_binding(pod, now, is_seen=change != RELISTED)
             self._bound_at[pod.uid] = now
         if is_gone:
             self._bound_at.pop(pod.uid, None)
@@ -228,8 +230,8 @@ class Audit:
 
     # The rules
 
-    def _judge_binding(self, pod: Pod, now: float) -> None:
-        if pod.gang and (fault := self._fault(pod)):
+    def _judge_binding(self, pod: Pod, now: float, *, is_seen: bool) -> None:
+        if is_seen and pod.gang and (fault := self._fault(pod)):
             self._say("not-admitted", pod.uid, pod.key, f"bound to {pod.node}, though {fault}", now)
         excess = self._rooms.excess(pod) if pod.takes_room else {}
         if not excess:

@@ -1,5 +1,9 @@
 """Three watches that go on where they stood when they break, and put all they see on one queue.
 
+Where the server has forgotten that place (a *gap*: it was started again) all is listed anew. What is another then than
+before comes as RELISTED: it is so, but nobody saw in which order it became so. What has gone went at the begin of the
+gap, as far as anybody can tell: a gang at its end, since its pods may have come before.
+
 Threads: one for each kind, gone after `stop`.
 """
 
@@ -9,10 +13,11 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import urllib3
 
-from audit.core import GANGS, NODES, PODS
+from audit.core import GANGS, NODES, PODS, RELISTED
 from audit.order import Event
 from localcluster.api import Api, RefusedError, Watch
 
@@ -64,7 +69,8 @@ class Follower:
                 self._stopping.wait(_RETRY_SECONDS)
 
     def _follow(self) -> None:
-        self._listed = None if self._version else set()
+        if not self._version:
+            self.begin_list()
         resumed = {"resourceVersion": self._version, "sendInitialEvents": "false"} if self._version else {}
         self._open = self._api.watch(PATHS[self.kind], resumed)
         if self._stopping.is_set():
@@ -72,9 +78,14 @@ class Follower:
         for change, obj in self._open:
             if change == "ERROR":
                 raise RefusedError(int(obj.get("code", 500)), obj)
-            self._take(Event(self.kind, change, obj, time.time()))
+            self.take(Event(self.kind, change, obj, time.time()))
 
-    def _take(self, event: Event) -> None:
+    def begin_list(self) -> None:
+        """What is taken from now on, until a bookmark ends it, is all that there is."""
+        self._listed = set()
+
+    def take(self, event: Event) -> None:
+        """One event of the watch, which is no ERROR."""
         meta = event.obj["metadata"]
         if event.change != "BOOKMARK":
             self._put(event)
@@ -85,20 +96,25 @@ class Follower:
 
     def _put(self, event: Event) -> None:
         uid = event.obj["metadata"]["uid"]
-        if event.change == "DELETED":
-            self._present.pop(uid, None)
-        else:
+        before = self._present.pop(uid, None)
+        if event.change != "DELETED":
             self._present[uid] = event
         if self._listed is not None:
             self._listed.add(uid)
+        if self._listed is not None and self.is_listed.is_set():
+            if before is not None and before.version == event.version:
+                return
+            event = replace(event, change=RELISTED)
         self._events.put(event)
 
     def _end_list(self, bookmark: Event) -> None:
         """What is not in the list has gone while nobody looked."""
         for uid in self._present.keys() - (self._listed or set()):
-            gone = self._present.pop(uid)
-            meta = {**gone.obj["metadata"], "resourceVersion": bookmark.obj["metadata"]["resourceVersion"]}
-            self._events.put(Event(self.kind, "DELETED", {**gone.obj, "metadata": meta}, bookmark.at))
+            gone = self._present.pop(uid).obj
+            if self.kind == GANGS:
+                meta = {**gone["metadata"], "resourceVersion": bookmark.obj["metadata"]["resourceVersion"]}
+                gone = {**gone, "metadata": meta}
+            self._events.put(Event(self.kind, "DELETED", gone, bookmark.at))
         self._listed = None
         self.is_listed.set()
 

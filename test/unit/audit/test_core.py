@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit.core import GANGS, NODES, PODS, Audit, Limits
+from audit.core import GANGS, NODES, PODS, RELISTED, Audit, Limits
 
 LIMITS = Limits(bind_deadline_seconds=10.0, fit_grace_seconds=2.0, starvation_timeout_seconds=30.0, race_seconds=1.0)
 OURS = "gang-scheduler"
@@ -174,6 +174,14 @@ def test_a_pod_that_was_created_with_its_node_was_bound_by_nobody(world: World) 
     world.pod("big", 1.0, node="node-a", cpu="4")
     world.pod("more", 5.0, "ADDED", node="node-a")
     assert world.rules() == []
+
+
+def test_of_a_binding_that_nobody_saw_only_its_room_is_judged(world: World) -> None:
+    world.gang("g", 1.0, "Waiting")
+    world.pod("big", 2.0, RELISTED, gang="g", node="node-a", cpu="4")
+    assert world.rules() == []
+    world.pod("more", 5.0, RELISTED, node="node-a")
+    assert world.rules() == ["over-committed"]
 
 
 def test_a_node_that_shrinks_is_nobodys_fault(world: World) -> None:
