@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report, size
 from bench.stage import stage
 from bench.start import report_start
+from bench.usage import resident_bytes
 from bench.watch import Counter, bare_loop, informer_of_pods
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.transport import Transport
@@ -40,7 +42,7 @@ def measure_here(kubeconfig: str) -> dict[str, float]:
     transport = Transport(load_config(kubeconfig), qps=0)
     informer = informer_of_pods(transport)
     registration = informer.add_handler(Counter(-1))
-    before = resident_bytes()
+    before = resident_bytes(os.getpid())
     begin = time.perf_counter()
     informer.start()
     while not registration.has_synced:
@@ -49,16 +51,10 @@ def measure_here(kubeconfig: str) -> dict[str, float]:
         time.sleep(0.005)
     seconds = time.perf_counter() - begin
     gc.collect()
-    result = {"seconds": seconds, "bytes": resident_bytes() - before, "objects": len(informer.store)}
+    result = {"seconds": seconds, "bytes": resident_bytes(os.getpid()) - before, "objects": len(informer.store)}
     informer.stop()
     transport.close()
     return result
-
-
-def resident_bytes() -> int:
-    """The resident set now (not its peak)."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
 
 
 def measure(kubeconfig: Path) -> dict[str, float]:

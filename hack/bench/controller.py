@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import socket
 import subprocess
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import urllib3
+
+from bench import usage
 
 READY_LIMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
@@ -50,13 +51,10 @@ class Controller:
 
     def cpu_seconds(self) -> float:
         """Of all its threads, in user and system mode, since its start."""
-        # Field 2 is a name in parentheses, which may hold anything; 14 and 15 are utime and stime (proc(5)).
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return usage.cpu_seconds(self.process.pid)
 
     def resident_bytes(self) -> int:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
+        return usage.resident_bytes(self.process.pid)
 
 
 @contextlib.contextmanager

@@ -10,14 +10,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+from bench.auditlog import audit_log, entries_of
 from bench.controller import controller
 from bench.jobs import JOBS, TFJOBS, Object, master_and_workers, replica_spec, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
@@ -37,13 +35,6 @@ REST_SECONDS = 0.3
 # Longer than the controller would need for anything that it still has in mind.
 AFTERWARDS_SECONDS = 2.0
 LIMIT_SECONDS = 60.0
-
-_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata"}],
-}
 
 
 def report_single() -> bool:
@@ -114,12 +105,7 @@ def _wait_done(api: Api, path: str) -> None:
 
 def _sent(audit: Path, space: str) -> Iterator[Object]:
     """What the controller sent in that namespace, but for events and watches."""
-    for line in audit.read_text().splitlines():
-        entry = json.loads(line)
-        reference: dict[str, Any] = entry.get("objectRef") or {}
-        ours = entry.get("userAgent", "").startswith("tfjob-controller/") and reference.get("namespace") == space
-        if ours and entry["verb"] != "watch" and reference.get("resource") != "events":
-            yield entry
+    return (each for each in entries_of(audit, space) if each.get("userAgent", "").startswith("tfjob-controller/"))
 
 
 def _changes(sent: list[Object]) -> int:
@@ -152,9 +138,5 @@ def _audited_stage() -> Iterator[tuple[Stage, Path | None]]:
         with stage() as ready:
             yield ready, None
         return
-    with tempfile.TemporaryDirectory() as folder:
-        policy, audit = Path(folder) / "policy.json", Path(folder) / "audit.log"
-        policy.write_text(json.dumps(_POLICY))
-        flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")
-        with stage(Options(apiserver_flags=flags)) as ready:
-            yield ready, audit
+    with audit_log() as (audit, flags), stage(Options(apiserver_flags=flags)) as ready:
+        yield ready, audit

@@ -96,8 +96,13 @@ def in_parallel(what: Callable[[Item], Result], items: Iterable[Item]) -> list[R
 
 
 def _with_crds(kubeconfig: Path) -> Stage:
-    """Apply them, and wait until the server serves them."""
     api = Api.from_kubeconfig(kubeconfig)
+    install_crds(api)
+    return Stage(kubeconfig, api)
+
+
+def install_crds(api: Api) -> None:
+    """Apply them, and wait until the server serves them."""
     for path in sorted(CRDS.glob("*.yaml")):
         for crd in yaml.safe_load_all(path.read_text()):
             api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
@@ -105,7 +110,6 @@ def _with_crds(kubeconfig: Path) -> Stage:
             for version in spec["versions"]:
                 served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
                 wait(functools.partial(_is_served, api, served), f"{served} is not served")
-    return Stage(kubeconfig, api)
 
 
 def _is_served(api: Api, path: str) -> bool:

@@ -16,6 +16,40 @@ from helpers.cluster import Cluster
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"name", "value", "unit", "rounds", "spread"}
 
+_SHAPES = {
+    **{f"gangs_bound{against}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for against in ("", "_stock")},
+    "gangs_bound_mean": True,
+    "gangs_bound_stock_mean": True,
+}
+_OF_SEVERAL_GANGS = (
+    "gangs_bound",
+    "gangs_bound_stock",
+    "gang_latency",
+    "gang_spread_p95",
+    "gangs_partly_bound",
+)
+
+# By the parts of the bench that say them.
+GANG_FIGURES = {
+    "shapes,rest,churn": {
+        **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
+        **_SHAPES,
+        "rest_gangs_bound": False,
+        "rest_gangs_partial": False,
+        "rest_cpu_programs": False,
+        "rest_cpu_all": True,
+        "rest_cpu_added": False,
+        "churn_placed": False,
+        "churn_makespan": True,
+    },
+    "tfjobs,writes,memory": {
+        "tfjobs_bound": True,
+        "writes_per_gang": False,
+        "writes_per_gang_at_once": False,
+        "gang_scheduler_rss": False,
+    },
+}
+
 FIGURES = {
     "watch": {"watch_events_applied": True, "watch_events_applied_http": True},
     "filter": {
@@ -25,13 +59,7 @@ FIGURES = {
         "filter_binding_p99": True,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
-    "gang": {
-        "gangs_bound": True,
-        "gangs_bound_stock": True,
-        "gang_latency": True,
-        "gang_spread_p95": True,
-        "gangs_partly_bound": True,
-    },
+    "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
         "pods_listed": True,
@@ -54,9 +82,9 @@ FIGURES = {
 }
 
 
-def lines_of(name: str, kubeconfig: Path | None) -> list[dict[str, Any]]:
+def lines_of(name: str, kubeconfig: Path | None, **more: str) -> list[dict[str, Any]]:
     """Run one as make does, on the cluster that the tests have anyway; all that it wrote to standard output."""
-    environment = {**os.environ, "BENCH_TINY": "1", "PYTHONPATH": str(ROOT / "hack")}
+    environment = {**os.environ, "BENCH_TINY": "1", "PYTHONPATH": str(ROOT / "hack"), **more}
     if kubeconfig is not None:
         environment["KUBECONFIG"] = str(kubeconfig)
     done = subprocess.run(
@@ -67,31 +95,33 @@ def lines_of(name: str, kubeconfig: Path | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def check(name: str, figures: list[dict[str, Any]]) -> None:
-    assert [figure["name"] for figure in figures] == list(FIGURES[name])
+def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
+    """`expected` says for each figure whether it has a baseline."""
+    assert [figure["name"] for figure in figures] == list(expected)
     for figure in figures:
         assert figure.keys() >= KEYS
         assert figure["value"] >= 0
         assert figure["rounds"] == 1
         assert figure["tiny"], "nobody should take it for a measurement"
-        has_baseline = FIGURES[name][figure["name"]]
+        has_baseline = expected[figure["name"]]
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
 @pytest.mark.parametrize("name", ["watch", "filter", "placement"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
-    check(name, lines_of(name, None))
+    check(lines_of(name, None), FIGURES[name])
 
 
 @pytest.mark.cluster
-def test_a_bench_with_control_planes_of_its_own_says_its_figures() -> None:
-    check("gang", lines_of("gang", None))
+@pytest.mark.parametrize("parts", GANG_FIGURES)
+def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> None:
+    check(lines_of("gang", None, BENCH_PARTS=parts, SHAPES=""), GANG_FIGURES[parts])
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["cache", "sync", "create"])
 def test_a_bench_on_a_cluster_says_its_figures(name: str, control_plane: Cluster) -> None:
-    check(name, lines_of(name, control_plane.kubeconfig))
+    check(lines_of(name, control_plane.kubeconfig), FIGURES[name])
 
 
 def test_every_figure_is_explained_in_the_docs() -> None:

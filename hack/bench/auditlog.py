@@ -1,0 +1,38 @@
+"""Requests as the API server counts them: its audit log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Object = dict[str, Any]
+
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+@contextlib.contextmanager
+def audit_log() -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Where the log will be, and the flags that make kube-apiserver write it."""
+    with tempfile.TemporaryDirectory() as folder:
+        policy, log = Path(folder) / "policy.json", Path(folder) / "audit.log"
+        policy.write_text(json.dumps(_POLICY))
+        yield log, (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+
+
+def entries_of(log: Path, namespace: str) -> Iterator[Object]:
+    """What was asked for in that namespace, without events and watches."""
+    for line in log.read_text().splitlines():
+        entry: Object = json.loads(line)
+        reference = entry.get("objectRef") or {}
+        is_counted = entry["verb"] != "watch" and reference.get("resource") != "events"
+        if is_counted and reference.get("namespace") == namespace:
+            yield entry

@@ -1,0 +1,151 @@
+"""Where `make bench-gang` measures: control planes with fake nodes, and the programs of the gang scheduler.
+
+    with Planes() as planes:
+        plane = planes.get("ours")       # opened when first asked for; all end with the block
+        plane.set_nodes(200)
+        with gang_scheduler(plane) as programs:
+            ...
+
+`ours` and `stock` are alike, so that nothing of ours works beside the stock scheduler; `native` has the feature gates
+of Kubernetes' own gangs; `audited` writes down every request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from bench import usage
+from bench.auditlog import audit_log
+from bench.report import progress
+from bench.stage import in_parallel, install_crds
+from localcluster import ports, process, stack, state
+from localcluster.api import Api, RefusedError
+from localcluster.controlplane import GUARD, ControlPlane
+from localcluster.extender import Extender
+from localcluster.fakekubelet import make_node
+from localcluster.gangscheduler import GangScheduler
+from localcluster.programs import LOOPBACK, Options
+
+THREADS = 16
+NODE: Mapping[str, str] = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+_NATIVE = Options(
+    apiserver_flags=(_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"),
+    controller_manager_flags=(_GATES,),
+    scheduler_flags=(_GATES,),
+)
+_WITHOUT_GANGS = ("native", "stock")
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One that runs. `audit` is the API server's log of requests, if it writes one."""
+
+    control: ControlPlane
+    api: Api
+    audit: Path | None = None
+
+    def set_nodes(self, count: int, resources: Mapping[str, str] = NODE) -> None:
+        """From now on there are these nodes and no others."""
+        wanted = [f"node-{number:04d}" for number in range(count)]
+        names = {node["metadata"]["name"] for node in self.api.list("/api/v1/nodes")}
+        in_parallel(lambda name: self.api.delete(f"/api/v1/nodes/{name}"), names.difference(wanted))
+        in_parallel(lambda name: make_node(self.api, name, resources), wanted)
+
+    def pids(self) -> dict[str, int]:
+        """Of the programs of Kubernetes, by name."""
+        programs = self.control.state().programs
+        return {name: each.identity.pid for name, each in programs.items() if each.identity and name != GUARD}
+
+    def create_namespace(self, name: str) -> None:
+        self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+class Planes:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._found: dict[str, Plane] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def get(self, kind: str) -> Plane:
+        if kind not in self._found:
+            self._found[kind] = self._open.enter_context(plane(kind))
+        return self._found[kind]
+
+
+@contextlib.contextmanager
+def plane(kind: str) -> Iterator[Plane]:
+    """One without nodes that ends with the block. Its name is one that test runs clean up after a crash."""
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-bench-{kind}")
+    audit: Path | None = None
+    try:
+        with contextlib.ExitStack() as open_:
+            options = _NATIVE if kind == "native" else Options()
+            if kind == "audited":
+                audit, flags = open_.enter_context(audit_log())
+                options = Options(apiserver_flags=flags)
+            control = ControlPlane(folder, options, owner=process.identify(os.getpid()), report=progress)
+            open_.enter_context(control)
+            api = Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4)
+            if kind not in _WITHOUT_GANGS:
+                install_crds(api)
+            yield Plane(control, api, audit)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """What gang scheduling adds to a cluster."""
+
+    extender: Extender
+    scheduler: GangScheduler
+
+    def pids(self) -> dict[str, int]:
+        return {"extender": self.extender.pid, "gang-scheduler": self.scheduler.pid}
+
+
+@contextlib.contextmanager
+def gang_scheduler(plane: Plane, *flags: str) -> Iterator[Programs]:
+    """The programs of ours, as processes; the flags are the extender's."""
+    with running_extender(plane, *flags) as extender, GangScheduler(plane.control, extender.url) as scheduler:
+        yield Programs(extender, scheduler)
+
+
+@contextlib.contextmanager
+def running_extender(plane: Plane, *flags: str) -> Iterator[Extender]:
+    """It alone: nobody asks it anything."""
+    with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
+        extender = Extender(plane.control, port, probes_port, *flags)
+        open_.callback(extender.kill)
+        extender.start()
+        extender.wait_ready()
+        yield extender
+
+
+def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
+    """What each has used so far."""
+    return {name: usage.cpu_seconds(pid) for name, pid in pids.items()}
+
+
+def delete_all(api: Api, path: str, selector: str = "") -> None:
+    """Everything under a collection's path, now; a kind that is not served has nothing."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    try:
+        api.request("DELETE", path, options, query={"labelSelector": selector} if selector else None)
+    except RefusedError as error:
+        if error.status != 404:
+            raise

@@ -1,0 +1,93 @@
+"""How fast gangs start (a part of `make bench-gang`): four shapes, all of which fit, on nodes of 8 CPUs.
+
+Of each shape, native, stock and ours take their rounds in turn, each on a control plane of its own.
+
+- `gangs_bound_100x10`, `gangs_bound_20x50`, `gangs_bound_1x1000` (on 200 nodes), `gangs_bound_1x1000_on_1000`: seconds
+  from the first create of anything to the last pod bound; baseline native. `gangs_bound_stock_…`: the same against
+  stock, reported.
+- `gangs_bound_mean`, `gangs_bound_stock_mean`: the geometric mean over the shapes. `SHAPES=20x50` measures fewer, and
+  then there is none.
+- `gang_latency_…`, of shapes with several gangs: median over gangs of the time from the first create of one of its pods
+  until all are bound; baseline native.
+- `gang_spread_p95_…`: P95 over gangs of the time from its first pod bound to its last; native.
+- `gangs_partly_bound_…`: the sum of that, gang-seconds; native.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from bench.gangplane import Planes, gang_scheduler
+from bench.gangworkload import NATIVE, OURS, STOCK, Round, Shape, check_native, one_round
+from bench.report import ROUNDS, Reach, progress, report, size
+
+Rounds = Mapping[str, list[Round]]
+
+# By name: the shape, and on how many nodes.
+SHAPES: Mapping[str, tuple[Shape, int]] = {
+    "100x10": (Shape(size(100, tiny=3), size(10, tiny=2)), size(200, tiny=3)),
+    "20x50": (Shape(size(20, tiny=2), size(50, tiny=3)), size(200, tiny=3)),
+    "1x1000": (Shape(1, size(1000, tiny=4)), size(200, tiny=3)),
+    "1x1000_on_1000": (Shape(1, size(1000, tiny=4)), size(1000, tiny=5)),
+}
+_CONTENDERS = (NATIVE, STOCK, OURS)
+
+
+def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
+    """Print all figures; False if one missed what it must reach."""
+    check_native(planes.get(NATIVE.plane))
+    found: dict[str, Rounds] = {}
+    ok = True
+    with gang_scheduler(planes.get(OURS.plane)):
+        for name in names:
+            found[name] = measure(planes, name)
+            ok &= _report_shape(name, found[name])
+    return ok & _report_means(found) if len(found) == len(SHAPES) else ok
+
+
+def measure(planes: Planes, name: str) -> Rounds:
+    """Rounds of each contender, in turn."""
+    shape, nodes = SHAPES[name]
+    for contender in _CONTENDERS:
+        planes.get(contender.plane).set_nodes(nodes)
+    rounds: dict[str, list[Round]] = {contender.plane: [] for contender in _CONTENDERS}
+    for number in range(1, ROUNDS + 1):
+        progress(f"{name} on {nodes} nodes, round {number} of {ROUNDS}")
+        for contender in _CONTENDERS:
+            rounds[contender.plane].append(one_round(contender, planes.get(contender.plane), shape))
+    return rounds
+
+
+def _report_shape(name: str, rounds: Rounds) -> bool:
+    shape, nodes = SHAPES[name]
+
+    def say(figure: str, value: Callable[[Round], float], baseline: str, reach: Reach | None) -> bool:
+        values, others = ([value(each) for each in rounds[who]] for who in (OURS.plane, baseline))
+        extra = {"gangs": shape.gangs, "members": shape.members, "nodes": nodes}
+        return report(f"{figure}_{name}", "s", values, baselines=others, reach=reach, **extra)
+
+    ok = say("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
+    ok &= say("gangs_bound_stock", _total, "stock", None)
+    if shape.gangs > 1:
+        ok &= say("gang_latency", lambda each: each.latency, "native", Reach(max_ratio=0.5))
+        ok &= say("gang_spread_p95", lambda each: each.spread_p95, "native", Reach(max_ratio=1.0))
+        ok &= say("gangs_partly_bound", lambda each: each.partly_bound, "native", Reach(max_ratio=1.0))
+    return ok
+
+
+def _report_means(found: Mapping[str, Rounds]) -> bool:
+    ours, native, stock = (means([rounds[who] for rounds in found.values()]) for who in ("ours", "native", "stock"))
+    names = list(found)
+    ok = report("gangs_bound_mean", "s", ours, baselines=native, reach=Reach(max_ratio=1 / 1.2), shapes=names)
+    reach = Reach(max_ratio=1 / 0.7)
+    return ok & report("gangs_bound_stock_mean", "s", ours, baselines=stock, reach=reach, shapes=names)
+
+
+def means(rounds: Sequence[Sequence[Round]]) -> list[float]:
+    """Of the n-th rounds of all shapes, for each n, the geometric mean of their seconds."""
+    return [statistics.geometric_mean([_total(each) for each in of_all]) for of_all in zip(*rounds, strict=True)]
+
+
+def _total(each: Round) -> float:
+    return each.total

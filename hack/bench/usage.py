@@ -1,0 +1,28 @@
+"""What a process uses, as the kernel counts it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all its threads, in user and system mode, since its start; in steps of a hundredth."""
+    # Field 2 is a name in parentheses, which may hold anything; 14 and 15 are utime and stime (proc(5)).
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """The resident set now (not its peak)."""
+    return _status(pid, "VmRSS")
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The largest that its resident set ever was."""
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith(name)).split()[1]) * 1024

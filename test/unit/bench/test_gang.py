@@ -1,0 +1,101 @@
+"""What `make bench-gang` makes of what it has seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.auditlog import entries_of
+from bench.gang import chosen
+from bench.gangmemory import pod_of
+from bench.gangshapes import means
+from bench.gangworkload import Order, Round, round_of
+from bench.gangwrites import writes_of
+
+KNOWN = ("shapes", "rest", "churn")
+
+
+def entry(verb: str, resource: str, subresource: str = "", namespace: str = "bench") -> dict[str, Any]:
+    reference = {"resource": resource, "namespace": namespace, "name": "x"}
+    return {"verb": verb, "objectRef": {**reference, **({"subresource": subresource} if subresource else {})}}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("", ["shapes", "rest", "churn"], id="all if none is named"),
+        pytest.param("rest", ["rest"], id="one"),
+        pytest.param("churn,shapes", ["shapes", "churn"], id="in their own order"),
+        pytest.param(" churn  rest ", ["rest", "churn"], id="spaces separate too"),
+    ],
+)
+def test_parts_are_chosen_by_a_variable(value: str, expected: list[str]) -> None:
+    assert chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": value}) == expected
+
+
+def test_a_part_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, rest, churn"):
+        chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "rest,chrun"})
+
+
+def test_a_round_is_told_by_the_moments_of_its_pods() -> None:
+    bound = {"a": {"a-0": 13.0, "a-1": 12.0}, "b": {"b-0": 15.0, "b-1": 15.5}}
+    found = round_of(10.0, {"a": 11.0, "b": 11.0}, bound)
+    assert found == Round(total=5.5, latency=3.25, spreads=[1.0, 0.5])
+    assert found.partly_bound == 1.5
+
+
+def test_the_highest_of_twenty_spreads_is_not_their_p95() -> None:
+    assert Round(0.0, 0.0, [float(number) for number in range(20, 0, -1)]).spread_p95 == 19.0
+
+
+def test_the_mean_over_shapes_is_geometric_and_round_by_round() -> None:
+    def rounds(*totals: float) -> list[Round]:
+        return [Round(total, 0.0, []) for total in totals]
+
+    assert means([rounds(1.0, 2.0), rounds(4.0, 8.0)]) == pytest.approx([2.0, 4.0])
+
+
+def test_a_seed_decides_the_order() -> None:
+    numbers = list(range(50))
+    assert Order().of(numbers) == numbers
+    assert Order(1).of(numbers) == Order(1).of(numbers) != Order(2).of(numbers)
+    assert sorted(Order(1).of(numbers)) == numbers
+
+
+def test_writes_to_gangs_and_their_pods_are_counted_and_nothing_else() -> None:
+    entries = [
+        entry("create", "gangs"),
+        entry("get", "gangs"),
+        entry("patch", "gangs", "status"),
+        entry("list", "pods"),
+        entry("create", "pods"),
+        entry("create", "pods", "binding"),
+        entry("create", "pods", "binding"),
+        entry("create", "configmaps"),
+    ]
+    assert writes_of(entries) == {
+        "create gangs": 1,
+        "patch gangs/status": 1,
+        "create pods": 1,
+        "create pods/binding": 2,
+    }
+
+
+def test_the_audit_log_is_read_for_one_namespace_without_events_and_watches(tmp_path: Path) -> None:
+    wanted = entry("create", "pods")
+    others = [entry("watch", "pods"), entry("create", "events"), entry("create", "pods", namespace="other")]
+    log = tmp_path / "audit.log"
+    log.write_text("".join(json.dumps(each) + "\n" for each in [*others, {"verb": "get"}, wanted]))
+    assert list(entries_of(log, "bench")) == [wanted]
+
+
+def test_a_pod_of_the_large_cluster_mounts_no_volume_that_it_does_not_have() -> None:
+    spec = pod_of("gang-0000", "worker-1", "node-1", 1)["spec"]
+    (container,) = spec["containers"]
+    assert {each["name"] for each in container["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
+    assert not any("persistentVolumeClaim" in each for each in spec["volumes"])
+    assert spec["nodeName"] == "node-1"
