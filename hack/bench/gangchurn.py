@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bench.gangdriver import Driver
 from bench.gangplane import Plane, Planes, gang_scheduler
 from bench.gangrest import NODE
-from bench.gangworkload import NATIVE, OURS, Contender, Driver, Order, Shape, clean, new_namespace, remove
+from bench.gangworkload import NATIVE, OURS, Contender, Order, Shape, clean, new_namespace, remove
 from bench.report import ROUNDS, Reach, progress, report, size
 
 SHAPE = Shape(size(12, tiny=3), size(8, tiny=2))

@@ -13,8 +13,9 @@ import contextlib
 from typing import Any
 
 from bench.controller import controller
+from bench.gangdriver import Driver
 from bench.gangplane import Planes, gang_scheduler, plane
-from bench.gangworkload import Driver, new_namespace
+from bench.gangworkload import new_namespace
 from bench.jobs import TFJOBS, replica_spec, tfjob
 from bench.report import ROUNDS, progress, report, size
 from bench.stage import rest

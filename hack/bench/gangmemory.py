@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 from bench import usage
+from bench.gangdriver import PODS
 from bench.gangplane import Plane, Planes, delete_all, running_extender
-from bench.gangworkload import GANGS, PODS, gang_body, gang_labels, new_namespace
+from bench.gangworkload import GANGS, gang_body, gang_labels, new_namespace
 from bench.objects import pod
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import in_parallel, rest, wait

@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bench.gangdriver import PODS, Driver
 from bench.gangplane import Plane, Planes, cpu_seconds, gang_scheduler
-from bench.gangworkload import GANGS, NATIVE, OURS, PODS, Contender, Driver, Order, Shape, clean, new_namespace
+from bench.gangworkload import GANGS, NATIVE, OURS, Contender, Order, Shape, clean, new_namespace
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import rest, wait
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.gangdriver import Round
 from bench.gangplane import Planes, gang_scheduler
-from bench.gangworkload import NATIVE, OURS, STOCK, Round, Shape, check_native, one_round
+from bench.gangworkload import NATIVE, OURS, STOCK, Shape, check_native, one_round
 from bench.report import ROUNDS, Reach, progress, report, size
 
 Rounds = Mapping[str, list[Round]]

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench.auditlog import entries_of
+from bench.gangdriver import Driver
 from bench.gangplane import Plane, Planes, gang_scheduler
-from bench.gangworkload import GANGS, OURS, Driver, Order, Shape, clean, new_namespace
+from bench.gangworkload import GANGS, OURS, Order, Shape, clean, new_namespace
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import wait
 

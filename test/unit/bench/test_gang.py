@@ -10,9 +10,10 @@ import pytest
 
 from bench.auditlog import entries_of
 from bench.gang import chosen
+from bench.gangdriver import Round, round_of
 from bench.gangmemory import pod_of
 from bench.gangshapes import means
-from bench.gangworkload import Order, Round, round_of
+from bench.gangworkload import Order
 from bench.gangwrites import writes_of
 
 KNOWN = ("shapes", "rest", "churn")

@@ -1,0 +1,204 @@
+"""Who creates everything of a measurement, and sees its pods bound: the same for every contender."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self
+
+import urllib3
+
+from bench.gangplane import THREADS
+from bench.report import progress
+from localcluster.api import Api, RefusedError, Watch
+
+LIMIT_SECONDS = 180.0
+PODS = "/api/v1/namespaces/{}/pods"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Seconds: from the first create of anything to the last pod bound; median over gangs from the first create of one
+    of its pods until all are bound; and for each gang from its first pod bound to its last.
+    """
+
+    total: float
+    latency: float
+    spreads: Sequence[float]
+
+    @property
+    def spread_p95(self) -> float:
+        return sorted(self.spreads)[int(0.95 * (len(self.spreads) - 1))]
+
+    @property
+    def partly_bound(self) -> float:
+        """Gang-seconds."""
+        return sum(self.spreads)
+
+
+def round_of(begin: float, created: Mapping[str, float], bound: Mapping[str, Mapping[str, float]]) -> Round:
+    """From moments: when each gang's first pod was created, and when each pod was bound."""
+    moments = {gang: sorted(pods.values()) for gang, pods in bound.items()}
+    latencies = [found[-1] - created.get(gang, begin) for gang, found in moments.items()]
+    spreads = [found[-1] - found[0] for found in moments.values()]
+    return Round(max(found[-1] for found in moments.values()) - begin, statistics.median(latencies), spreads)
+
+
+class Follower:
+    """One watch on a thread of its own: `take` gets what is added or changed.
+
+    One that the server ends begins anew, with what is there: the moments of some may then be a bit late.
+    """
+
+    def __init__(self, api: Api, path: str, take: Callable[[Object], None], query: Mapping[str, str] | None = None):
+        self._api = api
+        self._path = path
+        self._take = take
+        self._query = query
+        self._is_over = threading.Event()
+        self._watch = self._open()
+        self._thread = threading.Thread(target=self._run, name=f"bench-{path.rpartition('/')[2]}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._watch.close()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while True:
+            with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
+                for kind, obj in self._watch:
+                    if kind in ("ADDED", "MODIFIED"):
+                        self._take(obj)
+            if self._is_over.is_set():
+                return
+            progress(f"the watch of {self._path} ended: opened again")
+            self._watch = self._open()
+
+    def _open(self) -> Watch:
+        return self._api.watch(self._path, self._query)
+
+
+class Driver:
+    """Creates, and sees pods bound, in one namespace. Threads: any.
+
+    `label` is the pods' label that says whose they are. `when_whole` is told the gang of which `members` are bound.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        *,
+        label: str = "gang",
+        members: int = 0,
+        when_whole: Callable[[str], None] = lambda gang: None,
+    ) -> None:
+        self.api = api
+        self.namespace = namespace
+        self._label = label
+        self._members = members
+        self._when_whole = when_whole
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._open = contextlib.ExitStack()
+        self._changed = threading.Condition()
+        self._created: dict[str, float] = {}
+        self._bound: dict[str, dict[str, float]] = {}
+        self._count = 0
+        self._failure: Exception | None = None
+        self._is_over = False
+        self._begin = 0.0
+
+    def __enter__(self) -> Self:
+        self.follow(PODS.format(self.namespace), self._take, {"fieldSelector": "spec.nodeName!="})
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_over = True
+        self._open.close()
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self) -> None:
+        """Time counts from now, not from the start of the driver."""
+        self._begin = time.monotonic()
+
+    def follow(self, path: str, take: Callable[[Object], None], query: Mapping[str, str] | None = None) -> None:
+        """Until the driver ends."""
+        self._open.callback(Follower(self.api, path, take, query).close)
+
+    def create_all(self, path: str, bodies: Sequence[Object]) -> None:
+        """Returns when all are answered. Raises RefusedError, and urllib3's HTTPError."""
+        list(self._pool.map(lambda body: self.api.create(path, body), bodies))
+
+    def create_pod(self, gang: str, body: Object) -> None:
+        """Later, in turn; an error is raised by who waits."""
+        self.submit(lambda: self._create_pod(gang, body))
+
+    def submit(self, task: Callable[[], object]) -> None:
+        """Later, in turn; an error is raised by who waits. Not any more once the driver has ended."""
+        with self._changed:
+            if not self._is_over:
+                self._pool.submit(self._guarded, task)
+
+    def submit_later(self, seconds: float, task: Callable[[], object]) -> None:
+        """The same after a while."""
+        timer = threading.Timer(seconds, self.submit, [task])
+        timer.daemon = True
+        timer.start()
+
+    def wait_bound(self, pods: int, timeout_seconds: float = LIMIT_SECONDS) -> None:
+        """Until so many are. Raises TimeoutError, and whatever a task has raised."""
+        with self._changed:
+            is_so = self._changed.wait_for(lambda: self._failure or self._count >= pods, timeout_seconds)
+            if self._failure is not None:
+                raise self._failure
+            if not is_so:
+                raise TimeoutError(f"{self._count} of {pods} pods bound after {timeout_seconds:.0f} s")
+
+    def bound(self) -> dict[str, int]:
+        """How many pods of each gang are bound by now, or were."""
+        with self._changed:
+            return {gang: len(pods) for gang, pods in self._bound.items()}
+
+    def round(self, pods: int) -> Round:
+        """Once so many pods are bound. Raises as `wait_bound` does."""
+        self.wait_bound(pods)
+        with self._changed:
+            return round_of(self._begin, self._created, self._bound)
+
+    def _create_pod(self, gang: str, body: Object) -> None:
+        with self._changed:
+            self._created.setdefault(gang, time.monotonic())
+        self.api.create(PODS.format(self.namespace), body)
+
+    def _guarded(self, task: Callable[[], object]) -> None:
+        try:
+            task()
+        except (RefusedError, urllib3.exceptions.HTTPError, OSError) as error:
+            with self._changed:
+                self._failure = self._failure or error
+                self._changed.notify_all()
+
+    def _take(self, pod: Object) -> None:
+        now = time.monotonic()
+        gang = pod["metadata"]["labels"][self._label]
+        with self._changed:
+            known = self._bound.setdefault(gang, {})
+            if pod["metadata"]["name"] in known:
+                return
+            known[pod["metadata"]["name"]] = now
+            self._count += 1
+            self._changed.notify_all()
+            is_whole = len(known) == self._members
+        if is_whole:
+            self._when_whole(gang)
