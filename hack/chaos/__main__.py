@@ -115,11 +115,10 @@ class Run:
         now = time.monotonic()
         if now - self._shown_at >= _SHOW_SECONDS:
             self._shown_at = now
-            faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self._faults.counts.items()))
+            counts = self._faults.counts
+            faults = f"{sum(counts.values())} faults of {len(counts)} kinds"
             through = f"{len(self._owners.finished)} of {len(self._plans)} gangs through"
-            progress(
-                f"{now - self._begin:5.0f} s  {through}, {self._owners.counts['pods']} pods; {faults or 'no faults'}"
-            )
+            progress(f"{now - self._begin:5.0f} s  {through}, {self._owners.counts['pods']} pods, {faults}")
 
     def _result(self, unfinished: dict[str, str], seen: dict[str, Any]) -> dict[str, Any]:
         for name, words in unfinished.items():
@@ -145,6 +144,13 @@ class Run:
         }
 
 
+def _words_of(settings: Settings) -> str:
+    """What decides a run, as make takes it."""
+    words = f"CHAOS_SEED={settings.seed} CHAOS_GANGS={settings.gangs} CHAOS_AT_ONCE={settings.at_once}"
+    kinds = f' CHAOS_KINDS="{",".join(settings.kinds)}"' if settings.kinds else ""
+    return f"{words} CHAOS_FAULTS={settings.fault_seconds:g}{kinds}"
+
+
 def progress(text: str) -> None:
     """One line on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -160,6 +166,7 @@ def main() -> int:
             is_good = not (result["violations"] or result["unfinished"])
             if not is_good:
                 progress(f"what the programs wrote: {keep_logs(stage)}")
+                progress(f"the same again: make chaos-gang {_words_of(settings)}")
     except (LocalClusterError, ValueError) as error:
         progress(f"chaos: {error}")
         return 2
