@@ -31,10 +31,11 @@ class Rooms:
     def excess(self, pod: Pod, without: Iterable[Pod] = ()) -> Mapping[str, tuple[int, int]]:
         """Of which resources that this pod requests its node has given away more than it has: used and allocatable.
 
-        As if those pods `without` which it is to be were not there.
+        As if those pods `without` which it is to be were not there. A node that is gone, or has come back and not said
+        yet what it has, is nobody's to judge by.
         """
         node = self.nodes.get(pod.node)
-        if node is None:
+        if node is None or not node.allocatable:
             return {}
         used = dict(self._used.get(pod.node, {}))
         for other in without:

@@ -22,7 +22,9 @@ class World:
         self.node("node-a")
 
     def node(self, name: str, at: float = 0.0, change: str = "ADDED", cpu: str = "4", **spec: Any) -> None:
+        """One without `cpu` has not said anything yet."""
         status = {"allocatable": {"cpu": cpu, "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        status = status if cpu else {}
         self._tell(NODES, change, {"metadata": {"name": name, "uid": name}, "spec": spec, "status": status}, at)
 
     def pod(
@@ -189,6 +191,16 @@ def test_a_node_that_shrinks_is_nobodys_fault(world: World) -> None:
     world.node("node-a", 2.0, "MODIFIED", cpu="2")
     world.pod("big", 3.0, node="node-a", cpu="4", phase="Running")
     assert world.rules(4.0) == []
+
+
+def test_a_node_that_comes_back_and_says_nothing_yet_is_nobodys_fault(world: World) -> None:
+    world.node("node-a", 1.0, "DELETED")
+    world.node("node-a", 2.0, cpu="")
+    world.pod("late", 2.1, node="node-a")
+    assert world.rules() == []
+    world.node("node-a", 2.2, "MODIFIED", cpu="4")
+    world.pod("big", 5.0, node="node-a", cpu="4")
+    assert world.rules() == ["over-committed"]
 
 
 def test_a_gang_that_stays_partly_bound_is_a_violation(world: World) -> None:
