@@ -6,8 +6,8 @@ is a table, so that what is measured is the way there and back: HTTP, JSON, the 
 
 - `filter_p50`, `filter_p99`: a member of a gang, that gets its node.
 - `filter_waiting_p99`: one that has none yet, so that each of the nodes is refused in words.
-- `filter_binding_p99`: the first again, while gangs of ten arrive and are bound. Each Binding takes the CPU of a real
-  request, and then a millisecond of waiting.
+- `filter_binding_p99`: the first again, while gangs of ten arrive and are bound. Each Binding is a real request, to a
+  server in another process that answers after a millisecond.
 
 The baseline is the same request to a server that reads it and answers some bytes: what the machine makes of a round
 trip at that moment, without HTTP, JSON and verb.
@@ -22,20 +22,25 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
+from bench.server import kubeconfig
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.server import ExtenderServer
 from tfjob_controller.extender.service import NodeAnswer, Service
 from tfjob_controller.extender.wire import FilterResult, WirePod, encode_answer
-from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.transport import Transport
 
 NODES = size(1000, tiny=10)
 PARKED = size(1000, tiny=10)
@@ -48,9 +53,11 @@ GANGS_PER_SECOND = 30
 GANGS_A_ROUND = size(200, tiny=3)
 REACH_MS = 2.0
 _TIMEOUT_SECONDS = 60.0
+# More than the binder has threads.
+POOL_SIZE = 32
+# What an API server takes for a Binding, about.
 _BIND_SECONDS = 0.001
-# What urllib3 and http.client take for a request.
-_BIND_CPU_SECONDS = 0.0005
+_BOUND = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +85,6 @@ class Table:
 class Silent:
     def gang_bound(self, gang: str, attempt: int) -> None: ...
     def gang_given_up(self, gang: str, attempt: int) -> None: ...
-
-
-class ApiServer:
-    """Takes the time and the CPU of a Binding, both of which the filter's thread feels."""
-
-    def request(self, method: str, path: str, **options: object) -> bytes:
-        begin = time.thread_time()
-        while time.thread_time() - begin < _BIND_CPU_SECONDS:
-            pass
-        time.sleep(_BIND_SECONDS)
-        return b"{}"
-
-    def stream(self, path: str, **options: object) -> Any:
-        raise NotImplementedError
 
 
 class Connection:
@@ -204,10 +197,41 @@ async def serve_bare(length: int) -> None:
     await server.serve_forever()
 
 
-def serve() -> None:
+class ApiServer(asyncio.Protocol):
+    """Says yes to every request, a moment after its last byte has come."""
+
+    def __init__(self) -> None:
+        self._request = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._request += data
+        head, ends, body = self._request.partition(b"\r\n\r\n")
+        if ends and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
+            self._request = b""
+            asyncio.get_running_loop().call_later(_BIND_SECONDS, self._transport.write, _BOUND)
+
+
+async def serve_api() -> None:
+    """Print a port and serve until killed."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(ApiServer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def _transport(api_port: int, clock: Clock) -> Transport:
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config(str(kubeconfig(f"http://127.0.0.1:{api_port}", Path(folder))))
+    return Transport(config, qps=0, pool_size=POOL_SIZE, clock=clock)
+
+
+def serve(api_port: int) -> None:
     """Print a port and serve until killed. One member of the parked gang never comes."""
     clock = RealClock()
-    binder = Binder(ApiServer(), clock)
+    binder = Binder(_transport(api_port, clock), clock)
     gate = Gate(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
     gate.expect(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
@@ -329,7 +353,7 @@ def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
 def measure() -> Found:
     found = Found()
     length = len(filter_request("free", "worker-1"))
-    with program("serve") as server, program("bare", str(length)) as bare:
+    with program("api") as api, program("serve", _line(api)) as server, program("bare", str(length)) as bare:
         port, bare_port = int(_line(server)), int(_line(bare))
         parked = park(port)
         progress(f"{len(parked)} calls are parked; {CALLS} calls for {NODES} nodes of each kind a round")
@@ -356,8 +380,10 @@ def main() -> int:
 def run(arguments: list[str]) -> int:
     """Be one of the processes, or start them all."""
     match arguments:
-        case ["serve"]:
-            serve()
+        case ["api"]:
+            asyncio.run(serve_api())
+        case ["serve", api_port]:
+            serve(int(api_port))
         case ["bare", length]:
             asyncio.run(serve_bare(int(length)))
         case ["gangs", port, first]:
