@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from pathlib import Path
 
 from demo.follow import DemoError
 from demo.kubectl import Kubectl
+from demo.ready import wait_ready
 from demo.screen import Screen
 from localcluster import binaries, ports, process, stack, state
 from localcluster.api import Api
@@ -27,7 +25,6 @@ from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
-from localcluster.process import Identity
 
 NAME = "demo-gang"
 NAMESPACE = "default"
@@ -35,7 +32,6 @@ CRDS = Path("manifests/base/crds")
 NODES = ("node-1", "node-2")
 GPUS_PER_NODE = 4
 GPU = "nvidia.com/gpu"
-READY_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +101,4 @@ def _start(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -
     log = plane.logs / f"tfjob-controller-{command}.log"
     argv = [sys.executable, "-m", "tfjob_controller", command, "--kubeconfig", str(plane.kubeconfig), *flags]
     identity = process.spawn(argv, log=log, mark=plane.folder)
-    _wait_ready(identity, port, f"tfjob-controller {command}", log)
-
-
-def _wait_ready(identity: Identity, port: int, name: str, log: Path) -> None:
-    deadline, answer = time.monotonic() + READY_TIMEOUT_SECONDS, "nothing"
-    while time.monotonic() < deadline:
-        if not process.is_alive(identity):
-            raise DemoError(f"{name} ended: see its log, {log}")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2):
-                return
-        except urllib.error.HTTPError as error:
-            answer = error.read().decode(errors="replace").strip()
-        except OSError as error:
-            answer = str(error)
-        time.sleep(0.1)
-    raise DemoError(f"{name} was not ready within {READY_TIMEOUT_SECONDS} s: {answer} (log: {log})")
+    wait_ready(identity, f"127.0.0.1:{port}", f"tfjob-controller {command}", log)

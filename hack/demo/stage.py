@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from pathlib import Path
 
 from demo.follow import DemoError
 from demo.kubectl import Kubectl, KubectlError
+from demo.ready import wait_ready
 from demo.screen import Screen
 from localcluster import binaries, images, nodes, ports, process, stack, state
 from localcluster.errors import LocalClusterError
@@ -26,7 +24,6 @@ from localcluster.process import Identity
 NODES = 2
 NAMESPACE = "default"
 CRDS = Path("manifests/base/crds")
-READY_TIMEOUT_SECONDS = 60
 # The state folder of the controller where the cluster is somebody else's.
 GUEST_NAME = "demo"
 STOP_GRACE_SECONDS = 10
@@ -156,7 +153,7 @@ def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[
             [sys.executable, "-m", "tfjob_controller", "run", *flags], log=log, mark=cluster.folder
         )
         with _ending(lambda: _stop_controller(identity, screen), keep, was_there):
-            _wait_ready(identity, address, log, begin)
+            wait_ready(identity, address, "the controller", log, begin)
             screen.detail(f"ready: http://{address}/readyz, http://{address}/metrics")
             yield f"http://{address}", keep or was_there
 
@@ -179,27 +176,6 @@ def end_controllers(folder: Path) -> bool:
                 process.end([identity], grace_seconds=STOP_GRACE_SECONDS)
                 found = True
     return found
-
-
-def _wait_ready(identity: Identity, address: str, log: Path, begin: int) -> None:
-    deadline, answer = time.monotonic() + READY_TIMEOUT_SECONDS, "nothing"
-    while time.monotonic() < deadline:
-        if not process.is_alive(identity):
-            raise DemoError(f"the controller ended: {_last_line(log, begin)} (log: {log})")
-        try:
-            with urllib.request.urlopen(f"http://{address}/readyz", timeout=2):
-                return
-        except urllib.error.HTTPError as error:
-            answer = error.read().decode(errors="replace").strip()
-        except OSError as error:
-            answer = str(error)
-        time.sleep(0.1)
-    raise DemoError(f"the controller was not ready within {READY_TIMEOUT_SECONDS} s: {answer} (log: {log})")
-
-
-def _last_line(log: Path, begin: int) -> str:
-    lines = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
 
 
 def _end_command(cluster: Cluster) -> str:

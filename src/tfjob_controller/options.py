@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfjob_controller.flags import (
     ADDRESS,
@@ -24,15 +25,47 @@ from tfjob_controller.flags import (
     read_options,
 )
 
+# What every command has.
+
+
+def _kubeconfig() -> Any:
+    return option(
+        FILE, "", "Path of a kubeconfig. Without it: the pod's service account, else $KUBECONFIG, else ~/.kube/config."
+    )
+
+
+def _context() -> Any:
+    return option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
+
+
+def _metrics(address: str) -> Any:
+    return option(ADDRESS, address, "Where /metrics is served; 0 turns it off.")
+
+
+def _probes(address: str) -> Any:
+    return option(ADDRESS, address, "Where /healthz and /readyz are served; 0 turns them off.")
+
+
+def _debug(things: str) -> Any:
+    return option(
+        LOOPBACK_ADDRESS, OFF, f"Where /debug/ ({things}, caches, thread stacks) is served; loopback only, 0 is off."
+    )
+
+
+def _log_format() -> Any:
+    return option(choice("json", "console"), "json", "How log lines are written.")
+
+
+def _log_level() -> Any:
+    return option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """All that `tfjob-controller run` can be told. Times are seconds; a server without an address is off."""
 
-    kubeconfig: str = option(
-        FILE, "", "Path of a kubeconfig. Without it: the pod's service account, else $KUBECONFIG, else ~/.kube/config."
-    )
-    context: str = option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
+    kubeconfig: str = _kubeconfig()
+    context: str = _context()
     namespace: str = option(NAMESPACE, "", "The one namespace to look after; empty for all.")
     workers: int = option(COUNT, "10", "How many jobs are worked on at the same time.")
     concurrent_writes: int = option(
@@ -70,17 +103,11 @@ class RunOptions:
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage and accelerators; read once at the start. Empty for none."
     )
-    metrics_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        ADDRESS, "127.0.0.1:8080", "Where /metrics is served; 0 turns it off."
-    )
-    health_probe_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        ADDRESS, "127.0.0.1:8081", "Where /healthz and /readyz are served; 0 turns them off."
-    )
-    debug_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        LOOPBACK_ADDRESS, OFF, "Where /debug/ (queue, caches, thread stacks) is served; loopback only, 0 is off."
-    )
-    log_format: str = option(choice("json", "console"), "json", "How log lines are written.")
-    log_level: str = option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+    metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8080")  # noqa: RUF009 -- it is dataclasses.field
+    health_probe_bind_address: BindAddress | None = _probes("127.0.0.1:8081")  # noqa: RUF009 -- it is dataclasses.field
+    debug_bind_address: BindAddress | None = _debug("queue")  # noqa: RUF009 -- it is dataclasses.field
+    log_format: str = _log_format()
+    log_level: str = _log_level()
 
 
 OPTIONS = options_of(RunOptions)
@@ -106,10 +133,8 @@ def _check(options: RunOptions) -> None:
 class ExtenderOptions:
     """All that `tfjob-controller extender` can be told. Times are seconds; a server without an address is off."""
 
-    kubeconfig: str = option(
-        FILE, "", "Path of a kubeconfig. Without it: the pod's service account, else $KUBECONFIG, else ~/.kube/config."
-    )
-    context: str = option(TEXT, "", "Context of the kubeconfig to use instead of its current one.")
+    kubeconfig: str = _kubeconfig()
+    context: str = _context()
     mode: str = option(
         choice("extender", "affinity"),
         "extender",
@@ -156,17 +181,11 @@ class ExtenderOptions:
     concurrent_writes: int = option(COUNT, "16", "How many Bindings or statuses are written at the same time.")
     qps: float = option(RATE, "1000", "Requests per second to the API server, over all; 0 for no limit of our own.")
     burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")
-    metrics_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        ADDRESS, "127.0.0.1:8090", "Where /metrics is served; 0 turns it off."
-    )
-    health_probe_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        ADDRESS, "127.0.0.1:8091", "Where /healthz and /readyz are served; 0 turns them off."
-    )
-    debug_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        LOOPBACK_ADDRESS, OFF, "Where /debug/ (gangs, caches, thread stacks) is served; loopback only, 0 is off."
-    )
-    log_format: str = option(choice("json", "console"), "json", "How log lines are written.")
-    log_level: str = option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+    metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8090")  # noqa: RUF009 -- it is dataclasses.field
+    health_probe_bind_address: BindAddress | None = _probes("127.0.0.1:8091")  # noqa: RUF009 -- it is dataclasses.field
+    debug_bind_address: BindAddress | None = _debug("gangs")  # noqa: RUF009 -- it is dataclasses.field
+    log_format: str = _log_format()
+    log_level: str = _log_level()
 
 
 EXTENDER_OPTIONS = options_of(ExtenderOptions)
