@@ -128,7 +128,7 @@ class GangScheduler:
         self.extender = self._new_extender()
         self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.informers.statistics)
-        self.metrics.collect_thread_restarts(lambda: {"admission": self.admission.restarts})
+        self.metrics.collect_thread_restarts(self._restarts)
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved)
         self.servers = health.servers_for(self._routes())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
@@ -229,6 +229,16 @@ class GangScheduler:
         log.info("stopped" if ended else "not all has stopped in time")
         sys.stderr.flush()
         return ended
+
+    def _restarts(self) -> dict[str, int]:
+        own = {
+            "admission": self.admission.restarts,
+            "bind-gate": self._gate.restarts,
+            "binder": self._binder.restarts,
+            "events": self._recorder.statistics().restarts,
+        }
+        server = {"extender-http": self.extender.restarts} if self.extender is not None else {}
+        return self.caches.informers.restarts() | own | server
 
     def _reserved(self) -> dict[str, int]:
         with self.admission.lock:

@@ -107,6 +107,11 @@ class Binder:
             SupervisedThread(f"binder-{number}", self._work, stop=self._stop, clock=clock) for number in range(threads)
         ]
 
+    @property
+    def restarts(self) -> int:
+        """How often a thread has died and was started again, over all."""
+        return sum(thread.restarts for thread in self._threads)
+
     def start(self) -> None:
         for thread in self._threads:
             thread.start()

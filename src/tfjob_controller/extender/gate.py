@@ -85,6 +85,11 @@ class Gate:
         self._stop = threading.Event()
         self._thread = SupervisedThread("bind-gate", self._run, stop=self._stop, clock=clock)
 
+    @property
+    def restarts(self) -> int:
+        """How often its thread has died and was started again."""
+        return self._thread.restarts
+
     def start(self) -> None:
         self._thread.start()
 

@@ -100,6 +100,11 @@ class ExtenderServer:
         """The port that is listened on, also when any was asked for."""
         return int(self._socket.getsockname()[1])
 
+    @property
+    def restarts(self) -> int:
+        """How often its thread has died and was started again."""
+        return self._thread.restarts
+
     def start(self) -> None:
         self._thread.start()
 

@@ -276,4 +276,5 @@ def test_a_fault_of_ours_is_answered_and_the_thread_lives_on() -> None:
     binder.submit([*pods("bad", 1), *pods("good", 1)], results)
     assert "internal error" in results.of("uid-bad-0")
     assert results.of("uid-good-0") == ""
+    assert binder.restarts == 1
     assert binder.stop()
