@@ -82,6 +82,8 @@ class GangWorld:
         self.is_binding_broken = False
         self.is_binding_slow = False
         self._under_way: list[tuple[PodToBind, Callable[[PodToBind, str], None]]] = []
+        # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
+        self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
         self._versions = 0
         self.start_scheduler()
@@ -89,7 +91,9 @@ class GangWorld:
     # The gang scheduler
 
     def start_scheduler(self) -> None:
-        """A new process: it knows what the API server knows, and nothing else."""
+        """A new process: it knows what the API server knows, and nothing else. What the last one has sent arrives."""
+        self.end_bindings()
+        self._assumed.clear()
         self.gangs: Store[Gang] = Store()
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
         self.gate = Gate(self, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
@@ -124,9 +128,9 @@ class GangWorld:
         self.admission.gang_given_up(gang, attempt)
 
     def submit(self, pods: Sequence[PodToBind], on_result: Callable[[PodToBind, str], None]) -> None:
-        """The binder."""
+        """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
         self._under_way += [(pod, on_result) for pod in pods]
-        if not self.is_binding_slow:
+        if not self.is_binding_slow and not self.admission.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
@@ -156,6 +160,8 @@ class GangWorld:
         """One pass of the loop, and what is due at the gate."""
         self.gate.tick()
         self.admission.run_once()
+        if not self.is_binding_slow:
+            self.end_bindings()
         self.deliver()
 
     # Nodes and pods
@@ -228,7 +234,12 @@ class GangWorld:
 
     def add_gang(self, name: str, *, cpu: int = 1, priority: int = 0, **members: int) -> None:
         body = {
-            "metadata": {"name": name, "namespace": NAMESPACE, "creationTimestamp": self.clock.now().isoformat()},
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "uid": f"gang-{self._next_version()}",
+                "creationTimestamp": self.clock.now().isoformat(),
+            },
             "spec": {
                 "priority": priority,
                 "members": [
@@ -254,6 +265,16 @@ class GangWorld:
             self.remove_pod(pod.metadata.name)
         self.deliver()
 
+    def remake_gang(self, name: str) -> None:
+        """Delete it and make it anew as it was asked for; nobody sees it gone, and its pods stay."""
+        body = next(each for each in self.api.list("gangs") if each["metadata"]["name"] == name)
+        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        meta = {**body["metadata"], "uid": f"gang-{self._next_version()}"}
+        del meta["resourceVersion"]
+        anew = {"metadata": meta, "spec": body["spec"]}
+        self.api.request("POST", GANG_PATH, body=msgspec.json.encode(anew))
+        self.deliver()
+
     def gang(self, name: str) -> Gang:
         return next(gang for gang in map(_gang, self.api.list("gangs")) if gang.metadata.name == name)
 
@@ -263,13 +284,13 @@ class GangWorld:
     def pods_of(self, name: str) -> list[ScheduledPod]:
         return [pod for pod in self.pods.values() if gang_key_of(pod) == f"{NAMESPACE}/{name}"]
 
-    def create_pods(self, name: str) -> None:
-        """Those of the present attempt that are not there, if the gang has one."""
+    def create_pods(self, name: str, *, cpu: int = 0) -> None:
+        """Those of the present attempt that are not there, if the gang has one; `cpu`: not what the Gang says."""
         gang = self.gang(name)
         if gang.status.phase not in (ADMITTED, BOUND):
             return
         there = pods_by_member(gang, self.pods_of(name))
-        cpu = int(gang.spec.members[0].resources["cpu"])
+        cpu = cpu or int(gang.spec.members[0].resources["cpu"])
         for member in placed_nodes(gang.status):
             if member not in there:
                 prefix = "scheduling.kubeflow.org"
@@ -291,9 +312,10 @@ class GangWorld:
     # kube-scheduler
 
     def schedule(self) -> None:
-        """Ask for every pod that has no node, and bring to `bind` what fits by its own count."""
-        assumed: dict[str, int] = {}
+        """Ask for every pod that has no node and no call open, and bring to `bind` what fits by its own count."""
         for pod in [pod for pod in self.pods.values() if gang_key_of(pod) and not pod.spec.node_name]:
+            if pod.metadata.uid in self._assumed:
+                continue
             labels = pod.metadata.labels
             who = MemberOfGang(
                 gang_key_of(pod),
@@ -303,13 +325,27 @@ class GangWorld:
             node = self.placements.node_for(who.gang, who.attempt, who.member).node
             if not node:
                 continue
-            room = self._allocatable(node) - self.used(node) - assumed.get(node, 0)
-            if room < _cpu_of(pod):
+            if self._allocatable(node) - self.used(node) - self._assumed_on(node) < _cpu_of(pod):
                 self.admission.node_refused(who, node)
                 continue
-            assumed[node] = assumed.get(node, 0) + _cpu_of(pod)
-            meta = pod.metadata
-            self.gate.arrive(who, PodToBind(NAMESPACE, meta.name, meta.uid, node), lambda error: None)
+            self._assumed[pod.metadata.uid] = node, _cpu_of(pod)
+            self._bring(who, PodToBind(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
+
+    def _bring(self, who: MemberOfGang, pod: PodToBind) -> None:
+        """Whatever the answer is, the pod is bound by then, or has to be asked for again."""
+
+        def on_answer(error: str) -> None:
+            self._assumed.pop(pod.uid, None)
+
+        self.gate.arrive(who, pod, on_answer)
+
+    def _assumed_on(self, node: str) -> int:
+        bound = {pod.metadata.uid for pod in self.pods.values() if pod.spec.node_name}
+        return sum(cpu for uid, (at, cpu) in self._assumed.items() if at == node and uid not in bound)
+
+    def _next_version(self) -> int:
+        self._versions += 1
+        return self._versions
 
     def _allocatable(self, node: str) -> int:
         found = self.nodes.get(node)

@@ -26,7 +26,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -35,8 +34,11 @@ from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, member_
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
-from tfjob_controller.extender.lifecycle import SUCCEEDED, Standing, pods_by_member, standing_of
-from tfjob_controller.extender.relocation import other_nodes, resized_nodes
+from tfjob_controller.extender.holding import Gate, Holding
+from tfjob_controller.extender.lifecycle import Standing, pods_by_member, standing_of
+from tfjob_controller.extender.podneeds import PodNeeds
+from tfjob_controller.extender.refusals import Refusals
+from tfjob_controller.extender.relocation import resized_nodes
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
@@ -44,36 +46,18 @@ from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
-from tfjob_controller.scheduling.demand import demands_of, requests_by_member
 from tfjob_controller.scheduling.explain import RESTING
+from tfjob_controller.scheduling.queue import REST_CAP_SECONDS, rest_seconds
 from tfjob_controller.scheduling.view import ClusterView
 
 # A place in the queue is for people: it need not be right to the second.
 POSITION_SECONDS = 5.0
 # After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
-REST_SECONDS, REST_CAP_SECONDS = 1.0, 60.0
+REST_SECONDS = 1.0
 # A status that could not be written is tried again.
 RETRY_SECONDS = 0.5
 # No sleep is longer: whatever was missed costs seconds, and does not stay so for ever.
 _LONGEST_SLEEP_SECONDS = 30.0
-
-
-class Gate(Protocol):
-    """What the loop tells the bind calls' side: `extender.gate.Gate`."""
-
-    def expect(
-        self,
-        gang: str,
-        attempt: int,
-        nodes: Mapping[str, str],
-        *,
-        bound: Mapping[str, str] | None = None,
-        was_bound: bool = False,
-    ) -> None: ...
-
-    def forget(self, gang: str) -> None: ...
-    def wind_up(self, gang: str) -> bool: ...
-    def move(self, gang: str, nodes: Mapping[str, str]) -> set[str]: ...
 
 
 class Admission:
@@ -97,18 +81,22 @@ class Admission:
         self._writer = writer
         self._gate = gate
         self._clock = clock
+        self.needs = PodNeeds(clock)
+        self._holding = Holding(self.view, gate)
         self._decider = Decider(self.view, policy)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._changed = threading.Condition()
         self._dirty: set[str] = set()
         self._room_changed = False
         self._given_up: dict[str, int] = {}
-        self._refused: dict[str, dict[str, set[str]]] = {}
+        self._refusals = Refusals(clock)
         # Only the loop's own thread touches what follows.
+        self._uids: dict[str, str] = {}
         self._queued: dict[str, Gang] = {}
         self._due: dict[str, float] = {}
         self._idle_since: dict[str, float] = {}
         self._written_at: dict[str, float] = {}
+        self._not_written_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
         # Placed gangs whose members may be others than their placement has: new ones, that have had no room so far.
         self._unsettled: set[str] = set()
@@ -158,12 +146,8 @@ class Admission:
 
     def node_refused(self, who: MemberOfGang, node: str) -> None:
         """See `service.Refusals`."""
-        with self._changed:
-            nodes = self._refused.setdefault(who.gang, {}).setdefault(who.member, set())
-            if node in nodes:
-                return
-            nodes.add(node)
-        self.look_at(who.gang)
+        if self._refusals.note(who, node):
+            self.look_at(who.gang)
 
     def node_worsened(self, node: str) -> None:
         """A node may not be good any more for those who are to come to it."""
@@ -226,13 +210,16 @@ class Admission:
     def _settle(self, key: str, now: datetime) -> Sequence[Step]:
         gang = self._gangs.get(key)
         self._queued.pop(key, None)
-        if _is_ending(gang) and not self._gate.wind_up(key):
+        if self._is_ending(key, gang) and not self._gate.wind_up(key):
             # Bindings are under way, and will be heard of: until then its room is not for others.
             return ()
-        if gang is None:
+        if gang is None or self._is_another(key, gang):
             self._forget(key)
+        if gang is None:
             return ()
-        pods = pods_by_member(gang, self._pods.by_index(BY_GANG, key))
+        self._uids[key] = gang.metadata.uid
+        all_pods = self._pods.by_index(BY_GANG, key)
+        pods = pods_by_member(gang, all_pods)
         if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and not gang.spec.suspend:
             return (self._return(key, gang, pods, now),)
         status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
@@ -240,15 +227,42 @@ class Admission:
             return (Step(gang, status, _result_of(status)),)
         standing = standing_of(gang)
         if standing is Standing.PLACED:
-            self._hold(key, gang, pods)
-            self._unsettled.add(key)
-            return self._move(key, gang, pods)
+            return self._place(key, self.needs.corrected(key, gang), pods)
+        self._let_go(key)
         if standing is Standing.QUEUED:
-            self._let_go(key)
-            self._queued[key] = gang
-        else:
-            self._let_go(key)
+            self._queue(key, lifecycle.above_old_pods(gang, all_pods))
         return ()
+
+    def _is_another(self, key: str, gang: Gang) -> bool:
+        """Whether the Gang was deleted and made anew, which nobody may have seen."""
+        return self._uids.get(key, gang.metadata.uid) != gang.metadata.uid
+
+    def _is_ending(self, key: str, gang: Gang | None) -> bool:
+        """Whether what is placed must go, and not because the gate gave it up."""
+        if gang is None or self._is_another(key, gang) or gang.metadata.deletion_timestamp is not None:
+            return True
+        return gang.spec.suspend and gang.status.phase in (ADMITTED, BOUND)
+
+    def _queue(self, key: str, gang: Gang) -> None:
+        believed = self.needs.reconsider(key, gang)
+        if believed is not None:
+            self._due.setdefault(key, self._clock.monotonic() + believed)
+        self._queued[key] = self.needs.corrected(key, gang)
+
+    def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
+        """Room, seats and nodes of a placed gang; a step if its placement is not what it should be."""
+        gang = self._holding.as_moved(lifecycle.shrunk(seen))
+        if not self._holding.hold(gang, pods):
+            self._due[key] = self._clock.monotonic() + RETRY_SECONDS
+        self._unsettled.add(key)
+        found = self._holding.move(gang, pods, self._refusals.of(key), seen.metadata.resource_version)
+        status = lifecycle.moved(gang, found)
+        if status.placement == seen.status.placement:
+            return ()
+        before = placed_nodes(seen.status)
+        moved = [member for member, node in placed_nodes(status).items() if before.get(member) != node]
+        wakes = tuple(pods[member] for member in moved if member in pods)
+        return (Step(seen, status, Result.MOVED if moved else Result.RESIZED, wakes=wakes),)
 
     def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
         """For how long no member of a bound gang has lived."""
@@ -260,46 +274,18 @@ class Admission:
         self._due[key] = since + lifecycle.REPLACEMENT_SECONDS
         return now - since
 
-    def _hold(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> None:
-        """The room of a placed gang, as its status says, less that of members that have succeeded."""
-        nodes = placed_nodes(gang.status)
-        done = {member for member, pod in pods.items() if pod.status.phase == SUCCEEDED}
-        wanted = {member: node for member, node in nodes.items() if member not in done}
-        held = self.view.reserved_members(key)
-        missing = {member: node for member, node in wanted.items() if held.get(member) != node}
-        for member in held.keys() - wanted.keys():
-            self.view.release_member(key, member)
-        if missing:
-            requests = requests_by_member(demands_of(gang.spec))
-            self.view.reserve(key, missing, requests, attempt=gang.status.attempt)
-        was_bound = gang.status.phase == BOUND
-        # One that has failed since counts as bound until all have been: later its seat is for a replacement.
-        bound = {
-            member: pod.metadata.uid
-            for member, pod in pods.items()
-            if lifecycle.is_bound(pod) and (lifecycle.lives(pod) or not was_bound)
-        }
-        self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
-
     def _let_go(self, key: str) -> None:
-        self.view.release(key)
-        self._gate.forget(key)
+        self._holding.let_go(key)
 
     def _forget(self, key: str) -> None:
         self._let_go(key)
         self._unsettled.discard(key)
-        for memory in (self._due, self._idle_since, self._written_at, self._failures, self._given_up, self._refused):
+        self._refusals.forget(key)
+        self.needs.forget(key)
+        for memory in (self._due, self._idle_since, self._written_at, self._not_written_at, self._failures):
             memory.pop(key, None)
-
-    def _move(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
-        found = other_nodes(self.view, gang, pods, self._refused.get(key, {}))
-        moved = self._gate.move(key, found) if found else set()
-        self._keep(key, gang, found.keys() - moved)
-        found = {member: node for member, node in found.items() if member in moved}
-        if not found:
-            return ()
-        wakes = tuple(pods[member] for member in found if member in pods)
-        return (Step(gang, lifecycle.moved(gang, found), Result.MOVED, wakes=wakes),)
+        self._given_up.pop(key, None)
+        self._uids.pop(key, None)
 
     def _resize(self, taken: AbstractSet[str], now: datetime) -> list[Step]:
         """Members that were added to a bound gang, or had no room when it started, come when there is some.
@@ -309,9 +295,10 @@ class Admission:
         steps: list[Step] = []
         for key in sorted(self._unsettled - taken):
             gang = self._gangs.get(key)
-            if gang is None or gang.status.phase != BOUND:
+            if gang is None or gang.status.phase != BOUND or standing_of(gang) is not Standing.PLACED:
                 self._unsettled.discard(key)
                 continue
+            gang = self.needs.corrected(key, gang)
             status = lifecycle.resized(gang, resized_nodes(self.view, gang), now)
             if status.placement != gang.status.placement or status.members != gang.status.members:
                 steps.append(Step(gang, status, Result.RESIZED))
@@ -319,16 +306,9 @@ class Admission:
                 self._unsettled.discard(key)
         return steps
 
-    def _keep(self, key: str, gang: Gang, members: AbstractSet[str]) -> None:
-        """Reserve these members' own nodes again: their Bindings are under way, and will be seen any moment."""
-        own = {member: node for member, node in placed_nodes(gang.status).items() if member in members}
-        if own:
-            requests = requests_by_member(demands_of(gang.spec))
-            self.view.reserve(key, own, requests, attempt=gang.status.attempt)
-
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
         """Back to the queue, after a rest that is longer each time."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        failures = self._failures.get(key, 0) + 1
         cap = min(REST_CAP_SECONDS, REST_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
         status = lifecycle.returned(gang, bound, self._rng.uniform(cap / 2, cap), now)
@@ -365,8 +345,10 @@ class Admission:
         return Step(gang, status, result)
 
     def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
-        """Whether only the place in the queue is another, and was written not long ago."""
+        """Whether it could not be written just now; or only the place in the queue is another, and was written then."""
         key = key_of(gang)
+        if self._clock.monotonic() < self._not_written_at.get(key, -RETRY_SECONDS) + RETRY_SECONDS:
+            return True
         if replace(status, position=gang.status.position) != gang.status:
             return False
         due = self._written_at.get(key, 0.0) + POSITION_SECONDS
@@ -378,10 +360,9 @@ class Admission:
     def _wake_for_rests(self, now: datetime) -> None:
         """Gangs that rest after a failed attempt are looked at when that is over."""
         for key, gang in self._queued.items():
-            if gang.status.not_before:
-                left = (datetime.fromisoformat(gang.status.not_before) - now).total_seconds()
-                if left > 0:
-                    self._due[key] = self._clock.monotonic() + left
+            left = rest_seconds(gang, now)
+            if left:
+                self._due[key] = self._clock.monotonic() + left
 
     # Writing
 
@@ -395,11 +376,13 @@ class Admission:
     def _note_written(self, step: Step) -> None:
         key = key_of(step.gang)
         self._written_at[key] = self._clock.monotonic()
+        self._not_written_at.pop(key, None)
         if step.result == Result.BOUND:
             self._failures.pop(key, None)
+        if step.result == Result.RETURNED:
+            self._failures[key] = self._failures.get(key, 0) + 1
         if step.result in (Result.ADMITTED, Result.RETURNED, Result.BOUND):
-            with self._changed:
-                self._refused.pop(key, None)
+            self._refusals.forget(key)
         self.look_at(key)
 
     def _note_failed(self, step: Step, error: ApiError) -> None:
@@ -410,13 +393,9 @@ class Admission:
         elif step.reserves:
             with self.lock:
                 self._let_go(key)
-        self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
-        self.room_changed()
-
-
-def _is_ending(gang: Gang | None) -> bool:
-    """Whether an attempt ends that may not have been bound yet, and not because the gate gave it up."""
-    return gang is None or (gang.spec.suspend and gang.status.phase == ADMITTED)
+            self.room_changed()
+        self._not_written_at[key] = now = self._clock.monotonic()
+        self._due[key] = now + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
 
 
 def _result_of(status: GangStatus) -> Result:

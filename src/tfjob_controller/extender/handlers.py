@@ -63,6 +63,7 @@ class PodHandler:
     def on_add(self, obj: ScheduledPod, is_initial: bool) -> None:
         gang = gang_key_of(obj)
         if gang:
+            self._admission.needs.note(obj)
             self._calls.progress(gang)
         self._set(obj)
 

@@ -36,6 +36,7 @@ from tfjob_controller.api.gang import (
     GangCondition,
     GangStatus,
     NodePlacement,
+    member_ids,
     members_in_words,
     placed_nodes,
 )
@@ -54,6 +55,8 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 # Longer than the Job controller waits before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
+# Whoever labels a pod with a number that no gang comes to must not bring one there.
+_ATTEMPT_DIGITS = 9
 
 
 class Standing(Enum):
@@ -87,6 +90,20 @@ def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, Schedu
         if pod.metadata.labels.get(ATTEMPT_LABEL) == attempt:
             found[pod.metadata.labels.get(MEMBER_LABEL, "")] = pod
     return found
+
+
+def above_old_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
+    """The gang with an attempt that no pod is ahead of: an earlier Gang's of its name must not count as its own."""
+    attempt = max((_attempt(pod) for pod in pods), default=0)
+    if attempt <= gang.status.attempt:
+        return gang
+    return with_status(gang, replace(gang.status, attempt=attempt))
+
+
+def _attempt(pod: ScheduledPod) -> int:
+    """Of its label; 0 if that is no number that a gang could come to."""
+    text = pod.metadata.labels.get(ATTEMPT_LABEL, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS else 0
 
 
 def _rank(pod: ScheduledPod) -> tuple[bool, str]:
@@ -166,9 +183,31 @@ def placement_of(nodes: Mapping[str, str]) -> tuple[NodePlacement, ...]:
 
 def moved(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
     """The same attempt with other nodes for some members."""
+    return _with_nodes(gang, {**placed_nodes(gang.status), **nodes})
+
+
+def shrunk(gang: Gang) -> Gang:
+    """A gang that is still to be bound, without the members that were taken away since it was admitted.
+
+    Nobody will make their pods, so nobody must wait for them. Members that were added wait until it is bound.
+    """
+    if gang.status.phase != ADMITTED:
+        return gang
+    nodes, wanted = placed_nodes(gang.status), set(member_ids(gang.spec))
+    if nodes.keys() <= wanted:
+        return gang
+    return with_status(gang, _with_nodes(gang, {each: node for each, node in nodes.items() if each in wanted}))
+
+
+def with_status(gang: Gang, status: GangStatus) -> Gang:
+    return replace(gang, status=status)
+
+
+def _with_nodes(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
     return replace(
         gang.status,
-        placement=placement_of({**placed_nodes(gang.status), **nodes}),
+        placement=placement_of(nodes),
+        members=members_in_words(gang.spec, len(nodes)),
         observed_generation=gang.metadata.generation,
     )
 

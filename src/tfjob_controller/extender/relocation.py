@@ -16,7 +16,7 @@ from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, Gang, member_ids, placed_nodes
 from tfjob_controller.extender.lifecycle import is_bound, lives
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
+from tfjob_controller.scheduling.demand import Demand, demands_understood, requests_by_member
 from tfjob_controller.scheduling.placement import replace_member
 from tfjob_controller.scheduling.view import ClusterView, kind_of
 
@@ -28,7 +28,7 @@ def other_nodes(
 
     `pods` are those of the current attempt, by member; `refused` the nodes that kube-scheduler refused for a member.
     """
-    demands = {each.name: each for each in demands_of(gang.spec)}
+    demands = {each.name: each for each in demands_understood(gang.spec)}
     nodes = placed_nodes(gang.status)
     found: dict[str, str] = {}
     for member, node in nodes.items():
@@ -55,7 +55,7 @@ def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:
     placed = placed_nodes(gang.status)
     wanted = member_ids(gang.spec)
     nodes = {member: placed[member] for member in wanted if member in placed}
-    demands = {each.name: each for each in demands_of(gang.spec)}
+    demands = {each.name: each for each in demands_understood(gang.spec)}
     for member in wanted:
         demand = demands.get(kind_of(member))
         if member in placed or demand is None:

@@ -45,8 +45,30 @@ def demand_of(member: Member, least: int | None = None) -> Demand:
 
 
 def demands_of(spec: GangSpec) -> tuple[Demand, ...]:
-    """The demands of a gang, in the order of its members; a quantity that is none raises ValueError."""
-    return tuple(demand_of(member, spec.min_members.get(member.name)) for member in spec.members)
+    """The demands of a gang, in the order of its members; a quantity that is none raises ValueError.
+
+    A gang starts with one pod at least: where the least of all its members is none, the first of them needs one.
+    """
+    demands = tuple(demand_of(member, spec.min_members.get(member.name)) for member in spec.members)
+    first = next((each for each in demands if each.count), None)
+    if first is None or any(each.least for each in demands):
+        return demands
+    return tuple(replace(each, least=1) if each is first else each for each in demands)
+
+
+def demands_understood(spec: GangSpec) -> tuple[Demand, ...]:
+    """The same of a gang that is placed already, whose spec may have been changed to nonsense since.
+
+    Without the members that ask for it: their pods count with what they really take, once they are there.
+    """
+    return tuple(demand for member in spec.members if (demand := _demand_or_none(member)) is not None)
+
+
+def _demand_or_none(member: Member) -> Demand | None:
+    try:
+        return demand_of(member)
+    except ValueError:
+        return None
 
 
 def requests_by_member(demands: Iterable[Demand]) -> dict[str, Mapping[str, int]]:

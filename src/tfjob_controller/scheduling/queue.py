@@ -3,6 +3,8 @@
 A gang's age counts from `status.waitingSince`, which an attempt that failed does not set back, or else from its
 creation. A gang that rests after a failed attempt (`status.notBefore`) keeps its place but is not considered.
 
+No rest is longer than `REST_CAP_SECONDS`: whatever says so was written by another clock, or by hand, and is no rest.
+
 A gang of a higher priority always comes first, so a stream of such can hold a lower one back for ever: that is what
 priorities are for. Among equals nobody starves, since whoever has waited longest gets all room that it could use.
 """
@@ -17,6 +19,8 @@ from datetime import UTC, datetime
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import key_of
 
+# The longest rest after a failed attempt.
+REST_CAP_SECONDS = 60.0
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -30,13 +34,18 @@ class Queued:
 
     def is_resting(self, now: datetime) -> bool:
         """Whether it rests after an attempt that failed."""
-        until = self.gang.status.not_before
-        moment = _moment(until) if until else None
-        return moment is not None and now < moment
+        return rest_seconds(self.gang, now) > 0
 
     def waited_seconds(self, now: datetime) -> float:
         """How long it has waited; not below 0, whatever the clocks say."""
         return max((now - self.since).total_seconds(), 0.0)
+
+
+def rest_seconds(gang: Gang, now: datetime) -> float:
+    """How long the gang still rests after an attempt that failed; 0 if it does not."""
+    until = _moment(gang.status.not_before)
+    left = (until - now).total_seconds() if until is not None else 0.0
+    return left if 0 < left <= REST_CAP_SECONDS else 0.0
 
 
 def in_order(gangs: Iterable[Gang]) -> list[Queued]:

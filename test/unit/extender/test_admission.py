@@ -7,8 +7,10 @@ import pytest
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
-from tfjob_controller.extender.admission import POSITION_SECONDS
+from tfjob_controller.extender.admission import POSITION_SECONDS, REST_SECONDS
+from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.lifecycle import REPLACEMENT_SECONDS
+from tfjob_controller.extender.refusals import REFUSED_SECONDS
 
 
 @pytest.fixture
@@ -356,3 +358,109 @@ def test_a_status_edited_by_hand_to_nonsense_harms_nobody_else(world: GangWorld)
     world.change_gang("edited", {"status": {"phase": "Admitted", "attempt": 7, "placement": nonsense}})
     admit(world, "good", 6)
     bind(world, "good")
+
+
+def test_a_gang_whose_least_is_none_does_not_start_with_none(world: GangWorld) -> None:
+    admit(world, "other", 8)
+    world.add_gang("one", worker=3)
+    world.change_gang("one", {"spec": {"minMembers": {"worker": 0}}})
+    for _ in range(5):
+        world.clock.advance(1)
+        world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Waiting", 0)
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("one").status.members == "3/3"
+
+
+@pytest.mark.parametrize("quantity", ["lots", "-1"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_a_placed_gang_that_comes_to_ask_for_nonsense_harms_nobody_else(
+    world: GangWorld, quantity: str, is_restarted: bool
+) -> None:
+    admit(world, "odd", 2)
+    world.change_gang("odd", {"spec": {"members": [{"name": "worker", "count": 3, "resources": {"cpu": quantity}}]}})
+    if is_restarted:
+        world.start_scheduler()
+    world.run()
+    admit(world, "good", 2)
+    bind(world, "good")
+
+
+@pytest.mark.parametrize("moment", ["never", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-11-21"])
+def test_a_rest_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
+    admit(world, "other", 8)
+    world.add_gang("odd", worker=2)
+    world.change_gang("odd", {"status": {"phase": "Waiting", "notBefore": moment}})
+    world.run()
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("odd").status.phase == "Admitted"
+
+
+def test_a_clock_that_is_set_back_prolongs_no_rest(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    assert world.gang("one").status.not_before
+    world.clock.jump(-3600)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+
+
+def test_a_status_that_cannot_be_written_is_not_tried_without_a_pause(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    world.add_gang("second", worker=8)
+    world.api.always = refusal(403, "Forbidden")
+    before = len(world.api.written("PATCH"))
+    for _ in range(20):
+        world.admission.run_once()
+    assert len(world.api.written("PATCH")) == before + 1
+    world.api.always = None
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("second").status.phase == "Waiting"
+
+
+def test_writes_that_fail_make_no_rest_longer(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.api.always = refusal(500)
+    for _ in range(10):
+        world.run()
+        world.clock.advance(1)
+    world.api.always = None
+    for _ in range(2):
+        world.run()
+        world.clock.advance(2 * REST_SECONDS)
+    world.run()
+    assert world.gang("one").status.attempt == 2
+
+
+def test_the_room_of_a_member_that_succeeded_stays_free_when_its_pod_is_deleted(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    name = world.pods_of("one")[0].metadata.name
+    world.finish_pod(name, "Succeeded")
+    world.run()
+    world.remove_pod(name)
+    world.run()
+    admit(world, "next", 1)
+
+
+def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: GangWorld) -> None:
+    admit(world, "one", 1)
+    bind(world, "one")
+    (pod,) = world.pods_of("one")
+    world.remove_pod(pod.metadata.name)
+    world.create_pods("one")
+    who = MemberOfGang(f"{NAMESPACE}/one", 1, "worker-0")
+    for _ in range(3):
+        world.admission.node_refused(who, placed_nodes(world.gang("one").status)["worker-0"])
+        world.run()
+    (stuck,) = set(placed_nodes(world.gang("one").status).values())
+    world.clock.advance(REFUSED_SECONDS)
+    world.admission.node_refused(who, stuck)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 
-from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
+from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
 
 
@@ -67,3 +71,192 @@ def test_a_gang_that_loses_its_pods_before_it_was_seen_bound_goes_back_to_the_qu
     world.run()
     world.run()
     assert world.gang("one").status.phase in ("Waiting", "Unschedulable")
+
+
+def bind_all(world: GangWorld) -> None:
+    world.schedule()
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+
+
+def replace_one(world: GangWorld) -> str:
+    """A member of the bound gang dies, and its replacement's Binding is under way; its name."""
+    gone = world.pods_of("one")[-1].metadata.name
+    world.remove_pod(gone)
+    world.run()
+    world.is_binding_slow = True
+    world.create_pods("one")
+    world.schedule()
+    return str(gone)
+
+
+@pytest.mark.parametrize("end", ["suspended", "deleted", "being deleted", "made anew"])
+def test_the_room_of_a_replacement_whose_binding_is_under_way_is_not_given_away(world: GangWorld, end: str) -> None:
+    bind_all(world)
+    replace_one(world)
+    if end == "suspended":
+        world.change_gang("one", {"spec": {"suspend": True}})
+    elif end == "being deleted":
+        world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    elif end == "made anew":
+        world.remake_gang("one")
+    else:
+        world.api.request("DELETE", f"{GANG_PATH}/one")
+        world.deliver()
+    world.add_gang("next", worker=6)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase in ("", "Waiting")
+    world.is_binding_slow = False
+    world.end_bindings()
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase == "Admitted"
+
+
+def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: GangWorld) -> None:
+    bind_all(world)
+    gone = replace_one(world)
+    world.is_binding_broken = True
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+    world.schedule()
+    world.run()
+    world.schedule()
+    assert not world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
+    assert world.gang("one").status.phase == "Released"
+
+
+def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangWorld) -> None:
+    bind_all(world)
+    gone = replace_one(world)
+    world.is_binding_broken = True
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.admission.run_once()
+    world.change_gang("one", {"spec": {"suspend": None}})
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+    world.run()
+    world.schedule()
+    assert world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
+
+
+def test_a_gang_that_is_suspended_grows_no_more(world: GangWorld) -> None:
+    world.add_gang("two", worker=5)
+    world.run()
+    bind_all(world)
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 5, "resources": {"cpu": "1"}}]}})
+    world.run()
+    replace_one(world)
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.remove_gang("two")
+    world.run()
+    assert world.gang("one").status.members == "3/5"
+
+
+@pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
+def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_is_not_given_away(
+    world: GangWorld, is_bound: bool
+) -> None:
+    if is_bound:
+        bind_all(world)
+        replace_one(world)
+    else:
+        world.is_binding_slow = True
+        world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    for _ in range(3):
+        world.run()
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    assert world.admission.view.rooms[node].free["cpu"] == 1000
+    world.is_binding_slow = False
+    world.end_bindings()
+    world.remove_pod(next(pod.metadata.name for pod in world.pods_of("one") if "worker-2" in pod.metadata.name))
+    for _ in range(3):
+        world.clock.advance(1)
+        world.run()
+    assert world.gang("one").status.phase == "Bound"
+    assert world.admission.view.rooms[node].free["cpu"] == 2000
+
+
+def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
+    last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
+    world.remove_pod(last.metadata.name)
+    world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    world.run()
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.members, status.attempt) == ("Bound", "2/2", 1)
+
+
+def test_a_gang_that_grows_and_shrinks_before_it_is_complete_is_as_it_was(world: GangWorld) -> None:
+    for count in (5, 3):
+        world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]}})
+        world.run()
+    bind_all(world)
+    assert world.gang("one").status.members == "3/3"
+
+
+def test_a_gang_made_anew_under_its_old_name_does_not_take_the_old_ones_pods_for_its_own(world: GangWorld) -> None:
+    bind_all(world)
+    world.remake_gang("one")
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.attempt) == ("Admitted", 2)
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert sum(bool(pod.spec.node_name) for pod in world.pods_of("one")) == 6
+
+
+def test_a_gang_made_anew_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.gate.tick()
+    world.remake_gang("one")
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    world.run()
+    world.run()
+    world.create_pods("one")
+    bind_all(world)
+
+
+@pytest.mark.parametrize("fault", ["conflict", "lost before", "lost after"])
+def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: GangWorld, fault: str) -> None:
+    """The write of the move went wrong, or nobody knows: the Gang that is read still says the old node."""
+    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (good,) = {"a", "b"} - {bad}
+    world.put_node(bad, 4, unschedulable=True)
+    world.api.script.append(
+        refusal(409, "Conflict") if fault == "conflict" else no_answer(applied=fault == "lost after")
+    )
+    world.admission.run_once()
+    seats: list[Mapping[str, str]] = []
+    world.gate.expect = spied(world.gate.expect, seats)  # type: ignore[method-assign]  # to see what the gate is told
+    world.clock.advance(1)
+    world.admission.run_once()
+    assert seats
+    assert all(set(nodes.values()) == {good} for nodes in seats)
+    world.deliver()
+    for _ in range(3):
+        world.clock.advance(1)
+        world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {good}
+    bind_all(world)
+
+
+def spied(expect: Callable[..., None], seats: list[Mapping[str, str]]) -> Callable[..., None]:
+    def spy(gang: str, attempt: int, nodes: Mapping[str, str], **options: Any) -> None:
+        seats.append(nodes)
+        expect(gang, attempt, nodes, **options)
+
+    return spy
