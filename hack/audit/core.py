@@ -127,11 +127,14 @@ class Audit:
     def outage(self, now: float) -> None:
         """No gang scheduler works now, or it cannot read the cluster; to be said every second while it is so.
 
-        Who fits and waits begins to wait anew, and what happens is not known to anybody before it is over.
+        That time counts for no deadline; who fits and waits begins to wait anew, since all is read anew; and what happens
+        is not known to anybody before it is over.
         """
-        self._outages.note(now)
+        lasted = self._outages.note(now)
         for life in self._lives.values():
             life.fits_since = None
+            life.progress_at += lasted
+            life.partly_since = None if life.partly_since is None else life.partly_since + lasted
 
     def tick(self, now: float) -> None:
         """Whatever has lasted too long by now."""

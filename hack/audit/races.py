@@ -46,10 +46,12 @@ class Outages:
     _began_at: float = 0.0
     _last_at: float = 0.0
 
-    def note(self, now: float) -> None:
+    def note(self, now: float) -> float:
+        """There is one now; for how long since this was said last."""
         if now - self._last_at > _SILENCE_SECONDS:
-            self._began_at = now
-        self._last_at = now
+            self._began_at = self._last_at = now
+        lasted, self._last_at = now - self._last_at, now
+        return lasted
 
     def known_at(self, now: float, race_seconds: float) -> float:
         """The moment from which the knowledge of `now` is: the same one, or the begin of the outage then."""

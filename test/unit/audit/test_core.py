@@ -280,6 +280,14 @@ def test_a_gang_that_fits_and_waits_is_a_violation_after_the_grace(world: World)
     assert world.rules(3.5) == ["fits-and-waits"]
 
 
+def test_time_in_which_nobody_can_work_counts_for_no_deadline(world: World) -> None:
+    bound_gang(world, "worker-0", at=1.0)
+    for now in (5.0, 7.0, 9.0):
+        world.audit.outage(now)
+    assert world.rules(14.9) == []
+    assert set(world.rules(15.1)) == {"partly-bound", "stuck"}
+
+
 def test_a_gang_waits_anew_once_somebody_works_again(world: World) -> None:
     world.gang("g", 1.0)
     assert world.rules(1.0, 2.9) == []
