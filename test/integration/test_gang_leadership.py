@@ -10,13 +10,16 @@ from helpers.gangowner import Owner
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.api import Api
+from tfjob_controller.kube.clock import RealClock, micro_time
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NAME = "gang-leadership"
 
 
 def hold(api: Api, holder: str) -> None:
-    body: dict[str, Any] = {"metadata": {"name": NAME}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15}}
+    """Take or renew it, as a kube-scheduler does."""
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": micro_time(RealClock().now())}
+    body: dict[str, Any] = {"metadata": {"name": NAME}, "spec": spec}
     if not api.create_if_missing(LEASES, body):
         api.patch(f"{LEASES}/{NAME}", {"spec": body["spec"]})
 
@@ -39,8 +42,11 @@ def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reserva
 
 def test_one_that_is_not_led_by_its_own_kube_scheduler_any_more_ends(gang_cluster: Cluster) -> None:
     exits: list[int] = []
-    hold(gang_cluster.api, f"{socket.gethostname()}_1")
+    owner = Owner(gang_cluster.api, "gangs")
     with running_gang_scheduler(gang_cluster.kubeconfig, leader_lease_name=NAME, exit_process=exits.append):
+        hold(gang_cluster.api, f"{socket.gethostname()}_1")
+        owner.submit("first", worker=6)
+        owner.await_phase("first", "Admitted")
         hold(gang_cluster.api, "another_1")
         eventually(lambda: exits == [1])
     gang_cluster.api.delete(f"{LEASES}/{NAME}")

@@ -4,10 +4,11 @@ Theory of operation. Each replica is a kube-scheduler and an extender in one pod
 themselves, by a Lease whose holder's name begins with its host's, which is the pod's. So the extender reads that Lease,
 and works while the holder is of its own pod. It never writes it.
 
-It must not work beside another: two would each reserve room that the other does not know of. kube-scheduler itself ends
-once it has not renewed for 10 s, and no other takes over before 15 s. Here the end comes sooner: as soon as the Lease
-names another, or could not be read for `BLIND_SECONDS`. The end is for good: the process exits, its container starts
-again and waits in line.
+It must not work beside another: two would each reserve room that the other does not know of. So the holder's name
+alone does not count, for it stays after a kube-scheduler has died; what counts is that the Lease is being renewed, seen
+by its change. Others wait for its whole duration after the last renewal; here work ends after two thirds of it (which
+is kube-scheduler's own renewDeadline), or as soon as the Lease names another. Only durations on the own clock count.
+The end is for good: the process exits, its container starts again and waits in line.
 
 Threads: one. Source: client-go tools/leaderelection, kube-scheduler cmd/kube-scheduler/app/server.go (the identity).
 """
@@ -21,16 +22,20 @@ import structlog
 
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.lease import LeaseLock
+from tfjob_controller.kube.lease import LeaseLock, LeaseRecord
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
-# kube-scheduler's own renewDeadline; and so 5 s before another may hold the Lease.
-BLIND_SECONDS = 10.0
+# Of the Lease's duration: how long one renewal is believed in.
+BELIEVED = 2 / 3
+# What kube-scheduler asks for by default, where the Lease does not say.
+_DURATION_SECONDS = 15
 _REQUEST_SECONDS = 4.0
+# A request needs some time to be a request.
+_LEAST_SECONDS = 0.05
 
 
 class LeaseFollower:
@@ -44,8 +49,9 @@ class LeaseFollower:
         self._clock = clock
         self._host = host
         self._on_lost = on_lost
-        self._seen_at = 0.0
-        self._holder = ""
+        self._record: LeaseRecord | None = None
+        self._has_looked = False
+        self._believed_until = 0.0
         self._stop = threading.Event()
         self._thread = SupervisedThread("lease-follower", self._run, stop=self._stop, clock=clock)
 
@@ -59,37 +65,40 @@ class LeaseFollower:
     @property
     def holder(self) -> str:
         """Who holds the Lease, as last read; empty for nobody."""
-        return self._holder
+        return (self._record.holder_identity or "") if self._record is not None else ""
 
     def look(self) -> bool:
         """Read the Lease once; False once it was lost."""
         asked_at = self._clock.monotonic()
         try:
-            record = self._lock.get(_REQUEST_SECONDS)
+            self._take(self._lock.get(self._patience(_REQUEST_SECONDS)), asked_at)
         except ApiError as error:
             log.info("lease not read", error=str(error))
-            return not self._is_lost(self._clock.monotonic() - self._seen_at >= BLIND_SECONDS)
-        self._holder = record.holder_identity or "" if record is not None else ""
-        if not self._is_ours():
-            return not self._is_lost(True)
-        # What was read is as old as the question.
-        self._seen_at = asked_at
-        if not self.held.is_set():
-            log.info("kube-scheduler beside us leads: working", holder=self._holder)
+        is_leading = self._is_ours() and self._clock.monotonic() < self._believed_until
+        if is_leading and not self.held.is_set():
+            log.info("kube-scheduler beside us leads: working", holder=self.holder)
             self.held.set()
+        if self.held.is_set() and not is_leading:
+            log.error("the kube-scheduler beside us does not lead any more", holder=self.holder)
+            self._on_lost()
+            return False
         return True
+
+    def _take(self, record: LeaseRecord | None, asked_at: float) -> None:
+        """What was read is as old as the question. The first look sees no change, so it says nothing of a renewal."""
+        if self._has_looked and record is not None and record != self._record:
+            self._believed_until = asked_at + BELIEVED * (record.lease_duration_seconds or _DURATION_SECONDS)
+        self._record, self._has_looked = record, True
 
     def _is_ours(self) -> bool:
-        return self._holder == self._host or self._holder.startswith(f"{self._host}_")
+        return self.holder == self._host or self.holder.startswith(f"{self._host}_")
 
-    def _is_lost(self, is_over: bool) -> bool:
-        if not (is_over and self.held.is_set()):
-            return False
-        log.error("the kube-scheduler beside us does not lead any more", holder=self._holder)
-        self._on_lost()
-        return True
+    def _patience(self, most: float) -> float:
+        """No longer than the present renewal is believed in: then it is time to end, answer or not."""
+        left = self._believed_until - self._clock.monotonic()
+        return min(most, max(left, _LEAST_SECONDS)) if self.held.is_set() else most
 
     def _run(self) -> None:
         while self.look():
-            if self._clock.sleep(POLL_SECONDS, self._stop):
+            if self._clock.sleep(self._patience(POLL_SECONDS), self._stop):
                 return
