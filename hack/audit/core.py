@@ -127,8 +127,8 @@ class Audit:
     def outage(self, now: float) -> None:
         """No gang scheduler works now, or it cannot read the cluster; to be said every second while it is so.
 
-        That time counts for no deadline; who fits and waits begins to wait anew, since all is read anew; and what happens
-        is not known to anybody before it is over.
+        That time counts for no deadline; who fits and waits begins to wait anew, since all is read anew; and what
+        happens is not known to anybody before it is over.
         """
         lasted = self._outages.note(now)
         for life in self._lives.values():

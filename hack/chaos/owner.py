@@ -21,14 +21,11 @@ from collections.abc import Callable, Mapping
 
 import urllib3
 
-from chaos.picture import Mirror, Object
+from chaos.picture import GANGS, PODS, PREFIX, Mirror, Object
 from chaos.plan import GangPlan
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
 
-PREFIX = "scheduling.kubeflow.org"
-GANGS = f"/apis/{PREFIX}/v1alpha1/namespaces/{{}}/gangs"
-PODS = "/api/v1/namespaces/{}/pods"
 _RETRY_SECONDS = 0.2
 _NOT_FOUND = 404
 _JOIN_SECONDS = 10.0

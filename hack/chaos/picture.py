@@ -18,6 +18,10 @@ from localcluster.api import Api, RefusedError, Watch
 
 Object = dict[str, Any]
 
+PREFIX = "scheduling.kubeflow.org"
+GANGS = f"/apis/{PREFIX}/v1alpha1/namespaces/{{}}/gangs"
+PODS = "/api/v1/namespaces/{}/pods"
+
 _RETRY_SECONDS = 0.2
 _JOIN_SECONDS = 10.0
 _GONE = 410

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import urllib3
 
-from chaos.owner import PODS, Owners, pod
-from chaos.picture import Object
+from chaos.owner import Owners, pod
+from chaos.picture import PODS, Object
 from chaos.stage import NODE, NODES, OTHERS, Stage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError

@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE, Kept, Replica
+from chaos.picture import GANGS, PODS
 from chaos.requests import RequestFaults
 from chaos.watchman import Watchman, leader_name
 from localcluster import binaries, ports, process, stack, state
@@ -122,7 +123,8 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults) -> Iterato
         open_.enter_context(kubelet)
         replicas = [open_.enter_context(_replica(plane, name, kubeconfig)) for name in REPLICAS]
         _wait(lambda: leader_name(api) in REPLICAS, "no gang scheduler leads")
-        watchman = Watchman(api, replicas, lambda: auditor.send_signal(signal.SIGUSR1))
+        paths = [path.format(NAMESPACE) for path in (GANGS, PODS)]
+        watchman = Watchman(api, paths, replicas, lambda: auditor.send_signal(signal.SIGUSR1))
         watchman.start()
         open_.callback(watchman.stop)
         yield Stage(api, plane, replicas, proxy, requests, kubelet, auditor, watchman)

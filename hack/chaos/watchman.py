@@ -1,6 +1,9 @@
 """Tells the auditor while no gang scheduler works, so that it blames nobody for what cannot be.
 
-Somebody works if the Lease was renewed a moment ago, for a replica whose programs both run and are ready. One thread.
+Theory of operation. Somebody works if the Lease was renewed a moment ago, for a replica whose programs both run and are
+ready, and the server answers what gang schedulers ask. (It may hang for some kinds of objects only: after etcd has come
+back each of its connections is tried again by itself, up to 20 s later.) One thread looks; another one tells while the
+last good look is too long ago, since a look may hang too.
 """
 
 from __future__ import annotations
@@ -16,41 +19,56 @@ from chaos.kept import LEASE_PATH, Replica
 from localcluster.api import Api, Object, RefusedError
 
 _POLL_SECONDS = 0.5
+# Longer than a look takes on a busy machine.
+_PATIENCE_SECONDS = 2.0
 # kube-scheduler renews every 2 s.
 _STALE_SECONDS = 5.0
-_JOIN_SECONDS = 10.0
+_JOIN_SECONDS = 1.0
 
 
 class Watchman:
     """`tell` is called twice in a second while nobody works."""
 
-    def __init__(self, api: Api, replicas: Sequence[Replica], tell: Callable[[], None]) -> None:
+    def __init__(self, api: Api, paths: Sequence[str], replicas: Sequence[Replica], tell: Callable[[], None]) -> None:
+        """`paths` are lists that the server must answer."""
         self.idle_seconds = 0.0
         self._api = api
+        self._paths = paths
         self._replicas = {replica.name: replica for replica in replicas}
         self._tell = tell
+        self._good_at = time.monotonic()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchman", daemon=True)
+        self._threads = [
+            threading.Thread(target=target, name=f"watchman-{target.__name__}", daemon=True)
+            for target in (self._look, self._report)
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(_JOIN_SECONDS)
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
 
-    def _run(self) -> None:
-        looked_at = time.monotonic()
+    def _look(self) -> None:
         while not self._stopping.wait(_POLL_SECONDS):
-            is_idle, now = not self._works(), time.monotonic()
-            if is_idle:
+            asked_at = time.monotonic()
+            if self._works():
+                self._good_at = asked_at
+
+    def _report(self) -> None:
+        while not self._stopping.wait(_POLL_SECONDS):
+            if time.monotonic() - self._good_at > _PATIENCE_SECONDS:
                 self._tell()
-                self.idle_seconds += now - looked_at
-            looked_at = now
+                self.idle_seconds += _POLL_SECONDS
 
     def _works(self) -> bool:
         try:
             spec = (self._api.find(LEASE_PATH) or {}).get("spec") or {}
+            for path in self._paths:
+                self._api.request("GET", path, query={"limit": "1"})
         except (RefusedError, urllib3.exceptions.HTTPError):
             return False
         leader = self._replicas.get(holder_of(spec))
