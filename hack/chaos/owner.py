@@ -39,9 +39,10 @@ class Owners:
         self.gangs_path = GANGS.format(namespace)
         self.pods_path = PODS.format(namespace)
         self.scheduler = scheduler
+        # All of their pods have succeeded; and then both gang and pods are deleted.
+        self.ending: set[str] = set()
         self.finished: set[str] = set()
         self.counts = {"pods": 0, "gangs bound": 0, "gangs suspended": 0, "gangs returned": 0, "pods replaced": 0}
-        self._namespace = namespace
         self._plans: dict[str, GangPlan] = {}
         self._gangs = Mirror(api, self.gangs_path, _name, self.look_at)
         self._pods = Mirror(api, self.pods_path, _gang_of, self.look_at)
@@ -180,8 +181,8 @@ class Sync:
 
     def run(self) -> None:
         """Raises RefusedError, and urllib3's HTTPError: then it is to be run again."""
-        if self._gang is None or self._name in self._owners.finished:
-            self._delete(self._pods)
+        if self._gang is None or self._name in self._owners.ending:
+            self._end()
             return
         self._plan = self._owners.plan(self._name)
         status = self._gang.get("status") or {}
@@ -205,7 +206,8 @@ class Sync:
         by_member = {_label(pod, "member"): pod for pod in self._pods.values()}
         phases = {member: pod.get("status", {}).get("phase") for member, pod in by_member.items()}
         if all(phases.get(member) == "Succeeded" for member in placed):
-            self._finish()
+            self._owners.ending.add(self._name)
+            self._end()
             return
         failed = {_name(pod): pod for member, pod in by_member.items() if phases[member] == "Failed"}
         self._delete(failed)
@@ -223,11 +225,14 @@ class Sync:
             end = plan.suspend_after + plan.suspend_seconds
             owners.later(end, lambda: owners.suspend(self._name, value=False))
 
-    def _finish(self) -> None:
+    def _end(self) -> None:
+        """Again and again until all is gone: an answer that was lost must not leave anything."""
         owners = self._owners
-        owners.api.delete(f"{owners.gangs_path}/{self._name}")
+        if self._gang is not None:
+            owners.api.delete(f"{owners.gangs_path}/{self._name}")
         self._delete(self._pods)
-        owners.finished.add(self._name)
+        if self._name in owners.ending:
+            owners.finished.add(self._name)
 
     def _make(self, missing: list[str]) -> None:
         """As many as the owner's habits allow now."""

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without those faults after which nobody works for a while: they have tests of their own.
-KINDS = "foreign pods,node cordoned,gang scheduler killed,leader stopped,bindings 409,bindings 500,bindings cut after"
+KINDS = "foreign pods,node cordoned,gang scheduler killed,bindings 409,bindings 500,bindings cut after"
 SMALL = {"CHAOS_GANGS": "12", "CHAOS_AT_ONCE": "12", "CHAOS_SEED": "9", "CHAOS_FAULTS": "0.6", "CHAOS_KINDS": KINDS}
 
 
