@@ -83,7 +83,7 @@ def has_pods(gang: Gang) -> bool:
 
 
 def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, ScheduledPod]:
-    """The pod of each member in the current attempt; of two the one that lives, else the younger one."""
+    """The pod of each member in the current attempt; of two the one that lives, is bound, is younger, in this order."""
     found: dict[str, ScheduledPod] = {}
     attempt = str(gang.status.attempt)
     for pod in sorted(pods, key=_rank):
@@ -106,8 +106,9 @@ def _attempt(pod: ScheduledPod) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS else 0
 
 
-def _rank(pod: ScheduledPod) -> tuple[bool, str]:
-    return pod.status.phase not in FINISHED_PHASES, pod.metadata.creation_timestamp or ""
+def _rank(pod: ScheduledPod) -> tuple[bool, bool, str]:
+    """A second pod that somebody made must not hide the one that has the member's seat."""
+    return lives(pod), is_bound(pod), pod.metadata.creation_timestamp or ""
 
 
 def is_bound(pod: ScheduledPod) -> bool:
