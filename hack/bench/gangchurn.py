@@ -59,7 +59,7 @@ def measure(contender: Contender, plane: Plane, seed: int) -> Found:
     def run(gang: str) -> None:
         driver.submit_later(RUN_SECONDS, lambda: remove(contender, driver, gang))
 
-    with Driver(plane.api, namespace, members=SHAPE.members, when_whole=run) as driver:
+    with Driver(plane, namespace, members=SHAPE.members, when_whole=run) as driver:
         contender.start(driver, SHAPE, Order(seed))
         try:
             driver.wait_bound(SHAPE.pods, LIMIT_SECONDS)

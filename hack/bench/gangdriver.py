@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import urllib3
 
-from bench.gangplane import THREADS
+from bench.boundpods import Bound, BoundPods
+from bench.gangplane import THREADS, Plane
 from bench.report import progress
 from localcluster.api import Api, RefusedError, Watch
 
@@ -54,14 +55,13 @@ def round_of(begin: float, created: Mapping[str, float], bound: Mapping[str, Map
 class Follower:
     """One watch on a thread of its own: `take` gets what is added or changed.
 
-    One that the server ends begins anew, with what is there: the moments of some may then be a bit late.
+    One that the server ends begins anew, with what is there.
     """
 
-    def __init__(self, api: Api, path: str, take: Callable[[Object], None], query: Mapping[str, str] | None = None):
+    def __init__(self, api: Api, path: str, take: Callable[[Object], None]) -> None:
         self._api = api
         self._path = path
         self._take = take
-        self._query = query
         self._is_over = threading.Event()
         self._watch = self._open()
         self._thread = threading.Thread(target=self._run, name=f"bench-{path.rpartition('/')[2]}", daemon=True)
@@ -84,7 +84,7 @@ class Follower:
             self._watch = self._open()
 
     def _open(self) -> Watch:
-        return self._api.watch(self._path, self._query)
+        return self._api.watch(self._path)
 
 
 class Driver:
@@ -95,20 +95,21 @@ class Driver:
 
     def __init__(
         self,
-        api: Api,
+        plane: Plane,
         namespace: str,
         *,
         label: str = "gang",
         members: int = 0,
         when_whole: Callable[[str], None] = lambda gang: None,
     ) -> None:
-        self.api = api
+        self.api = plane.api
         self.namespace = namespace
-        self._label = label
         self._members = members
         self._when_whole = when_whole
         self._pool = ThreadPoolExecutor(THREADS)
-        self._open = contextlib.ExitStack()
+        self._followers = contextlib.ExitStack()
+        self._watcher = BoundPods(plane.control.kubeconfig, namespace, label)
+        self._thread = threading.Thread(target=self._watch, name="bench-bound", daemon=True)
         self._changed = threading.Condition()
         self._created: dict[str, float] = {}
         self._bound: dict[str, dict[str, float]] = {}
@@ -118,23 +119,25 @@ class Driver:
         self._begin = 0.0
 
     def __enter__(self) -> Self:
-        self.follow(PODS.format(self.namespace), self._take, {"fieldSelector": "spec.nodeName!="})
+        self._thread.start()
         self.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
             self._is_over = True
-        self._open.close()
+        self._followers.close()
+        self._watcher.close()
+        self._thread.join(5.0)
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self) -> None:
         """Time counts from now, not from the start of the driver."""
         self._begin = time.monotonic()
 
-    def follow(self, path: str, take: Callable[[Object], None], query: Mapping[str, str] | None = None) -> None:
+    def follow(self, path: str, take: Callable[[Object], None]) -> None:
         """Until the driver ends."""
-        self._open.callback(Follower(self.api, path, take, query).close)
+        self._followers.callback(Follower(self.api, path, take).close)
 
     def create_all(self, path: str, bodies: Sequence[Object]) -> None:
         """Returns when all are answered. Raises RefusedError, and urllib3's HTTPError."""
@@ -185,20 +188,25 @@ class Driver:
         try:
             task()
         except (RefusedError, urllib3.exceptions.HTTPError, OSError) as error:
-            with self._changed:
-                self._failure = self._failure or error
-                self._changed.notify_all()
+            self._fail(error)
 
-    def _take(self, pod: Object) -> None:
-        now = time.monotonic()
-        gang = pod["metadata"]["labels"][self._label]
+    def _fail(self, error: Exception) -> None:
+        """Whoever waits raises the first one."""
         with self._changed:
-            known = self._bound.setdefault(gang, {})
-            if pod["metadata"]["name"] in known:
-                return
-            known[pod["metadata"]["name"]] = now
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        for bound in self._watcher:
+            self._take(bound)
+        self._fail(RuntimeError("the process that watches pods has ended"))
+
+    def _take(self, bound: Bound) -> None:
+        with self._changed:
+            known = self._bound.setdefault(bound.gang, {})
+            known[bound.name] = bound.moment
             self._count += 1
             self._changed.notify_all()
             is_whole = len(known) == self._members
         if is_whole:
-            self._when_whole(gang)
+            self._when_whole(bound.gang)

@@ -47,7 +47,7 @@ def seconds(gang_scheduling: str) -> float:
         namespace = new_namespace(found)
         flags = [f"--namespace={namespace}", "--qps=0", f"--gang-scheduling={gang_scheduling}"]
         open_.enter_context(controller(found.control.kubeconfig, *flags)).wait_ready()
-        driver = open_.enter_context(Driver(found.api, namespace, label="tf_job_name"))
+        driver = open_.enter_context(Driver(found, namespace, label="tf_job_name"))
         rest(found.api)
         driver.begin()
         driver.create_all(TFJOBS.format(namespace), [manifest(number) for number in range(JOBS)])

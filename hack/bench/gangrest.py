@@ -107,7 +107,7 @@ def measure_ours(plane: Plane, seed: int) -> Found:
 def measure(contender: Contender, plane: Plane, seed: int, pids: Callable[[], Mapping[str, int]]) -> Found:
     """One round."""
     namespace = new_namespace(plane)
-    with Driver(plane.api, namespace) as driver:
+    with Driver(plane, namespace) as driver:
         contender.start(driver, SHAPE, Order(seed))
         try:
             driver.wait_bound(FIT * SHAPE.members, LIMIT_SECONDS)

@@ -118,7 +118,7 @@ def check_native(plane: Plane) -> None:
 def one_round(contender: Contender, plane: Plane, shape: Shape) -> Round:
     """In a namespace of its own, which is empty again when the next one begins."""
     name = new_namespace(plane)
-    with Driver(plane.api, name) as driver:
+    with Driver(plane, name) as driver:
         contender.start(driver, shape, Order())
         found = driver.round(shape.pods)
     clean(contender, plane, name)

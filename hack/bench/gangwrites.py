@@ -48,7 +48,7 @@ def report_writes(planes: Planes) -> bool:
 def writes_per_gang(plane: Plane, shape: Shape) -> float:
     """One round. The log is read before anything is deleted."""
     name = new_namespace(plane)
-    with Driver(plane.api, name) as driver:
+    with Driver(plane, name) as driver:
         OURS.start(driver, shape, Order())
         driver.wait_bound(shape.pods)
         wait(lambda: _are_bound(plane, name), f"not all Gangs of {name} are Bound")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.auditlog import entries_of
+from bench.boundpods import Printer
 from bench.gang import chosen
 from bench.gangdriver import Round, round_of
 from bench.gangmemory import pod_of
@@ -84,6 +85,22 @@ def test_writes_to_gangs_and_their_pods_are_counted_and_nothing_else() -> None:
         "create pods": 1,
         "create pods/binding": 2,
     }
+
+
+def test_a_watch_of_bound_pods_goes_on_where_it_stood_and_tells_each_pod_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def pod(name: str, version: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": {"gang": "g"}, "resourceVersion": version}}
+
+    printer = Printer("gang")
+    printer.take("ADDED", pod("g-0", "7"))
+    assert "resourceVersion" not in printer.query, "the first list is in no order"
+    printer.take("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
+    printer.take("ADDED", pod("g-1", "9"))
+    printer.take("MODIFIED", pod("g-0", "10"))
+    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [["g", "g-0"], ["g", "g-1"]]
+    assert (printer.query["resourceVersion"], printer.query["sendInitialEvents"]) == ("10", "false")
 
 
 def test_the_audit_log_is_read_for_one_namespace_without_events_and_watches(tmp_path: Path) -> None:
