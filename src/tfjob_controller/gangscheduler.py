@@ -31,6 +31,7 @@ from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
 from tfjob_controller.extender.leadership import LeaseFollower
 from tfjob_controller.extender.placements import GangPlacements
+from tfjob_controller.extender.roomcheck import RoomCheck
 from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
 from tfjob_controller.extender.service import Service
 from tfjob_controller.extender.statuswriter import StatusWriter
@@ -101,8 +102,15 @@ class GangScheduler:
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
         )
-        self._gate = Gate(
+        check = RoomCheck(
             self._binder,
+            self.caches.gangs.store,
+            self.caches.pods.store,
+            lambda: self.admission,
+            self._clock,
+        )
+        self._gate = Gate(
+            check,
             _Relay(lambda: self.admission),
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,

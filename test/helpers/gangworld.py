@@ -24,6 +24,7 @@ from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
 from tfjob_controller.extender.lifecycle import pods_by_member
 from tfjob_controller.extender.placements import GangPlacements
+from tfjob_controller.extender.roomcheck import RoomCheck
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock
@@ -96,7 +97,14 @@ class GangWorld:
         self._assumed.clear()
         self.gangs: Store[Gang] = Store()
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
-        self.gate = Gate(self, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
+        check = RoomCheck(
+            self,
+            self.gangs,
+            self._pod_store,
+            lambda: self.admission,
+            self.clock,
+        )
+        self.gate = Gate(check, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self._writer = StatusWriter(
             self.gangs,
@@ -311,8 +319,11 @@ class GangWorld:
 
     # kube-scheduler
 
-    def schedule(self) -> None:
-        """Ask for every pod that has no node and no call open, and bring to `bind` what fits by its own count."""
+    def schedule(self, *, is_blind: bool = False) -> None:
+        """Ask for every pod that has no node and no call open, and bring to `bind` what fits by its own count.
+
+        `is_blind`: it has not seen yet what came to the nodes, or became of them.
+        """
         for pod in [pod for pod in self.pods.values() if gang_key_of(pod) and not pod.spec.node_name]:
             if pod.metadata.uid in self._assumed:
                 continue
@@ -325,7 +336,8 @@ class GangWorld:
             node = self.placements.node_for(who.gang, who.attempt, who.member).node
             if not node:
                 continue
-            if self._allocatable(node) - self.used(node) - self._assumed_on(node) < _cpu_of(pod):
+            room = self._allocatable(node) - self.used(node) - self._assumed_on(node)
+            if room < _cpu_of(pod) and not is_blind:
                 self.admission.node_refused(who, node)
                 continue
             self._assumed[pod.metadata.uid] = node, _cpu_of(pod)

@@ -15,6 +15,7 @@ SECOND_POD = "another pod of this member of the gang is there already"
 POD_GONE = "the pod is gone"
 GAVE_UP = "the gang goes back to the queue: it did not become complete in time"
 NOT_COMPLETE = "not all members of the gang have come yet"
+NO_ROOM = "a member of the gang has no room any more where it was to go"
 CALLED_AGAIN = "the pod has come again"
 STOPPING = "the gang scheduler stops"
 

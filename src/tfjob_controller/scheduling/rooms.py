@@ -11,12 +11,16 @@ from tfjob_controller.scheduling.matching import Constraint
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """What a node has left. `key` is equal for rooms that are alike, whatever the node."""
+    """What a node has left. `key` is equal for rooms that are alike, whatever the node.
+
+    `reserved` is what reservations take whose pods are not there: without them there would be so much more.
+    """
 
     node: Node
     allocatable: Amounts
     free: Amounts
     key: tuple[tuple[str, int], ...]
+    reserved: Amounts = field(default_factory=dict)
 
     @property
     def name(self) -> str:

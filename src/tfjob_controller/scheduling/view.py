@@ -17,7 +17,8 @@ of nodes has few different rooms.
 
 A room may be negative: pods of other schedulers came where something was reserved.
 
-Threads: none of its methods may run at the same time as another; the caller holds one lock.
+Threads: none of its methods may run at the same time as another; the caller holds one lock. But one room, which is
+immutable, can be read without it (`rooms.get`), and so can whether a pod is counted (`has_pod`).
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class _Book:
     used: dict[str, int] = field(default_factory=dict)
     # Of `used`, what gangs take with pods and reservations: the rest is foreign.
     by_gangs: dict[str, int] = field(default_factory=dict)
+    # Of `by_gangs`, what reservations take whose pods are not there.
+    reserved: dict[str, int] = field(default_factory=dict)
     pods: int = 0
     reservations: int = 0
 
@@ -118,6 +121,10 @@ class ClusterView:
         """What a node has left; nothing if it is unknown."""
         room = self._rooms.get(node)
         return {} if room is None else room.free
+
+    def has_pod(self, key: str) -> bool:
+        """Whether this pod takes room on a node by now."""
+        return key in self._pods
 
     def without_gangs(self, node: str) -> Amounts:
         """What the node would have left if there were no gangs: allocatable less foreign pods."""
@@ -249,7 +256,7 @@ class ClusterView:
             changed |= self._drop(gang.pop(member_id, None))
             reservation = _Reservation(node, requests.get(kind_of(member_id), {}), str(attempt))
             gang[member_id] = reservation
-            self._take(node, reservation.amounts, 1, is_gang=True)
+            self._reserve(reservation, 1)
             self._books[node].reservations += 1
             changed.add(node)
             pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member_id), ()))
@@ -277,7 +284,7 @@ class ClusterView:
         if reservation is None:
             return set()
         if not reservation.covering:
-            self._take(reservation.node, reservation.amounts, -1, is_gang=True)
+            self._reserve(reservation, -1)
         self._books[reservation.node].reservations -= 1
         return {reservation.node}
 
@@ -286,9 +293,13 @@ class ClusterView:
         reservation.covering += pods
         after = bool(reservation.covering)
         if before != after:
-            self._take(reservation.node, reservation.amounts, -1 if after else 1, is_gang=True)
+            self._reserve(reservation, -1 if after else 1)
 
     # The books
+
+    def _reserve(self, reservation: _Reservation, sign: int) -> None:
+        self._take(reservation.node, reservation.amounts, sign, is_gang=True)
+        _add(self._books[reservation.node].reserved, reservation.amounts, sign)
 
     def _take(self, node: str, amounts: Amounts, sign: int, *, is_gang: bool) -> None:
         book = self._books.setdefault(node, _Book())
@@ -300,12 +311,14 @@ class ClusterView:
         """Make the rooms of these nodes anew and tell the pools."""
         for name in sorted(names):
             book = self._books[name]
-            before = self._rooms.pop(name, None)
+            before = self._rooms.get(name)
             after = None if book.node is None else _room(book.node, book)
             if after is not None:
                 self._rooms[name] = after
-            elif not (book.pods or book.reservations):
-                del self._books[name]
+            else:
+                self._rooms.pop(name, None)
+                if not (book.pods or book.reservations):
+                    del self._books[name]
             if before is None and after is None:
                 continue
             for pool in self._pools.values():
@@ -338,7 +351,8 @@ def _covers(pod: _Pod, reservation: _Reservation) -> bool:
 def _room(node: Node, book: _Book) -> Room:
     used = book.used
     free = {name: value - used.get(name, 0) for name, value in book.allocatable.items()}
-    return Room(node, book.allocatable, free, tuple(free.items()))
+    reserved = {name: value for name, value in book.reserved.items() if value}
+    return Room(node, book.allocatable, free, tuple(free.items()), reserved)
 
 
 def _allocatable(node: Node) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Pods that request other amounts than their Gang says: a LimitRange's defaults, a RuntimeClass's overhead, an error."""
+"""Pods that request other amounts than their Gang says: a LimitRange's defaults, a RuntimeClass's overhead, errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorl
     world.run()
     assert world.gang("other").status.phase == "Bound"
     give_up(world, "one")
-    assert "needs 4 × cpu: 2" in world.gang("one").status.message
+    assert world.gang("one").status.message.startswith("needs 4 \u00d7 cpu: 2")
     world.remove_gang("other")
     world.run()
     world.create_pods("one", cpu=2)

@@ -1,0 +1,105 @@
+"""What became of the nodes between the first member's filter and the last one's bind call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from helpers.gangworld import NAMESPACE, GangWorld
+from tfjob_controller.api.gang import placed_nodes
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    world = GangWorld()
+    world.put_node("a", 4)
+    return world
+
+
+def start(world: GangWorld, name: str, workers: int) -> None:
+    world.add_gang(name, worker=workers)
+    world.run()
+    assert world.gang(name).status.phase == "Admitted"
+    world.create_pods(name)
+
+
+def bound(world: GangWorld, name: str) -> int:
+    return sum(bool(pod.spec.node_name) for pod in world.pods_of(name))
+
+
+WORSE: dict[str, Callable[[GangWorld], None]] = {
+    "a pod of another scheduler has come": lambda world: world.put_pod("stranger", {}, 2, node="a"),
+    "the node is cordoned": lambda world: world.put_node("a", 4, unschedulable=True),
+    "the node is gone": lambda world: world.remove_node("a"),
+}
+
+
+@pytest.mark.parametrize("worsen", WORSE.values(), ids=WORSE.keys())
+def test_a_gang_whose_node_has_become_bad_is_not_bound_but_placed_anew_and_comes_again(
+    world: GangWorld, worsen: Callable[[GangWorld], None]
+) -> None:
+    start(world, "one", 3)
+    world.put_node("b", 4)
+    worsen(world)
+    world.schedule(is_blind=True)
+    assert bound(world, "one") == 0
+    world.run()
+    assert "b" in placed_nodes(world.gang("one").status).values()
+    world.schedule()
+    world.run()
+    assert bound(world, "one") == 3
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 1)
+    assert world.used("a") <= 4
+
+
+def test_reservations_that_cannot_be_kept_do_not_hinder_who_comes_first(world: GangWorld) -> None:
+    start(world, "one", 2)
+    start(world, "two", 2)
+    world.put_pod("stranger", {}, 1, node="a")
+    world.schedule(is_blind=True)
+    world.run()
+    assert sorted([bound(world, "one"), bound(world, "two")]) == [0, 2]
+    assert world.used("a") == 3
+
+
+def test_bindings_under_way_take_room(world: GangWorld) -> None:
+    start(world, "one", 2)
+    start(world, "two", 2)
+    world.put_pod("stranger", {}, 1, node="a")
+    world.is_binding_slow = True
+    world.schedule(is_blind=True)
+    world.end_bindings()
+    assert sorted([bound(world, "one"), bound(world, "two")]) == [0, 2]
+
+
+def test_bindings_that_failed_take_none(world: GangWorld) -> None:
+    start(world, "one", 2)
+    start(world, "two", 2)
+    for pod in world.pods_of("two"):
+        world.remove_pod(pod.metadata.name)
+    world.put_pod("stranger", {}, 1, node="a")
+    world.is_binding_broken = True
+    world.schedule(is_blind=True)
+    world.is_binding_broken = False
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    world.create_pods("two")
+    world.schedule(is_blind=True)
+    assert bound(world, "two") == 2
+
+
+def test_a_replacement_is_looked_at_too(world: GangWorld) -> None:
+    start(world, "one", 3)
+    world.schedule()
+    world.run()
+    gone = world.pods_of("one")[0].metadata.name
+    world.remove_pod(gone)
+    world.create_pods("one")
+    world.put_pod("stranger", {}, 2, node="a")
+    world.schedule(is_blind=True)
+    assert not world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
+    world.put_node("b", 4)
+    world.run()
+    world.schedule()
+    assert world.pods[f"{NAMESPACE}/{gone}"].spec.node_name == "b"
