@@ -118,13 +118,18 @@ class Keeper:
         for member in members or [each for each in seen.placed if each not in seen.made]:
             self.make_pod(name, member, seen.attempt)
 
-    def make_pod(self, name: str, member: str, attempt: int, **spec: Any) -> Object:
+    def make_pod(self, name: str, member: str, attempt: int, **spec: Any) -> None:
+        body = self.pod_of(name, member, attempt)
+        body["spec"] |= spec
+        self.api.create(self.pods_path, body)
+
+    def pod_of(self, name: str, member: str, attempt: int) -> Object:
+        """As it is to be created."""
         labels = {f"{PREFIX}gang": name, f"{PREFIX}member": member, f"{PREFIX}attempt": str(attempt)}
         body = pod(pod_name(name, member, attempt), self._cpu, labels, NAME)
-        body["spec"] |= spec
         if self._pools.get(name):
             body["spec"]["nodeSelector"] = {POOL: self._pools[name]}
-        return self.api.create(self.pods_path, body)
+        return body
 
     def delete_pod(self, name: str) -> None:
         self.api.delete(f"{self.pods_path}/{name}", gracePeriodSeconds=0)
