@@ -88,7 +88,13 @@ class GangSpec(_Value, frozen=True):
     min_members: Annotated[
         dict[str, int], says("The least of each member that may start and stay. Default: its count.")
     ] = {}
-    max_members: Annotated[dict[str, int], says("The most of each member that may be used. Default: its count.")] = {}
+    max_members: Annotated[
+        dict[str, int],
+        says(
+            "The most of each member that may be used: as far as its count, which is what is asked for now, and "
+            "status.targetMembers may go. No more than count is ever placed. Default: its count."
+        ),
+    ] = {}
     priority: Annotated[
         int, says("Value of the job's PriorityClass: gangs of a higher one come first.", format="int32", default=0)
     ] = 0

@@ -25,6 +25,7 @@ from tfjob_controller.trainer.children import Body, build_config_map, build_job,
 from tfjob_controller.trainer.cleanup import all_that_go_on, jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.gang import (
     Gate,
+    as_placed,
     gang_body,
     gate_of,
     is_misplaced,
@@ -163,10 +164,11 @@ def _seated(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed, views:
         return
     if plan.config_map and not observed.has_config_map:
         yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    told = as_placed(plan, gate, views)
     for view in views:
         replica, seat = view.replica, gate.seats.get(view.replica.name)
         if seat is not None and replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
-            yield Create(JOBS, replica.name, build_job(plan, replica, seat=seat))
+            yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
         if replica.name not in observed.services and (seat is not None or view.state == replicas.SUCCEEDED):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 

@@ -47,7 +47,7 @@ from tfjob_controller.trainer.gangterms import GangTerms
 from tfjob_controller.trainer.labels import job_labels
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.plan import Plan, environment_of
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
 
@@ -84,7 +84,7 @@ def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | Non
         return None
     gang = observed.gang
     attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
-    done = {view.replica.name for view in views if view.state == replicas.SUCCEEDED}
+    done = {view.replica.name for view in views if _is_done(view)}
     stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, attempt, done)]
     taken = _taken_seats(plan, observed, done, attempt)
     nodes = placed_nodes(gang.status) if gang is not None and attempt else {}
@@ -139,6 +139,30 @@ def wanted_spec(plan: Plan, terms: GangTerms, gate: Gate) -> GangSpec:
     )
 
 
+def as_placed(plan: Plan, gate: Gate, views: Sequence[View]) -> Plan:
+    """The plan for children that are made now: of a gang that starts with a part of its workers, TF_CONFIG names those
+    that have a place, or have had one.
+
+    TensorFlow waits until all that it was told of have come, and some may have no room for long. A role that serves is
+    told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
+    """
+    known = [
+        view.replica for view in views if view.replica.name in gate.seats or view.job is not None or _is_done(view)
+    ]
+    if len(known) == len(plan.replicas):
+        return plan
+    # The place in the list is a replica's index, so none before the last one can be left out.
+    counts: dict[str, int] = {}
+    for each in known:
+        counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
+    part = environment_of([each for each in plan.replicas if each.index < counts.get(each.role.name, 0)])
+    return replace(plan, environment=lambda each: plan.environment(each) if each.role.serves else part(each))
+
+
+def _is_done(view: View) -> bool:
+    return view.state == replicas.SUCCEEDED
+
+
 def gang_body(plan: Plan, spec: GangSpec) -> Body:
     """The Gang, ready for JSON."""
     metadata: Body = {
@@ -156,8 +180,13 @@ def gang_body(plan: Plan, spec: GangSpec) -> Body:
 
 
 def spec_patch(gang: Gang, wanted: GangSpec) -> Body | None:
-    """The merge patch that makes the Gang ask for what is wanted; None if it does. Its queue is the user's."""
-    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue, max_members=gang.spec.max_members)
+    """The merge patch that makes the Gang ask for what is wanted; None if it does.
+
+    Its queue is the user's, and so are the most that its members may go to; but what is wanted is never more than that.
+    """
+    counts = {each.name: each.count for each in wanted.members}
+    most = {name: max(count, counts.get(name, 0)) for name, count in gang.spec.max_members.items()}
+    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue, max_members=most)
     if kept == gang.spec:
         return None
     return {"spec": merge_patch(msgspec.to_builtins(gang.spec), msgspec.to_builtins(kept))}

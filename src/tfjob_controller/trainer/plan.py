@@ -9,7 +9,7 @@ I/O, no clock but arguments, nothing is mutated, so any thread may call it and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +126,7 @@ def build_plan(
         replicas=replicas,
         by_name={replica.name: replica for replica in replicas},
         chief=replicas[0],
-        environment=tf_config_environment(_cluster(replicas)),
+        environment=environment_of(replicas),
         config_map=config_map_name(spec.runtime_id) if any(map(_uses_default_server, spec.replica_specs)) else "",
         scheduler_name=spec.scheduler_name,
         priority_class_name=spec.priority_class_name,
@@ -185,12 +185,12 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
             )
 
 
-def _cluster(replicas: tuple[Replica, ...]) -> dict[str, list[str]]:
-    """Addresses of all replicas by role, in the order of their indexes."""
+def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[str, str]]:
+    """What each replica's training container is told of these."""
     cluster: dict[str, list[str]] = {}
     for replica in sorted(replicas, key=lambda replica: replica.index):
         cluster.setdefault(replica.role.name, []).append(f"{replica.name}:{replica.role.port}")
-    return cluster
+    return tf_config_environment(cluster)
 
 
 def _policy(spec: TFJobSpec) -> Policy:

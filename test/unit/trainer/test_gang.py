@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -246,6 +247,39 @@ def test_of_a_part_only_what_is_placed_is_created_and_the_rest_follows() -> None
     cluster.settle()
     assert cluster.name("worker-1") in cluster.jobs
     assert labels(cluster, "worker-1")["attempt"] == "1"
+
+
+def told(cluster: World, replica: str) -> dict[str, list[str]]:
+    """The replicas that the TF_CONFIG of this one names, which is about to be created; as people call them."""
+    (trained,) = body_of(cluster, replica)["spec"]["template"]["spec"]["containers"]
+    (value,) = [each["value"] for each in trained["env"] if each["name"] == "TF_CONFIG"]
+    ids = {each.name: each.id for each in cluster.plan.replicas}
+    named = json.loads(value)["cluster"]
+    return {role: [ids[address.partition(":")[0]] for address in addresses] for role, addresses in named.items()}
+
+
+def test_of_a_part_tf_config_names_who_has_a_place_and_only_servers_hear_of_the_others() -> None:
+    cluster = gang_world(master(), parameter_servers(1), workers(4), minWorkers=1)
+    cluster.settle()
+    admit(cluster, "master-0", "ps-0", "worker-0", "worker-1")
+    all_workers = ["worker-0", "worker-1", "worker-2", "worker-3"]
+    assert told(cluster, "master-0") == {"master": ["master-0"], "ps": ["ps-0"], "worker": all_workers[:2]}
+    assert told(cluster, "worker-1") == told(cluster, "master-0")
+    assert told(cluster, "ps-0")["worker"] == all_workers
+    cluster.settle()
+    placed = ("master-0", "ps-0", "worker-0", "worker-1", "worker-2")
+    says(cluster, BOUND, placement=(NodePlacement("n1", placed),))
+    assert told(cluster, "worker-2")["worker"] == all_workers[:3]
+
+
+def test_tf_config_keeps_the_place_of_a_worker_that_has_succeeded() -> None:
+    cluster = bound_world(master(), workers(4), minWorkers=1)
+    cluster.exits("worker-1", 0)
+    cluster.settle()
+    says(cluster, WAITING, placement=())
+    cluster.settle()
+    admit(cluster, "master-0", "worker-0", "worker-1")
+    assert told(cluster, "worker-2")["worker"] == ["worker-0", "worker-1", "worker-2"]
 
 
 # Back to the queue
@@ -539,6 +573,16 @@ def test_a_gang_that_a_user_put_into_a_queue_stays_there() -> None:
     gang = gang_of(cluster)
     cluster.gang = replace(gang, spec=replace(gang.spec, queue="night"))
     assert cluster.actions() is NOTHING
+
+
+@pytest.mark.parametrize(("most", "kept"), [(3, 4), (6, 6)], ids=["less than is wanted", "more"])
+def test_the_most_that_a_user_put_into_a_gang_stays_but_is_no_less_than_what_is_wanted(most: int, kept: int) -> None:
+    cluster = bound_world()
+    gang = gang_of(cluster)
+    cluster.gang = replace(gang, spec=replace(gang.spec, max_members={"worker": most}))
+    cluster.change(worker_replicas=4)
+    cluster.settle()
+    assert gang_of(cluster).spec.max_members == {"worker": kept}
 
 
 def test_an_empty_status_is_no_admission() -> None:
