@@ -8,7 +8,7 @@ step, and time is a fake clock's, so that a test can put any order on them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,10 @@ import msgspec
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
-from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, member_ids, placed_nodes
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import MemberOfGang, PodToBind
+from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.caches import BY_GANG, by_gang, gang_key_of
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
@@ -38,6 +39,7 @@ from tfjob_controller.scheduling.decide import Policy
 NAMESPACE = "team"
 GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
 BIND_TIMEOUT_SECONDS = 60.0
+_PREFIX = "scheduling.kubeflow.org"
 
 Object = dict[str, Any]
 
@@ -73,7 +75,10 @@ class _Events:
 
 
 class GangWorld:
-    """See the module. Bindings fail while `is_binding_broken`, and stay under way while `is_binding_slow`."""
+    """See the module. Bindings fail while `is_binding_broken`, and stay under way while `is_binding_slow`.
+
+    While `is_binding_repeated` each has been posted in vain before, and is tried again.
+    """
 
     def __init__(self) -> None:
         self.api = MemoryApi()
@@ -81,8 +86,9 @@ class GangWorld:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, ScheduledPod] = {}
         self.is_binding_broken = False
+        self.is_binding_repeated = False
         self.is_binding_slow = False
-        self._under_way: list[tuple[PodToBind, Callable[[PodToBind, str], None]]] = []
+        self._under_way: list[tuple[PodToBind, OnResult, Objection]] = []
         # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
         self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
@@ -135,16 +141,19 @@ class GangWorld:
     def gang_given_up(self, gang: str, attempt: int) -> None:
         self.admission.gang_given_up(gang, attempt)
 
-    def submit(self, pods: Sequence[PodToBind], on_result: Callable[[PodToBind, str], None]) -> None:
+    def submit(self, pods: Sequence[PodToBind], on_result: OnResult, objection: Objection) -> None:
         """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
-        self._under_way += [(pod, on_result) for pod in pods]
+        self._under_way += [(pod, on_result, objection) for pod in pods]
         if not self.is_binding_slow and not self.admission.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
         """Those that are under way."""
         under_way, self._under_way = self._under_way, []
-        for pod, on_result in under_way:
+        for pod, on_result, objection in under_way:
+            if self.is_binding_repeated and (words := objection(pod)):
+                on_result(pod, words)
+                continue
             found = self.pods.get(f"{pod.namespace}/{pod.name}")
             if self.is_binding_broken or found is None:
                 on_result(pod, "refused")
@@ -238,6 +247,11 @@ class GangWorld:
             if pod.spec.node_name == node and pod.status.phase not in ("Succeeded", "Failed")
         )
 
+    def coming(self, node: str) -> int:
+        """CPUs of the pods whose Bindings to this node are under way."""
+        pods = [self.pods.get(f"{pod.namespace}/{pod.name}") for pod, *_ in self._under_way if pod.node == node]
+        return sum(_cpu_of(pod) for pod in pods if pod is not None and not pod.spec.node_name)
+
     # Owners
 
     def add_gang(self, name: str, *, cpu: int = 1, priority: int = 0, **members: int) -> None:
@@ -301,20 +315,21 @@ class GangWorld:
         cpu = cpu or int(gang.spec.members[0].resources["cpu"])
         for member in placed_nodes(gang.status):
             if member not in there:
-                prefix = "scheduling.kubeflow.org"
                 labels = {
-                    f"{prefix}/gang": name,
-                    f"{prefix}/member": member,
-                    f"{prefix}/attempt": str(gang.status.attempt),
+                    f"{_PREFIX}/gang": name,
+                    f"{_PREFIX}/member": member,
+                    f"{_PREFIX}/attempt": str(gang.status.attempt),
                 }
                 self.put_pod(f"{name}-{member}-{gang.status.attempt}", labels, cpu)
 
     def delete_old_pods(self, name: str) -> None:
-        """What an owner does when its gang is not placed any more."""
+        """What an owner does when its gang is not placed any more, or has members no more."""
         gang = self.gang(name)
         attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
+        wanted = member_ids(gang.spec)
         for pod in self.pods_of(name):
-            if pod.metadata.labels["scheduling.kubeflow.org/attempt"] != attempt:
+            labels = pod.metadata.labels
+            if labels[f"{_PREFIX}/attempt"] != attempt or labels[f"{_PREFIX}/member"] not in wanted:
                 self.remove_pod(pod.metadata.name)
 
     # kube-scheduler

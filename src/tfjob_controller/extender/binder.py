@@ -10,6 +10,9 @@ open what has happened (no answer, 5xx, 429, 409) the pod is read, and its uid a
 wanted, bound elsewhere, gone, or to be tried again until `deadline_seconds` are over. The uid in each Binding keeps a
 new pod of the same name from getting what was meant for the old one.
 
+Seconds may lie between two tries, in which the node has become another. So who gives pods may object before a Binding
+is posted again; that ends it.
+
 Threads: `submit` may be called from any; results are given in the binder's own threads.
 Source: kubernetes pkg/registry/core/pod/storage/storage.go (BindingREST), apimachinery pkg/api/errors.
 """
@@ -49,6 +52,8 @@ _REST_CAP_SECONDS = 5.0
 
 # Called once for each pod; an empty text means that it is bound.
 OnResult = Callable[[PodToBind, str], None]
+# Asked before a Binding is posted again: why it must not be, or an empty text. In the binder's threads.
+Objection = Callable[[PodToBind], str]
 
 _decode_pod = decoder_for(Pod)
 
@@ -69,6 +74,7 @@ _BOUND: _Outcome = ("bound", "")
 class _Task:
     pod: PodToBind
     on_result: OnResult
+    objection: Objection
     deadline: float
     backoff: DecorrelatedBackoff
     is_repeated: bool = False
@@ -130,10 +136,10 @@ class Binder:
         ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
         return all(ended)
 
-    def submit(self, pods: Sequence[PodToBind], on_result: OnResult) -> None:
-        """Bind these; what was submitted before goes first. `on_result` must not raise, nor take long."""
+    def submit(self, pods: Sequence[PodToBind], on_result: OnResult, objection: Objection = lambda _: "") -> None:
+        """Bind these; what was submitted before goes first. Neither callback must raise, nor take long."""
         deadline = self._clock.monotonic() + self._deadline_seconds
-        tasks = [_Task(pod, on_result, deadline, self._new_backoff()) for pod in pods]
+        tasks = [_Task(pod, on_result, objection, deadline, self._new_backoff()) for pod in pods]
         with self._changed:
             is_stopped = self._stop.is_set()
             if not is_stopped:
@@ -171,7 +177,7 @@ class Binder:
 
     def _attempt(self, task: _Task) -> None:
         try:
-            outcome = self._look(task.pod) if task.is_repeated else None
+            outcome = self._look_again(task) if task.is_repeated else None
             if outcome is None:
                 self._post(task.pod)
                 outcome = _BOUND
@@ -216,6 +222,13 @@ class Binder:
             timeout_seconds=REQUEST_TIMEOUT_SECONDS,
             retry=False,
         )
+
+    def _look_again(self, task: _Task) -> _Outcome | None:
+        """What became of it, or why it is not tried again; None if it is. Raises ApiError."""
+        outcome = self._look(task.pod)
+        if outcome is None and (words := task.objection(task.pod)):
+            return "refused", words
+        return outcome
 
     def _look(self, pod: PodToBind) -> _Outcome | None:
         """What became of it; None if it is still to be bound. Raises ApiError."""

@@ -4,6 +4,7 @@ Theory of operation. kube-scheduler has passed every member when its call came, 
 minutes before the last; a pod of another scheduler may have come to its node since, or the node may be cordoned, or
 gone. So what is to be bound together is looked at together, in the view. If any of it has no room left, none is posted:
 every call gets an error, the loop is told to look at the gang and gives those members other nodes, and all come again.
+A Binding that has failed is looked at once more, alone, before it is posted again: that may be many seconds later.
 
 Room is what nobody has *taken*: neither pods nor Bindings that are under way. Reservations of others do not count here,
 which is what they would want too: where more is reserved than there is, whoever comes first may go, and the others are
@@ -18,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -25,8 +27,8 @@ from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import NO_ROOM, PodToBind
+from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.caches import gang_key_of
-from tfjob_controller.extender.gate import Binds
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.demand import Demand, demands_understood
@@ -38,7 +40,11 @@ log = structlog.get_logger(__name__)
 # A pod that was bound is seen by the watch long before, unless it was deleted at once.
 _SEEN_SECONDS = 10.0
 
-OnResult = Callable[[PodToBind, str], None]
+
+class Binds(Protocol):
+    """What is needed of a binder."""
+
+    def submit(self, pods: Sequence[PodToBind], on_result: OnResult, objection: Objection) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,16 @@ class RoomCheck:
         def on_end(pod: PodToBind, error: str) -> None:
             self._end(pod.uid, error)
             on_result(pod, error)
+            if error == NO_ROOM and pod.uid in claims:
+                self._admission().look_at(claims[pod.uid].gang)
 
-        self._binder.submit(pods, on_end)
+        self._binder.submit(pods, on_end, self._objection)
+
+    def _objection(self, pod: PodToBind) -> str:
+        """Before a Binding is posted again."""
+        with self._lock:
+            claim = self._claims.get(pod.uid)
+            return NO_ROOM if claim is not None and self._full([claim]) else ""
 
     def _refuse(
         self, pods: Sequence[PodToBind], claims: Mapping[str, _Claim], full: Sequence[str], on_result: OnResult
@@ -141,7 +155,7 @@ class RoomCheck:
         taken = _total(
             each
             for each in self._claims.values()
-            if each.node == room.name and not self._admission().view.has_pod(each.key)
+            if each.node == room.name and each not in coming and not self._admission().view.has_pod(each.key)
         )
         return all(
             room.free.get(name, 0) + room.reserved.get(name, 0) - taken.get(name, 0) >= amount

@@ -13,7 +13,7 @@ import pytest
 from helpers.poll import eventually
 from helpers.scripted import PatientClock
 from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
-from tfjob_controller.extender.binder import Binder
+from tfjob_controller.extender.binder import Binder, Objection
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import JSON, Lines, Priority
@@ -112,13 +112,13 @@ class Waits:
         self.clock.advance(timeout_seconds)
 
 
-def bind(api: Api) -> tuple[str, Waits]:
+def bind(api: Api, objection: Objection = lambda _: "") -> tuple[str, Waits]:
     """Bind the pod; its result, and how long was rested."""
     results, clock = Results(), Waits()
     binder = Binder(api, clock, threads=1, deadline_seconds=DEADLINE)
     binder.start()
     try:
-        binder.submit([POD], results)
+        binder.submit([POD], results, objection)
         return results.of(), clock
     finally:
         assert binder.stop()
@@ -168,6 +168,23 @@ def test_a_binding_goes_on_until_its_outcome_is_known(
 ) -> None:
     api = Api(posts, gets)
     assert bind(api)[0] == error
+    assert api.methods == methods.split()
+
+
+@pytest.mark.parametrize(
+    ("posts", "gets", "error", "methods"),
+    [
+        pytest.param([None], [], "", "POST", id="never for the first time"),
+        pytest.param([TOO_MANY], [found()], "no room", "POST GET", id="not bound"),
+        pytest.param([TOO_MANY], [found(node="n1")], "", "POST GET", id="bound already"),
+        pytest.param([CONFLICT], [found()], "no room", "POST GET", id="in conflict"),
+    ],
+)
+def test_a_binding_is_not_posted_again_where_somebody_objects(
+    posts: list[ApiError | None], gets: list[ApiError | bytes], error: str, methods: str
+) -> None:
+    api = Api(posts, gets)
+    assert bind(api, lambda pod: "no room" if pod == POD else "")[0] == error
     assert api.methods == methods.split()
 
 

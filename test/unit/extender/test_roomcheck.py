@@ -103,3 +103,26 @@ def test_a_replacement_is_looked_at_too(world: GangWorld) -> None:
     world.run()
     world.schedule()
     assert world.pods[f"{NAMESPACE}/{gone}"].spec.node_name == "b"
+
+
+def test_a_binding_that_is_tried_again_is_looked_at_again_and_the_member_moves(world: GangWorld) -> None:
+    world.put_node("b", 1)
+    start(world, "one", 4)
+    world.is_binding_slow = world.is_binding_repeated = True
+    world.schedule()
+    world.put_pod("stranger", {}, 1, node="a")
+    world.end_bindings()
+    world.is_binding_slow = world.is_binding_repeated = False
+    world.run()
+    world.schedule()
+    world.run()
+    assert (bound(world, "one"), world.gang("one").status.phase) == (4, "Bound")
+    assert (world.used("a"), world.used("b")) == (4, 1)
+
+
+def test_its_own_room_hinders_no_binding_that_is_tried_again(world: GangWorld) -> None:
+    start(world, "one", 4)
+    world.is_binding_slow = world.is_binding_repeated = True
+    world.schedule()
+    world.end_bindings()
+    assert bound(world, "one") == 4
