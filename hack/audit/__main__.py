@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from audit.core import Audit, Limits
+from audit.core import Audit, Limits, Violation
 from audit.order import Event, Order
 from audit.watches import Watches
 from localcluster.api import Api
@@ -42,6 +42,7 @@ class Auditor:
         self._audit = Audit(limits)
         self._stop = stop
         self._shown = 0
+        self._shown_races = 0
         self._ticked_at = 0.0
         self._is_out = threading.Event()
 
@@ -85,9 +86,8 @@ class Auditor:
         if now - self._ticked_at >= _TICK_SECONDS:
             self._ticked_at = now
             self._audit.tick(now - self._lag_seconds)
-        for violation in self._audit.violations[self._shown :]:
-            print(f"{violation.rule}: {violation.subject}: {violation.text}", file=sys.stderr, flush=True)
-        self._shown = len(self._audit.violations)
+        self._shown = _show(self._audit.violations, self._shown)
+        self._shown_races = _show(self._audit.races, self._shown_races, "a race: ")
 
     def _arrived(self) -> list[Event]:
         found: list[Event] = []
@@ -96,6 +96,13 @@ class Auditor:
                 found.append(self._watches.events.get_nowait())
         except queue.Empty:
             return found
+
+
+def _show(found: Sequence[Violation], shown: int, word: str = "") -> int:
+    """Those that are new; how many there are now."""
+    for each in found[shown:]:
+        print(f"{word}{each.rule}: {each.subject}: {each.text}", file=sys.stderr, flush=True)
+    return len(found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

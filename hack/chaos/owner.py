@@ -44,6 +44,7 @@ class Owners:
         self.finished: set[str] = set()
         self.counts = {"pods": 0, "gangs bound": 0, "gangs suspended": 0, "gangs returned": 0, "pods replaced": 0}
         self._plans: dict[str, GangPlan] = {}
+        self._suspended: dict[str, bool] = {}
         self._gangs = Mirror(api, self.gangs_path, _name, self.look_at)
         self._pods = Mirror(api, self.pods_path, _gang_of, self.look_at)
         self._changed = threading.Condition()
@@ -129,15 +130,17 @@ class Owners:
             self.counts[what] += by
 
     def suspend(self, name: str, *, value: bool) -> None:
-        """Now, or as soon as the server lets it; a gang that is gone needs nothing."""
+        """Now, or as soon as the server lets it; what was said last counts."""
+        self._suspended[name] = value
+        self._write_suspend(name)
+
+    def _write_suspend(self, name: str) -> None:
+        body = {"spec": {"suspend": self._suspended[name]}}
         try:
-            self.api.patch(f"{self.gangs_path}/{name}", {"spec": {"suspend": value}})
-        except RefusedError as error:
-            if error.status == _NOT_FOUND:
-                return
-            self.later(_RETRY_SECONDS, lambda: self.suspend(name, value=value))
-        except urllib3.exceptions.HTTPError:
-            self.later(_RETRY_SECONDS, lambda: self.suspend(name, value=value))
+            self.api.patch(f"{self.gangs_path}/{name}", body)
+        except (RefusedError, urllib3.exceptions.HTTPError) as error:
+            if not (isinstance(error, RefusedError) and error.status == _NOT_FOUND):
+                self.later(_RETRY_SECONDS, lambda: self._write_suspend(name))
 
     def _work(self) -> None:
         while (name := self._take()) is not None:
