@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 from bench import usage
@@ -50,8 +51,16 @@ def measure(plane: Plane, namespace: str) -> tuple[float, float]:
         time.sleep(SETTLE_SECONDS)
         now, most = usage.resident_bytes(extender.pid) / 1e6, usage.peak_resident_bytes(extender.pid) / 1e6
     plane.api.delete(path)
+    _check_known(plane, namespace)
     progress(f"resident: {now:.0f} MB, at most {most:.0f} MB")
     return now, most
+
+
+def _check_known(plane: Plane, namespace: str) -> None:
+    """A gang of which the gang scheduler knows no pods would be Released."""
+    phases = Counter((gang.get("status") or {}).get("phase") for gang in plane.api.list(GANGS.format(namespace)))
+    if phases != {"Bound": GANG_COUNT}:
+        raise RuntimeError(f"the gang scheduler does not know the pods: {dict(phases)}")
 
 
 def fill(plane: Plane, namespace: str) -> None:
