@@ -27,17 +27,23 @@ class GangMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = GangWorld()
         self.numbers = 0
+        # What each pod of a gang really takes, where that is more than the gang says.
+        self.more: dict[str, int] = {}
+        # The last attempt of an earlier gang of the name, whose pods may still be there.
+        self.earlier: dict[str, int] = {}
         for name in NODES:
             self.world.put_node(name, CPUS)
 
     # What users and owners do
 
     @precondition(lambda self: len(self.world.names()) < MAX_GANGS)
-    @rule(workers=st.integers(0, 8), cpu=st.integers(1, 2), priority=st.integers(0, 1))
-    def a_gang_comes(self, workers: int, cpu: int, priority: int) -> None:
+    @rule(workers=st.integers(0, 8), cpu=st.integers(1, 2), priority=st.integers(0, 1), more=st.sampled_from([0, 0, 1]))
+    def a_gang_comes(self, workers: int, cpu: int, priority: int, more: int) -> None:
         self.numbers += 1
         self.world.clock.advance(1)
-        self.world.add_gang(f"g{self.numbers}", cpu=cpu, priority=priority, worker=workers)
+        name = f"g{self.numbers}"
+        self.more[name] = cpu + more if more else 0
+        self.world.add_gang(name, cpu=cpu, priority=priority, worker=workers)
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
@@ -52,10 +58,25 @@ class GangMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
+    def a_gang_is_made_anew_under_its_name(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.world.names()))
+        self.earlier[name] = max(self.earlier.get(name, 0), self.world.gang(name).status.attempt)
+        self.world.remake_gang(name)
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data(), count=st.integers(0, 8), least=st.none() | st.integers(0, 2))
+    def a_gang_grows_or_shrinks(self, data: st.DataObject, count: int, least: int | None) -> None:
+        name = data.draw(st.sampled_from(self.world.names()))
+        (member,) = self.world.gang(name).spec.members
+        members = [{"name": "worker", "count": count, "resources": dict(member.resources)}]
+        lower = None if least is None else {"worker": min(least, count)}
+        self.world.change_gang(name, {"spec": {"members": members, "minMembers": lower}})
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data())
     def an_owner_acts(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.world.names()))
-        self.world.delete_old_pods(name)
-        self.world.create_pods(name)
+        self.own(name)
 
     # What programs do
 
@@ -63,9 +84,9 @@ class GangMachine(RuleBasedStateMachine):
     def the_loop_runs(self) -> None:
         self.world.run()
 
-    @rule()
-    def the_scheduler_asks(self) -> None:
-        self.world.schedule()
+    @rule(is_blind=st.booleans())
+    def the_scheduler_asks(self, is_blind: bool) -> None:
+        self.world.schedule(is_blind=is_blind)
 
     @rule()
     def the_gang_scheduler_starts_anew(self) -> None:
@@ -97,7 +118,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data(), cpu=st.integers(1, CPUS))
     def another_scheduler_brings_a_pod(self, data: st.DataObject, cpu: int) -> None:
         node = data.draw(st.sampled_from(sorted(self.world.nodes)))
-        if self.world.used(node) + cpu <= CPUS:
+        if self.world.used(node) + self.world.coming(node) + cpu <= CPUS:
             self.numbers += 1
             self.world.put_pod(f"foreign-{self.numbers}", {}, cpu, node=node)
 
@@ -109,6 +130,23 @@ class GangMachine(RuleBasedStateMachine):
         self.world.admission.run_once()
         self.world.api.script.clear()
         self.world.deliver()
+
+    @rule(is_slow=st.booleans())
+    def bindings_take_their_time(self, is_slow: bool) -> None:
+        self.world.is_binding_slow = is_slow
+
+    @rule()
+    def bindings_land(self) -> None:
+        self.world.end_bindings()
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data())
+    def a_node_is_cordoned(self, data: st.DataObject) -> None:
+        self.world.put_node(data.draw(st.sampled_from(sorted(self.world.nodes))), CPUS, unschedulable=True)
+
+    @rule(seconds=st.sampled_from([-3600.0, 3600.0]))
+    def the_clock_is_set(self, seconds: float) -> None:
+        self.world.clock.jump(seconds)
 
     @rule(is_broken=st.booleans())
     def bindings_fail(self, is_broken: bool) -> None:
@@ -126,7 +164,7 @@ class GangMachine(RuleBasedStateMachine):
         for name in self.world.names():
             for pod in self.world.pods_of(name):
                 attempt = int(pod.metadata.labels["scheduling.kubeflow.org/attempt"])
-                assert attempt <= self.world.gang(name).status.attempt
+                assert attempt <= max(self.world.gang(name).status.attempt, self.earlier.get(name, 0))
 
     def teardown(self) -> None:
         self._come_to_rest()
@@ -135,21 +173,24 @@ class GangMachine(RuleBasedStateMachine):
         self._check_reservations()
         self._check_nobody_waits_in_vain()
 
+    def own(self, name: str) -> None:
+        self.world.delete_old_pods(name)
+        self.world.create_pods(name, cpu=self.more.get(name, 0))
+
     def _come_to_rest(self) -> None:
-        self.world.is_binding_broken = False
+        self.world.is_binding_broken = self.world.is_binding_slow = False
+        self.world.end_bindings()
         self.world.api.script.clear()
         for _ in range(12):
             for name in self.world.names():
-                self.world.delete_old_pods(name)
-                self.world.create_pods(name)
+                self.own(name)
             self.world.schedule()
             self.world.run()
         for _ in range(4):
             self.world.clock.advance(LONG_SECONDS)
             for _ in range(6):
                 for name in self.world.names():
-                    self.world.delete_old_pods(name)
-                    self.world.create_pods(name)
+                    self.own(name)
                 self.world.schedule()
                 self.world.run()
 
@@ -165,7 +206,7 @@ class GangMachine(RuleBasedStateMachine):
             assert len(bound) == len(living) or not self._has_room_for(gang.status.attempt, name)
 
     def _has_room_for(self, attempt: int, name: str) -> bool:
-        cpu = int(self.world.gang(name).spec.members[0].resources["cpu"])
+        cpu = self.more[name] or int(self.world.gang(name).spec.members[0].resources["cpu"])
         view = self.world.admission.view
         return any(view.free(node).get("cpu", 0) >= 1000 * cpu for node in self.world.nodes)
 
@@ -190,10 +231,12 @@ class GangMachine(RuleBasedStateMachine):
             gang = self.world.gang(name)
             if gang.status.phase != WAITING or gang.spec.suspend or gang.status.position != 1:
                 continue
-            (member,) = gang.spec.members
+            (member,) = self.world.admission.needs.corrected(f"{NAMESPACE}/{name}", gang).spec.members
+            least = max(1, gang.spec.min_members.get("worker", member.count))
             cpu = 1000 * int(member.resources["cpu"])
-            room = sum(view.free(node).get("cpu", 0) // cpu for node in self.world.nodes)
-            assert room < member.count, f"{name} waits although it fits"
+            nodes = [node for node, body in self.world.nodes.items() if not body.spec.unschedulable]
+            room = sum(max(0, view.free(node).get("cpu", 0)) // cpu for node in nodes)
+            assert room < least, f"{name} waits although it fits"
 
 
 TestGangMachine = GangMachine.TestCase
