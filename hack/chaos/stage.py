@@ -51,8 +51,8 @@ STARVATION_TIMEOUT_SECONDS = 10.0
 HTTP_TIMEOUT_SECONDS = 30
 BIND_DEADLINE_SECONDS = 40.0
 FIT_GRACE_SECONDS = 12.0
-# Two schedulers on one busy machine see each other's pods only so late: a gang of 50 takes a second to bind here.
-RACE_SECONDS = 2.0
+# A watch tells a scheduler of another one's pod within this time, on a busy machine too.
+RACE_SECONDS = 1.0
 FLAGS = (
     f"--bind-timeout={BIND_TIMEOUT_SECONDS:g}s",
     f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS:g}s",
@@ -135,9 +135,13 @@ def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Repli
     """Both programs of one, kept alive."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
         extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name)
-        timeout = f"{HTTP_TIMEOUT_SECONDS}s"
-        election = LEADER_ELECTION
-        scheduler = GangScheduler(plane, extender.url, http_timeout=timeout, leader_election=election, replica=name)
+        scheduler = GangScheduler(
+            plane,
+            extender.url,
+            http_timeout=f"{HTTP_TIMEOUT_SECONDS}s",
+            leader_election=LEADER_ELECTION,
+            replica=name,
+        )
         replica = Replica(name, Kept(extender), Kept(scheduler), extender.is_ready)
         for program in replica.programs:
             program.start()
