@@ -25,7 +25,7 @@ from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK
 from tfjob_controller.extender.bindcalls import SECOND_POD
-from tfjob_controller.extender.placements import NOT_A_MEMBER, OLD_ATTEMPT
+from tfjob_controller.extender.placements import NO_GANG, NOT_A_MEMBER, OLD_ATTEMPT
 from tfjob_controller.extender.service import NOT_FILTERED
 
 pytestmark = pytest.mark.cluster
@@ -104,6 +104,13 @@ def edited(**status: Any) -> Callable[[Keeper, str], object]:
     return lambda keeper, name: keeper.api.patch(f"{keeper.gangs_path}/{name}/status", {"status": status})
 
 
+def made_again(keeper: Keeper, name: str) -> None:
+    """Another gang of the same name, while pods of the first wait for the last one."""
+    keeper.make(name, *WORKERS[:-1])
+    keeper.api.delete(f"{keeper.gangs_path}/{name}")
+    keeper.submit(name, SIZE, pool=name)
+
+
 def placed(node: str, *members: str) -> list[Object]:
     return [{"node": node, "members": list(members)}]
 
@@ -123,6 +130,7 @@ CASES = [
     Case("an attempt that is no number", odd_says(OLD_ATTEMPT), with_odd({"attempt": "one"})),
     Case("unknown members", odd_says(NOT_A_MEMBER), with_odd({"member": "worker-9"}, {"member": "x"})),
     Case("pods that take more than was said", is_given_up, greedy),
+    Case("deleted and made again", is_whole, made_again, tended=True),
     Case("no pods at all", lambda seen: seen.phase == "Released", count=0, first="Released"),
     Case("edited to a node that is none", is_whole, edited(placement=placed("no-such-node", *WORKERS)), tended=True),
     Case("edited to a full node", is_whole, edited(placement=placed(BESIDE, *WORKERS)), tended=True),
@@ -184,10 +192,9 @@ def elsewhere(gang_cluster: Cluster) -> Iterator[Keeper]:
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
     keeper = Keeper(api, "elsewhere")
     yield keeper
-    for name, seen in keeper.look().items():
-        api.delete(f"{keeper.gangs_path}/{name}")
-        for each in seen.pods:
-            keeper.delete_pod(each)
+    for path in (keeper.gangs_path, keeper.pods_path):
+        for each in api.list(path):
+            api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0)
 
 
 def test_nonsense_has_its_answer_and_harms_no_other_gang(
@@ -197,15 +204,19 @@ def test_nonsense_has_its_answer_and_harms_no_other_gang(
     pool(keeper, BESIDE)
     keeper.submit(BESIDE, SIZE, pool=BESIDE)
     before = keeper.tend_until_whole(BESIDE)[BESIDE]
+    # The name is taken in the other namespace only.
+    stray = elsewhere.pod_of(CASES[0].name, WORKERS[0], 1)
+    elsewhere.api.create(elsewhere.pods_path, stray)
     begin(keeper, CASES)
     await_ends(keeper, CASES)
+    found = elsewhere.api.get(f"{elsewhere.pods_path}/{stray['metadata']['name']}")
+    assert NO_GANG in str(found["status"].get("conditions"))
     after = keeper.seen(BESIDE)
     assert (after.placed, after.made, after.attempt) == (before.placed, before.made, before.attempt)
-    # The name is taken in the other namespace only.
     pool(elsewhere, "elsewhere")
     elsewhere.submit(BESIDE, SIZE, pool="elsewhere")
-    found = elsewhere.tend_until_whole(BESIDE, timeout=20)[BESIDE]
-    assert set(found.placed.values()) == {"elsewhere"}
+    same_name = elsewhere.tend_until_whole(BESIDE, timeout=20)[BESIDE]
+    assert set(same_name.placed.values()) == {"elsewhere"}
 
 
 # Calls
