@@ -3,6 +3,8 @@
 All of them are processes of their own; those under test may be killed and started again at any time. The two replicas
 elect a leader as the shipped ones do: each has a machine's name of its own. Between the gang schedulers and the API
 server is a proxy, in this process, that breaks requests. Everything ends with the block, whatever happens.
+
+Where this user may not give machines' names (`process.may_name_hosts`) there is one gang scheduler, which leads alone.
 """
 
 from __future__ import annotations
@@ -121,8 +123,9 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults) -> Iterato
         auditor = _start_auditor(plane)
         open_.callback(auditor.kill)
         open_.enter_context(kubelet)
-        replicas = [open_.enter_context(_replica(plane, name, kubeconfig)) for name in REPLICAS]
-        _wait(lambda: leader_name(api) in REPLICAS, "no gang scheduler leads")
+        names = REPLICAS if process.may_name_hosts() else ("",)
+        replicas = [open_.enter_context(_replica(plane, name, kubeconfig)) for name in names]
+        _wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler leads")
         paths = [path.format(NAMESPACE) for path in (GANGS, PODS)]
         watchman = Watchman(api, paths, replicas, lambda: auditor.send_signal(signal.SIGUSR1))
         watchman.start()
@@ -132,7 +135,7 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults) -> Iterato
 
 @contextlib.contextmanager
 def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Replica]:
-    """Both programs of one, kept alive."""
+    """Both programs of one, kept alive; without a `name` it has that of this machine."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
         extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name)
         scheduler = GangScheduler(
@@ -142,7 +145,7 @@ def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Repli
             leader_election=LEADER_ELECTION,
             replica=name,
         )
-        replica = Replica(name, Kept(extender), Kept(scheduler), extender.is_ready)
+        replica = Replica(name or os.uname().nodename, Kept(extender), Kept(scheduler), extender.is_ready)
         for program in replica.programs:
             program.start()
         try:

@@ -13,6 +13,7 @@ Threads: all functions may be called from any.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -90,13 +91,25 @@ def spawn(
 
 
 def on_host(name: str, argv: Sequence[str]) -> list[str]:
-    """The same command, for which the machine's name is another: in a namespace of its own, which root may make.
+    """The same command, for which the machine's name is another: in a namespace of its own (`may_name_hosts`).
 
     The pid stays the one that was started.
     """
     rename = 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"'
-    rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *rights, "--uts", "sh", "-c", rename, name, *argv]
+    return [*_unshare(), "sh", "-c", rename, name, *argv]
+
+
+@functools.cache
+def may_name_hosts() -> bool:
+    """Whether this user may make such namespaces: root may, and others on most machines."""
+    try:
+        return subprocess.run([*_unshare(), "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _unshare() -> list[str]:
+    return ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--uts"]
 
 
 def reap(pid: int) -> None:

@@ -119,6 +119,7 @@ def test_a_program_that_ended_at_once_is_not_alive(mark: Path) -> None:
     eventually(lambda: not process.is_alive(identity))
 
 
+@pytest.mark.skipif(not process.may_name_hosts(), reason="this user may not make namespaces on this machine")
 def test_a_program_may_have_another_machines_name(mark: Path) -> None:
     log = mark / "name.log"
     identity = process.spawn(process.on_host("replica-a", ["sh", "-c", "uname -n; sleep 600"]), log=log, mark=mark)
