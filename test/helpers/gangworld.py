@@ -102,6 +102,8 @@ class GangWorld:
         self.end_bindings()
         self._assumed.clear()
         self.gangs: Store[Gang] = Store()
+        # The version of each Gang that the handler has heard of.
+        self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
         check = RoomCheck(
             self,
@@ -169,9 +171,11 @@ class GangWorld:
                 self._versions += 1
                 self.gangs.delete(key_of(old), 10**9 + self._versions, old)
                 self._gang_handler.on_delete(old, True)
-        for gang in seen.values():
+        for key, gang in seen.items():
             self.gangs.upsert(gang)
-            self._gang_handler.on_update(gang, gang)
+            if self._told.get(key) != gang.metadata.resource_version:
+                self._told[key] = gang.metadata.resource_version
+                self._gang_handler.on_update(gang, gang)
 
     def run(self) -> None:
         """One pass of the loop, and what is due at the gate."""

@@ -3,8 +3,9 @@
 Theory of operation. Informers keep a `ClusterView` up to date under one lock, and say which gangs to look at. The loop
 takes all of them at once:
 
-    settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone
-    decide   the queue, in order, on the view (scheduling/decide.py): who fits is reserved there, in the same step
+    settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone;
+             those that are placed hold their room (holding.py)
+    decide   the queue, in order, on the view (waiting.py): who fits is reserved there, in the same step
     write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
 
 A member whose node is lost, full, or refused by kube-scheduler's own filters gets another one in the same attempt, if
@@ -12,8 +13,6 @@ there is one, and its pod an annotation, which makes kube-scheduler ask again.
 
 A write that fails gives its reservation back, and the gang is looked at again: nothing is kept but what the Gangs say
 and what pods take. After a restart Admitted gangs are reserved anew from their placements before anything is decided.
-
-An unchanged answer is not written again, and a mere place in the queue at most every `POSITION_SECONDS`.
 
 Locks: `lock` guards the view, and is held for a pass of pure computing, never for I/O. kube-scheduler's questions
 (placements.py) are answered from the same view under the same lock.
@@ -27,8 +26,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, member_ids, placed_nodes
 from tfjob_controller.extender import lifecycle
@@ -40,18 +37,16 @@ from tfjob_controller.extender.podneeds import PodNeeds
 from tfjob_controller.extender.refusals import Refusals
 from tfjob_controller.extender.relocation import resized_nodes
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
+from tfjob_controller.extender.waiting import WaitingLine
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
-from tfjob_controller.scheduling.explain import RESTING
-from tfjob_controller.scheduling.queue import REST_CAP_SECONDS, rest_seconds
+from tfjob_controller.scheduling.decide import Policy
+from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
 from tfjob_controller.scheduling.view import ClusterView
 
-# A place in the queue is for people: it need not be right to the second.
-POSITION_SECONDS = 5.0
 # After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
 REST_SECONDS = 1.0
 # A status that could not be written is tried again.
@@ -83,7 +78,7 @@ class Admission:
         self._clock = clock
         self.needs = PodNeeds(clock)
         self._holding = Holding(self.view, gate)
-        self._decider = Decider(self.view, policy)
+        self._line = WaitingLine(self.view, policy, clock, self._wake)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._changed = threading.Condition()
         self._dirty: set[str] = set()
@@ -92,12 +87,11 @@ class Admission:
         self._refusals = Refusals(clock)
         # Only the loop's own thread touches what follows.
         self._uids: dict[str, str] = {}
-        self._queued: dict[str, Gang] = {}
         self._due: dict[str, float] = {}
         self._idle_since: dict[str, float] = {}
-        self._written_at: dict[str, float] = {}
-        self._not_written_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        # Placed gangs of which some members should have other nodes, and there was none: looked at in every pass.
+        self._homeless: set[str] = set()
         # Placed gangs whose members may be others than their placement has: new ones, that have had no room so far.
         self._unsettled: set[str] = set()
         # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
@@ -174,6 +168,10 @@ class Admission:
             del self._due[key]
         return dirty | due
 
+    def _wake(self, key: str, moment: float) -> None:
+        """Look at this gang then, at the latest; on the monotonic scale."""
+        self._due[key] = min(moment, self._due.get(key, moment))
+
     def _sleep_seconds(self) -> float:
         earliest = min(self._due.values(), default=float("inf"))
         return max(0.0, min(earliest - self._clock.monotonic(), _LONGEST_SLEEP_SECONDS))
@@ -181,13 +179,15 @@ class Admission:
     def run_once(self) -> None:
         """One pass over what is to be looked at now: settle, decide on the queue, write."""
         now = self._clock.now()
-        keys = self._take() - self._read_uncertain()
+        keys = (self._take() | self._homeless) - self._read_uncertain()
         with self.lock:
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             steps += self._resize({key_of(step.gang) for step in steps}, now)
-            steps += self._decide(now)
+            steps += self._line.decide(now)
         for step in steps:
             if step.reserves:
+                # What was refused in the last attempt; from here on it is this one.
+                self._refusals.forget(key_of(step.gang))
                 # Before the status can be read: the first bind call may come right after it.
                 self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
         # Those who start come first: the others only want to know where they stand.
@@ -209,7 +209,8 @@ class Admission:
 
     def _settle(self, key: str, now: datetime) -> Sequence[Step]:
         gang = self._gangs.get(key)
-        self._queued.pop(key, None)
+        self._line.remove(key)
+        self._homeless.discard(key)
         if self._is_ending(key, gang) and not self._gate.wind_up(key):
             # Bindings are under way, and will be heard of: until then its room is not for others.
             return ()
@@ -220,7 +221,7 @@ class Admission:
         self._uids[key] = gang.metadata.uid
         all_pods = self._pods.by_index(BY_GANG, key)
         pods = pods_by_member(gang, all_pods)
-        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and not gang.spec.suspend:
+        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and _is_wanted(gang):
             return (self._return(key, gang, pods, now),)
         status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
         if status is not None:
@@ -239,23 +240,25 @@ class Admission:
 
     def _is_ending(self, key: str, gang: Gang | None) -> bool:
         """Whether what is placed must go, and not because the gate gave it up."""
-        if gang is None or self._is_another(key, gang) or gang.metadata.deletion_timestamp is not None:
+        if gang is None or self._is_another(key, gang):
             return True
-        return gang.spec.suspend and gang.status.phase in (ADMITTED, BOUND)
+        return gang.status.phase in (ADMITTED, BOUND) and not (_is_wanted(gang) and lifecycle.has_pods(gang))
 
     def _queue(self, key: str, gang: Gang) -> None:
         believed = self.needs.reconsider(key, gang)
         if believed is not None:
-            self._due.setdefault(key, self._clock.monotonic() + believed)
-        self._queued[key] = self.needs.corrected(key, gang)
+            self._wake(key, self._clock.monotonic() + believed)
+        self._line.put(self.needs.corrected(key, gang))
 
     def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
         """Room, seats and nodes of a placed gang; a step if its placement is not what it should be."""
-        gang = self._holding.as_moved(lifecycle.shrunk(seen))
+        gang = self._holding.as_moved(lifecycle.as_found(lifecycle.shrunk(seen), pods))
         if not self._holding.hold(gang, pods):
-            self._due[key] = self._clock.monotonic() + RETRY_SECONDS
+            self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
         self._unsettled.add(key)
-        found = self._holding.move(gang, pods, self._refusals.of(key), seen.metadata.resource_version)
+        found, is_any_left = self._holding.move(gang, pods, self._refusals.of(key), seen.metadata.resource_version)
+        if is_any_left:
+            self._homeless.add(key)
         status = lifecycle.moved(gang, found)
         if status.placement == seen.status.placement:
             return ()
@@ -271,7 +274,7 @@ class Admission:
             return 0.0
         now = self._clock.monotonic()
         since = self._idle_since.setdefault(key, now)
-        self._due[key] = since + lifecycle.REPLACEMENT_SECONDS
+        self._wake(key, since + lifecycle.REPLACEMENT_SECONDS)
         return now - since
 
     def _let_go(self, key: str) -> None:
@@ -282,9 +285,11 @@ class Admission:
         self._unsettled.discard(key)
         self._refusals.forget(key)
         self.needs.forget(key)
-        for memory in (self._due, self._idle_since, self._written_at, self._not_written_at, self._failures):
-            memory.pop(key, None)
-        self._given_up.pop(key, None)
+        self._line.forget(key)
+        for moments in (self._due, self._idle_since):
+            moments.pop(key, None)
+        for numbers in (self._failures, self._given_up):
+            numbers.pop(key, None)
         self._uids.pop(key, None)
 
     def _resize(self, taken: AbstractSet[str], now: datetime) -> list[Step]:
@@ -314,56 +319,6 @@ class Admission:
         status = lifecycle.returned(gang, bound, self._rng.uniform(cap / 2, cap), now)
         return Step(gang, status, Result.RETURNED)
 
-    def _decide(self, now: datetime) -> list[Step]:
-        """The queue, in order; those who fit are reserved in the view from here on."""
-        if not self._queued:
-            return []
-        verdicts = self._decider.decide(list(self._queued.values()), now)
-        steps = [self._step(verdict, now) for verdict in verdicts]
-        self._wake_for_rests(now)
-        return [step for step in steps if step is not None]
-
-    def _step(self, verdict: Verdict, now: datetime) -> Step | None:
-        gang = self._queued[verdict.gang_key]
-        if isinstance(verdict, Admit):
-            del self._queued[verdict.gang_key]
-            return Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), Result.ADMITTED, reserves=True)
-        return self._waiting_step(gang, verdict, now)
-
-    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> Step | None:
-        if isinstance(verdict, Unschedulable):
-            said = replace(gang.status, position=0, missing=(), message=verdict.message)
-            status = lifecycle.unschedulable(gang, said, now, reason=verdict.reason)
-            result = Result.UNSCHEDULABLE
-        else:
-            # What came of the last attempt is worth more than that the gang rests from it.
-            message = gang.status.message if verdict.message == RESTING else verdict.message
-            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
-            status, result = lifecycle.waiting(gang, said, now), Result.WAITING
-        if status == gang.status or self._can_wait(gang, status):
-            return None
-        return Step(gang, status, result)
-
-    def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
-        """Whether it could not be written just now; or only the place in the queue is another, and was written then."""
-        key = key_of(gang)
-        if self._clock.monotonic() < self._not_written_at.get(key, -RETRY_SECONDS) + RETRY_SECONDS:
-            return True
-        if replace(status, position=gang.status.position) != gang.status:
-            return False
-        due = self._written_at.get(key, 0.0) + POSITION_SECONDS
-        if due <= self._clock.monotonic():
-            return False
-        self._due.setdefault(key, due)
-        return True
-
-    def _wake_for_rests(self, now: datetime) -> None:
-        """Gangs that rest after a failed attempt are looked at when that is over."""
-        for key, gang in self._queued.items():
-            left = rest_seconds(gang, now)
-            if left:
-                self._due[key] = self._clock.monotonic() + left
-
     # Writing
 
     def _write(self, steps: Sequence[Step]) -> None:
@@ -375,14 +330,11 @@ class Admission:
 
     def _note_written(self, step: Step) -> None:
         key = key_of(step.gang)
-        self._written_at[key] = self._clock.monotonic()
-        self._not_written_at.pop(key, None)
+        self._line.written(key)
         if step.result == Result.BOUND:
             self._failures.pop(key, None)
         if step.result == Result.RETURNED:
             self._failures[key] = self._failures.get(key, 0) + 1
-        if step.result in (Result.ADMITTED, Result.RETURNED, Result.BOUND):
-            self._refusals.forget(key)
         self.look_at(key)
 
     def _note_failed(self, step: Step, error: ApiError) -> None:
@@ -394,8 +346,13 @@ class Admission:
             with self.lock:
                 self._let_go(key)
             self.room_changed()
-        self._not_written_at[key] = now = self._clock.monotonic()
-        self._due[key] = now + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
+        self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
+        self._line.not_written(key, self._due[key])
+
+
+def _is_wanted(gang: Gang) -> bool:
+    """Whether it is to run at all."""
+    return not gang.spec.suspend and gang.metadata.deletion_timestamp is None
 
 
 def _result_of(status: GangStatus) -> Result:

@@ -97,15 +97,18 @@ class Holding:
         self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
         return not leaving
 
-    def move(self, gang: Gang, pods: Pods, refused: Mapping[str, Collection[str]], version: str) -> Mapping[str, str]:
+    def move(
+        self, gang: Gang, pods: Pods, refused: Mapping[str, Collection[str]], version: str
+    ) -> tuple[Mapping[str, str], bool]:
         """Other nodes for members whose own are not good any more; reserved, and known here until they are written.
 
-        `version` is that of the Gang which the status is to be written to.
+        Also whether there are members for whom there is no other. `version` is that of the Gang which the status is to
+        be written to.
         """
         key = key_of(gang)
-        found = other_nodes(self._view, gang, pods, refused)
+        found, is_any_left = other_nodes(self._view, gang, pods, refused)
         if not found:
-            return found
+            return found, is_any_left
         moved = self._gate.move(key, found)
         self._keep(gang, found.keys() - moved)
         found = {member: node for member, node in found.items() if member in moved}
@@ -113,7 +116,7 @@ class Holding:
         if held.version != version:
             held.version, held.moved = version, {}
         held.moved |= found
-        return found
+        return found, is_any_left
 
     def let_go(self, key: str) -> None:
         """The gang is not placed any more. Bindings under way must have ended: `Gate.wind_up`."""

@@ -200,6 +200,20 @@ def shrunk(gang: Gang) -> Gang:
     return with_status(gang, _with_nodes(gang, {each: node for each, node in nodes.items() if each in wanted}))
 
 
+def as_found(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:
+    """The gang with the nodes that its pods are bound to, should they be others than its status says.
+
+    Nobody but a hand that edited the status, or another scheduler, makes them differ.
+    """
+    nodes = placed_nodes(gang.status)
+    others = {
+        member: pod.spec.node_name
+        for member, pod in pods.items()
+        if is_bound(pod) and lives(pod) and nodes.get(member, pod.spec.node_name) != pod.spec.node_name
+    }
+    return with_status(gang, moved(gang, others)) if others else gang
+
+
 def with_status(gang: Gang, status: GangStatus) -> Gang:
     return replace(gang, status=status)
 

@@ -23,14 +23,20 @@ from tfjob_controller.scheduling.view import ClusterView, kind_of
 
 def other_nodes(
     view: ClusterView, gang: Gang, pods: Mapping[str, ScheduledPod], refused: Mapping[str, Collection[str]]
-) -> dict[str, str]:
+) -> tuple[dict[str, str], bool]:
     """New nodes by member, reserved; only of members that are still to come, and for which there is room elsewhere.
+
+    Also whether there are some for which there is none.
 
     `pods` are those of the current attempt, by member; `refused` the nodes that kube-scheduler refused for a member.
     """
     demands = {each.name: each for each in demands_understood(gang.spec)}
     nodes = placed_nodes(gang.status)
     found: dict[str, str] = {}
+    near = set(nodes.values())
+    # Kinds of which no node at all takes one more: thousands of members need not each find that out.
+    hopeless: set[str] = set()
+    is_any_left = False
     for member, node in nodes.items():
         demand = demands.get(kind_of(member))
         bad = refused.get(member, ())
@@ -40,11 +46,17 @@ def other_nodes(
             or (node not in bad and _is_good(view, node, demand))
         ):
             continue
-        other = replace_member(view, demand, {node, *bad}, set(nodes.values()))
-        if other is not None:
+        other = None
+        if demand.name not in hopeless:
+            other = replace_member(view, demand, {node, *bad}, near)
+        if other is None:
+            is_any_left = True
+            if demand.name not in hopeless and replace_member(view, demand) is None:
+                hopeless.add(demand.name)
+        else:
             view.reserve(key_of(gang), {member: other}, requests_by_member([demand]), attempt=gang.status.attempt)
             found[member] = other
-    return found
+    return found, is_any_left
 
 
 def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:

@@ -7,10 +7,11 @@ import pytest
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
-from tfjob_controller.extender.admission import POSITION_SECONDS, REST_SECONDS
+from tfjob_controller.extender.admission import REST_SECONDS
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.lifecycle import REPLACEMENT_SECONDS
 from tfjob_controller.extender.refusals import REFUSED_SECONDS
+from tfjob_controller.extender.waiting import POSITION_SECONDS
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
-from helpers.memoryapi import no_answer, refusal
+from helpers.memoryapi import Fault, no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.extender.bindcalls import MemberOfGang
 
 
 @pytest.fixture
@@ -260,3 +261,85 @@ def spied(expect: Callable[..., None], seats: list[Mapping[str, str]]) -> Callab
         expect(gang, attempt, nodes, **options)
 
     return spy
+
+
+def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_counts(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    refused: list[str] = []
+
+    def refuse(request: object) -> None:
+        """kube-scheduler is quicker than the writer's next answers."""
+        (node,) = set(placed_nodes(world.gang("two").status).values())
+        refused.append(node)
+        world.admission.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), node)
+
+    world.api.script.append(Fault(after=refuse))
+    world.admission.run_once()
+    for _ in range(2):
+        world.run()
+    assert refused
+    assert placed_nodes(world.gang("two").status)["worker-0"] not in refused
+
+
+@pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
+def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(world: GangWorld, is_bound: bool) -> None:
+    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (other,) = {"a", "b"} - {bad}
+    if is_bound:
+        bind_all(world)
+    world.put_pod("stranger", {}, 4, node=other)
+    if is_bound:
+        for pod in world.pods_of("one"):
+            world.remove_pod(pod.metadata.name)
+        world.create_pods("one")
+    world.put_node(bad, 4, unschedulable=True)
+    for pod in world.pods_of("one"):
+        who = MemberOfGang(f"{NAMESPACE}/one", 1, pod.metadata.labels["scheduling.kubeflow.org/member"])
+        world.admission.node_refused(who, bad)
+    world.run()
+    world.add_gang("younger", worker=4)
+    world.run()
+    world.remove_pod("stranger")
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {other}
+    assert world.gang("younger").status.phase == "Waiting"
+    bind_all(world)
+
+
+def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) -> None:
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (other,) = {"a", "b"} - {node}
+    bind_all(world)
+    members = ["worker-0", "worker-1", "worker-2"]
+    world.change_gang("one", {"status": {"placement": [{"node": other, "members": members}]}})
+    for _ in range(3):
+        world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {node}
+    assert world.admission.view.rooms[other].free["cpu"] == 4000
+
+
+def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
+    world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    for _ in range(3):
+        world.run()
+    assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
+    assert world.admission.view.statistics().reserved_members == 0
+
+
+def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_under_way(
+    world: GangWorld,
+) -> None:
+    world.is_binding_slow = True
+    world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 0, "resources": {"cpu": "1"}}]}})
+    world.add_gang("next", worker=6)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase == "Waiting"
+    world.is_binding_slow = False
+    world.end_bindings()
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert (world.gang("one").status.phase, world.gang("next").status.phase) == ("Released", "Admitted")

@@ -1,0 +1,107 @@
+"""The gangs that wait for room: who of them starts now, and what the others are told. See `scheduling/decide`.
+
+An unchanged answer is not written again, a mere place in the queue at most every `POSITION_SECONDS`, and what could not
+be written not before its time. Threads: the admission loop's; `decide` under its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.extender import lifecycle
+from tfjob_controller.extender.statuswriter import Result, Step
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
+from tfjob_controller.scheduling.explain import RESTING
+from tfjob_controller.scheduling.queue import rest_seconds
+from tfjob_controller.scheduling.view import ClusterView
+
+# A place in the queue is for people: it need not be right to the second.
+POSITION_SECONDS = 5.0
+
+
+class WaitingLine:
+    """See the module. `wake` is told which gang to look at again, and when on the monotonic scale."""
+
+    def __init__(self, view: ClusterView, policy: Policy, clock: Clock, wake: Callable[[str, float], None]) -> None:
+        self._decider = Decider(view, policy)
+        self._clock = clock
+        self._wake = wake
+        self._gangs: dict[str, Gang] = {}
+        self._written_at: dict[str, float] = {}
+        self._blocked_until: dict[str, float] = {}
+
+    def put(self, gang: Gang) -> None:
+        """It waits, as it is now."""
+        self._gangs[key_of(gang)] = gang
+
+    def remove(self, key: str) -> None:
+        """It does not wait, or has to be looked at first."""
+        self._gangs.pop(key, None)
+
+    def forget(self, key: str) -> None:
+        """It is gone."""
+        for memory in (self._gangs, self._written_at, self._blocked_until):
+            memory.pop(key, None)
+
+    def written(self, key: str) -> None:
+        """Its status was written."""
+        self._written_at[key] = self._clock.monotonic()
+        self._blocked_until.pop(key, None)
+
+    def not_written(self, key: str, until: float) -> None:
+        """Its status could not be written, and should not be tried again before then."""
+        self._blocked_until[key] = until
+
+    def decide(self, now: datetime) -> list[Step]:
+        """The line, in order; those who fit are reserved in the view from here on, and wait no more."""
+        if not self._gangs:
+            return []
+        verdicts = self._decider.decide(list(self._gangs.values()), now)
+        steps = [self._step(verdict, now) for verdict in verdicts]
+        self._wake_for_rests(now)
+        return [step for step in steps if step is not None]
+
+    def _step(self, verdict: Verdict, now: datetime) -> Step | None:
+        gang = self._gangs[verdict.gang_key]
+        if isinstance(verdict, Admit):
+            del self._gangs[verdict.gang_key]
+            return Step(gang, lifecycle.admitted(gang, verdict.placement.node_of, now), Result.ADMITTED, reserves=True)
+        return self._waiting_step(gang, verdict, now)
+
+    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> Step | None:
+        if isinstance(verdict, Unschedulable):
+            said = replace(gang.status, position=0, missing=(), message=verdict.message)
+            status = lifecycle.unschedulable(gang, said, now, reason=verdict.reason)
+            result = Result.UNSCHEDULABLE
+        else:
+            # What came of the last attempt is worth more than that the gang rests from it.
+            message = gang.status.message if verdict.message == RESTING else verdict.message
+            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
+            status, result = lifecycle.waiting(gang, said, now), Result.WAITING
+        if status == gang.status or self._can_wait(gang, status):
+            return None
+        return Step(gang, status, result)
+
+    def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
+        """Whether it could not be written just now; or only the place in the queue is another, and was written then."""
+        key, now = key_of(gang), self._clock.monotonic()
+        due = self._blocked_until.get(key, 0.0)
+        if due <= now and replace(status, position=gang.status.position) == gang.status:
+            due = self._written_at.get(key, 0.0) + POSITION_SECONDS
+        if due <= now:
+            return False
+        self._wake(key, due)
+        return True
+
+    def _wake_for_rests(self, now: datetime) -> None:
+        """Gangs that rest after a failed attempt are looked at when that is over."""
+        for key, gang in self._gangs.items():
+            left = rest_seconds(gang, now)
+            if left:
+                self._wake(key, self._clock.monotonic() + left)
