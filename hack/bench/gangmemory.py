@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import usage
 from bench.gangdriver import PODS
-from bench.gangplane import Plane, Planes, delete_all, running_extender
+from bench.gangplane import Plane, Planes, running_extender
 from bench.gangworkload import GANGS, gang_body, gang_labels, new_namespace
 from bench.objects import pod
 from bench.report import ROUNDS, Reach, progress, report, size
@@ -66,7 +66,7 @@ def _check_known(plane: Plane, namespace: str) -> None:
 def fill(plane: Plane, namespace: str) -> None:
     """Nodes, gangs and their pods."""
     begin = time.monotonic()
-    delete_all(plane.api, "/api/v1/nodes")
+    plane.set_nodes(0)
     in_parallel(lambda number: _create_node(plane, number), range(NODES))
     progress(f"{NODES} nodes after {time.monotonic() - begin:.0f} s")
     in_parallel(lambda number: _create_gang(plane, namespace, number), range(GANG_COUNT))

@@ -25,7 +25,7 @@ from bench.auditlog import audit_log
 from bench.report import progress
 from bench.stage import in_parallel, install_crds
 from localcluster import ports, process, stack, state
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.extender import Extender
 from localcluster.fakekubelet import make_node
@@ -141,11 +141,7 @@ def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
     return {name: usage.cpu_seconds(pid) for name, pid in pids.items()}
 
 
-def delete_all(api: Api, path: str, selector: str = "") -> None:
-    """Everything under a collection's path, now; a kind that is not served has nothing."""
+def delete_selected(api: Api, path: str, selector: str) -> None:
+    """What the selector names of a collection, now."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-    try:
-        api.request("DELETE", path, options, query={"labelSelector": selector} if selector else None)
-    except RefusedError as error:
-        if error.status != 404:
-            raise
+    api.request("DELETE", path, options, query={"labelSelector": selector})

@@ -12,6 +12,7 @@ The order of gangs, and of pods where all are made at once, is as given or shuff
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bench.gangdriver import PODS, Driver, Round
-from bench.gangplane import Plane, delete_all
+from bench.gangplane import Plane, delete_selected
 from bench.report import progress
-from bench.stage import rest, wait
+from bench.stage import in_parallel, rest, wait
 from localcluster.gangscheduler import NAME
 
 PREFIX = "scheduling.kubeflow.org"
@@ -136,16 +137,26 @@ def clean(contender: Contender, plane: Plane, namespace: str) -> None:
     """Until nothing of it is left, and nothing is written any more. PodGroups go when their last pod has gone."""
     paths = [path.format(namespace) for path in (contender.groups, PODS) if path]
     for path in paths:
-        delete_all(plane.api, path)
+        _delete_each(plane, path)
     for path in paths:
-        wait(lambda path=path: not plane.api.list(path), f"{path} are not deleted")  # type: ignore[misc]
+        wait(functools.partial(_is_empty, plane, path), f"{path} are not deleted")
     rest(plane.api)
+
+
+def _delete_each(plane: Plane, path: str) -> None:
+    """At the same time. The server deletes a collection one by one, which may take longer than a request may."""
+    names = [obj["metadata"]["name"] for obj in plane.api.list(path)]
+    in_parallel(lambda name: plane.api.delete(f"{path}/{name}", gracePeriodSeconds=0), names)
+
+
+def _is_empty(plane: Plane, path: str) -> bool:
+    return not plane.api.list(path)
 
 
 def remove(contender: Contender, driver: Driver, gang: str) -> None:
     """One gang and its pods."""
     driver.api.delete(f"{contender.groups.format(driver.namespace)}/{gang}")
-    delete_all(driver.api, PODS.format(driver.namespace), f"gang={gang}")
+    delete_selected(driver.api, PODS.format(driver.namespace), f"gang={gang}")
 
 
 def gang_body(name: str, count: int) -> Object:

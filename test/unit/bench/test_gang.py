@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 
 from bench.auditlog import entries_of
 from bench.boundpods import Printer
-from bench.gang import chosen
+from bench.gang import LIMIT_SECONDS, chosen, run
 from bench.gangdriver import Round, round_of
 from bench.gangmemory import pod_of
+from bench.gangplane import Planes
 from bench.gangshapes import means
 from bench.gangworkload import Order
 from bench.gangwrites import writes_of
+from tfjob_controller.kube.clock import FakeClock
 
 KNOWN = ("shapes", "rest", "churn")
 
@@ -41,6 +44,36 @@ def test_parts_are_chosen_by_a_variable(value: str, expected: list[str]) -> None
 def test_a_part_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(SystemExit, match=r"BENCH_PARTS: chrun: there are shapes, rest, churn"):
         chosen("BENCH_PARTS", KNOWN, {"BENCH_PARTS": "rest,chrun"})
+
+
+def test_a_part_that_cannot_begin_in_time_is_left_out_and_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    clock, ran = FakeClock(), []
+
+    def part(name: str, seconds: float) -> tuple[str, Callable[[Planes], bool]]:
+        def measure(_: Planes) -> bool:
+            ran.append(name)
+            clock.advance(seconds)
+            return True
+
+        return name, measure
+
+    with Planes() as planes:
+        assert run(planes, [part("short", 1.0)], clock.monotonic)
+        assert not run(planes, [part("long", LIMIT_SECONDS + 1), part("late", 1.0)], clock.monotonic)
+    assert ran == ["short", "long"]
+    assert "late: left out" in capsys.readouterr().err
+
+
+def test_a_part_that_misses_its_reach_does_not_keep_the_next_from_running() -> None:
+    ran: list[str] = []
+
+    def good(_: Planes) -> bool:
+        ran.append("good")
+        return True
+
+    with Planes() as planes:
+        assert not run(planes, [("bad", lambda _: False), ("good", good)])
+    assert ran == ["good"]
 
 
 def test_a_round_is_told_by_the_moments_of_its_pods() -> None:
