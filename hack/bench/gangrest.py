@@ -92,7 +92,8 @@ def _report(idle: list[float], ours: list[Found], native: list[Found]) -> bool:
 
 
 def measure_idle(plane: Plane) -> float:
-    """No gang, and no gang scheduler. Per cent of one core."""
+    """No gang, and no gang scheduler, as long after the last change as with gangs. Per cent of one core."""
+    time.sleep(_SETTLE_SECONDS)
     rest(plane.api)
     found = sum(shares_of(plane.pids()).values())
     progress(f"idle: {found:.2f} % of a core")
