@@ -36,7 +36,8 @@ def audited(kubeconfig: Path, *more: str) -> Iterator[None]:
         yield
         auditor.send_signal(signal.SIGTERM)
         out, _ = auditor.communicate(timeout=_END_SECONDS)
-        assert json.loads(out)["violations"] == []
+        if violations := json.loads(out)["violations"]:
+            raise AssertionError(f"the auditor has seen {violations}")
     finally:
         auditor.kill()
         auditor.wait()

@@ -93,11 +93,11 @@ class Keeper:
         self.api.create(self.gangs_path, {**body, "spec": {"members": [member], **spec}})
 
     def look(self) -> dict[str, Seen]:
-        """All gangs, by name."""
+        """All gangs, by name; their pods are read after them, so that one that is Bound has all that it says."""
+        gangs = {each["metadata"]["name"]: each for each in self.api.list(self.gangs_path)}
         pods: dict[str, dict[str, Object]] = {}
         for each in self.api.list(self.pods_path):
             pods.setdefault(_label(each, "gang"), {})[each["metadata"]["name"]] = each
-        gangs = {each["metadata"]["name"]: each for each in self.api.list(self.gangs_path)}
         return {name: Seen(each.get("status") or {}, pods.get(name, {})) for name, each in gangs.items()}
 
     def seen(self, name: str) -> Seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
@@ -68,13 +68,7 @@ def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def auditor_flags() -> Sequence[str]:
-    """Of the auditor of `gang_cluster`; a module may have its own."""
-    return ()
-
-
-@pytest.fixture
-def gang_cluster(gang_plane: Cluster, auditor_flags: Sequence[str]) -> Iterator[Cluster]:
+def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
     """Two small nodes with nothing on them, a namespace `gangs`, and an auditor that fails a test for what it saw."""
     api = gang_plane.api
     # Owners before what they own: else they make it anew.
@@ -86,7 +80,7 @@ def gang_cluster(gang_plane: Cluster, auditor_flags: Sequence[str]) -> Iterator[
         make_node(api, name, SMALL)
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
     eventually(lambda: not api.list("/api/v1/namespaces/gangs/pods"))
-    with audited(gang_plane.kubeconfig, *auditor_flags):
+    with audited(gang_plane.kubeconfig):
         yield gang_plane
 
 

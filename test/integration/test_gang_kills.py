@@ -275,12 +275,6 @@ def stage(gang_cluster: Cluster, tmp_path: Path) -> Iterator[Stage]:
             programs.end()
 
 
-@pytest.fixture
-def auditor_flags() -> Sequence[str]:
-    """What is partly bound is whole again, or gone, soon after the program is back."""
-    return ("--bind-deadline=30",)
-
-
 def room_for(cluster: Cluster, pods: int) -> None:
     """So many CPUs in all, on nodes of six; the fixture's two have four each."""
     left = pods - 8
