@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
-from helpers.memoryapi import Fault, no_answer, refusal
+from helpers.memoryapi import Fault, Request, no_answer, refusal
 from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.extender.bindcalls import MemberOfGang
+from tfjob_controller.kube.errors import ApiError
 
 
 @pytest.fixture
@@ -343,3 +344,41 @@ def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings
     for _ in range(3):
         world.run()
     assert (world.gang("one").status.phase, world.gang("next").status.phase) == ("Released", "Admitted")
+
+
+def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_decision_of_its_own(
+    world: GangWorld,
+) -> None:
+    world.add_gang("two", worker=4)
+    world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
+    world.admission.run_once()
+    assert world.gang("two").status.phase == ""
+    assert world.admission.view.statistics().reserved_members == 3, "what was reserved for it is given back"
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("two").status.phase == "Admitted"
+    assert world.admission.view.statistics().reserved_members == 7
+
+
+def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twice(world: GangWorld) -> None:
+    """The request was lost on its way, for so long that the Gang was read without it: and then the server gets it."""
+    world.add_gang("two", worker=5)
+    late: list[Request] = []
+
+    def hold_back(request: Request) -> None:
+        late.append(request)
+        raise ApiError(0, "Timeout", "no answer in time", outcome_unknown=True)
+
+    world.api.script.append(Fault(before=hold_back))
+    world.admission.run_once()
+    world.change_gang("two", {"spec": {"priority": -1}})
+    world.add_gang("three", worker=5)
+    world.clock.advance(1)
+    world.run()
+    world.run()
+    with pytest.raises(ApiError):
+        world.api.apply(late[0])
+    world.deliver()
+    world.run()
+    assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
+    assert all(room.free["cpu"] >= 0 for room in world.admission.view.rooms.values())
