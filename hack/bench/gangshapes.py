@@ -11,19 +11,22 @@ Of each shape, native, stock and ours take their rounds in turn, each on a contr
   until all are bound; baseline native.
 - `gang_spread_p95_…`: P95 over gangs of the time from its first pod bound to its last; native.
 - `gangs_partly_bound_…`: the sum of that, gang-seconds; native.
+- `gangs_cpu_…`: seconds of CPU of all programs, but for those that create, until the last pod is bound; native. Stock
+  stands beside it. It says more than seconds where others use the machine. Reported.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from bench.gangdriver import Round
-from bench.gangplane import Planes, gang_scheduler
-from bench.gangworkload import NATIVE, OURS, STOCK, Shape, check_native, one_round
+from bench.gangplane import Planes, Programs, gang_scheduler
+from bench.gangworkload import NATIVE, OURS, STOCK, Measured, Shape, check_native, one_round
 from bench.report import ROUNDS, Reach, progress, report, size
 
-Rounds = Mapping[str, list[Round]]
+Rounds = Mapping[str, list[Measured]]
+Object = dict[str, Any]
 
 # By name: the shape, and on how many nodes.
 SHAPES: Mapping[str, tuple[Shape, int]] = {
@@ -40,41 +43,55 @@ def report_shapes(planes: Planes, names: Sequence[str]) -> bool:
     check_native(planes.get(NATIVE.plane))
     found: dict[str, Rounds] = {}
     ok = True
-    with gang_scheduler(planes.get(OURS.plane)):
+    with gang_scheduler(planes.get(OURS.plane)) as programs:
         for name in names:
-            found[name] = measure(planes, name)
+            found[name] = measure(planes, name, programs)
             ok &= _report_shape(name, found[name])
     return ok & _report_means(found) if len(found) == len(SHAPES) else ok
 
 
-def measure(planes: Planes, name: str) -> Rounds:
+def measure(planes: Planes, name: str, programs: Programs) -> Rounds:
     """Rounds of each contender, in turn."""
     shape, nodes = SHAPES[name]
     for contender in _CONTENDERS:
         planes.get(contender.plane).set_nodes(nodes)
-    rounds: dict[str, list[Round]] = {contender.plane: [] for contender in _CONTENDERS}
+    pids = {contender.plane: planes.get(contender.plane).pids() for contender in _CONTENDERS}
+    pids[OURS.plane] |= programs.pids()
+    rounds: dict[str, list[Measured]] = {contender.plane: [] for contender in _CONTENDERS}
     for number in range(1, ROUNDS + 1):
         progress(f"{name} on {nodes} nodes, round {number} of {ROUNDS}")
         for contender in _CONTENDERS:
-            rounds[contender.plane].append(one_round(contender, planes.get(contender.plane), shape))
+            who = contender.plane
+            rounds[who].append(one_round(contender, planes.get(who), shape, pids[who]))
     return rounds
 
 
 def _report_shape(name: str, rounds: Rounds) -> bool:
     shape, nodes = SHAPES[name]
+    extra: Object = {"gangs": shape.gangs, "members": shape.members, "nodes": nodes}
 
-    def say(figure: str, value: Callable[[Round], float], baseline: str, reach: Reach | None) -> bool:
+    def say(figure: str, value: Callable[[Measured], float], baseline: str, reach: Reach | None, **more: Any) -> bool:
         values, others = ([value(each) for each in rounds[who]] for who in (OURS.plane, baseline))
-        extra = {"gangs": shape.gangs, "members": shape.members, "nodes": nodes}
-        return report(f"{figure}_{name}", "s", values, baselines=others, reach=reach, **extra)
+        return report(f"{figure}_{name}", "s", values, baselines=others, reach=reach, **extra, **more)
 
     ok = say("gangs_bound", _total, "native", Reach(max_ratio=1 / 0.9))
     ok &= say("gangs_bound_stock", _total, "stock", None)
     if shape.gangs > 1:
-        ok &= say("gang_latency", lambda each: each.latency, "native", Reach(max_ratio=0.5))
-        ok &= say("gang_spread_p95", lambda each: each.spread_p95, "native", Reach(max_ratio=1.0))
-        ok &= say("gangs_partly_bound", lambda each: each.partly_bound, "native", Reach(max_ratio=1.0))
-    return ok
+        ok &= say("gang_latency", lambda each: each.round.latency, "native", Reach(max_ratio=0.5))
+        ok &= say("gang_spread_p95", lambda each: each.round.spread_p95, "native", Reach(max_ratio=1.0))
+        ok &= say("gangs_partly_bound", lambda each: each.round.partly_bound, "native", Reach(max_ratio=1.0))
+    stock = round(statistics.median(map(_cpu, rounds["stock"])), 2)
+    by_program = {who: _by_program(found) for who, found in rounds.items()}
+    return ok & say("gangs_cpu", _cpu, "native", None, stock=stock, by_program=by_program)
+
+
+def _by_program(rounds: Sequence[Measured]) -> Mapping[str, float]:
+    """Medians."""
+    return {name: round(statistics.median(each.cpu[name] for each in rounds), 2) for name in rounds[0].cpu}
+
+
+def _cpu(each: Measured) -> float:
+    return sum(each.cpu.values())
 
 
 def _report_means(found: Mapping[str, Rounds]) -> bool:
@@ -85,10 +102,10 @@ def _report_means(found: Mapping[str, Rounds]) -> bool:
     return ok & report("gangs_bound_stock_mean", "s", ours, baselines=stock, reach=reach, shapes=names)
 
 
-def means(rounds: Sequence[Sequence[Round]]) -> list[float]:
+def means(rounds: Sequence[Sequence[Measured]]) -> list[float]:
     """Of the n-th rounds of all shapes, for each n, the geometric mean of their seconds."""
     return [statistics.geometric_mean([_total(each) for each in of_all]) for of_all in zip(*rounds, strict=True)]
 
 
-def _total(each: Round) -> float:
-    return each.total
+def _total(each: Measured) -> float:
+    return each.round.total

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bench.gangdriver import PODS, Driver, Round
-from bench.gangplane import Plane, delete_selected
+from bench.gangplane import Plane, cpu_seconds, delete_selected
 from bench.report import progress
 from bench.stage import in_parallel, rest, wait
 from localcluster.gangscheduler import NAME
@@ -62,6 +62,14 @@ class Order:
         if self.seed is not None:
             random.Random(self.seed).shuffle(found)  # noqa: S311 -- it has to come again
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One round of one contender; `cpu` is seconds of CPU by program, until the last pod was bound."""
+
+    round: Round
+    cpu: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +124,19 @@ def check_native(plane: Plane) -> None:
         raise RuntimeError("the server has dropped the pods' group: its feature gates are off")
 
 
-def one_round(contender: Contender, plane: Plane, shape: Shape) -> Round:
-    """In a namespace of its own, which is empty again when the next one begins."""
+def one_round(contender: Contender, plane: Plane, shape: Shape, pids: Mapping[str, int]) -> Measured:
+    """In a namespace of its own, which is empty again when the next one begins. `pids` are those whose CPU counts."""
     name = new_namespace(plane)
     with Driver(plane, name) as driver:
+        before = cpu_seconds(pids)
         contender.start(driver, shape, Order())
         found = driver.round(shape.pods)
+        cpu = {each: seconds - before[each] for each, seconds in cpu_seconds(pids).items()}
     clean(contender, plane, name)
-    progress(f"{contender.plane}: {found.total:.2f} s, median latency {found.latency:.3f} s")
-    return found
+    progress(
+        f"{contender.plane}: {found.total:.2f} s, median latency {found.latency:.3f} s, {sum(cpu.values()):.2f} s CPU"
+    )
+    return Measured(found, cpu)
 
 
 def new_namespace(plane: Plane) -> str:

@@ -16,24 +16,19 @@ from helpers.cluster import Cluster
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"name", "value", "unit", "rounds", "spread"}
 
-_SHAPES = {
-    **{f"gangs_bound{against}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for against in ("", "_stock")},
-    "gangs_bound_mean": True,
-    "gangs_bound_stock_mean": True,
-}
+_OF_EVERY_SHAPE = ("gangs_bound", "gangs_bound_stock", "gangs_cpu")
 _OF_SEVERAL_GANGS = (
-    "gangs_bound",
-    "gangs_bound_stock",
-    "gang_latency",
-    "gang_spread_p95",
-    "gangs_partly_bound",
+    *("gangs_bound", "gangs_bound_stock"),
+    *("gang_latency", "gang_spread_p95", "gangs_partly_bound", "gangs_cpu"),
 )
 
 # By the parts of the bench that say them.
 GANG_FIGURES = {
     "shapes,rest,churn": {
         **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
-        **_SHAPES,
+        **{f"{figure}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for figure in _OF_EVERY_SHAPE},
+        "gangs_bound_mean": True,
+        "gangs_bound_stock_mean": True,
         "rest_gangs_bound": False,
         "rest_gangs_partial": False,
         "rest_cpu_programs": False,

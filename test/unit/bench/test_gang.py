@@ -16,7 +16,7 @@ from bench.gangdriver import Round, round_of
 from bench.gangmemory import pod_of
 from bench.gangplane import Planes
 from bench.gangshapes import means
-from bench.gangworkload import Order
+from bench.gangworkload import Measured, Order
 from bench.gangwrites import writes_of
 from tfjob_controller.kube.clock import FakeClock
 
@@ -88,8 +88,8 @@ def test_the_highest_of_twenty_spreads_is_not_their_p95() -> None:
 
 
 def test_the_mean_over_shapes_is_geometric_and_round_by_round() -> None:
-    def rounds(*totals: float) -> list[Round]:
-        return [Round(total, 0.0, []) for total in totals]
+    def rounds(*totals: float) -> list[Measured]:
+        return [Measured(Round(total, 0.0, []), {}) for total in totals]
 
     assert means([rounds(1.0, 2.0), rounds(4.0, 8.0)]) == pytest.approx([2.0, 4.0])
 
