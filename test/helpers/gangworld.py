@@ -177,6 +177,10 @@ class GangWorld:
                 self._told[key] = gang.metadata.resource_version
                 self._gang_handler.on_update(gang, gang)
 
+    def stop_writing(self) -> None:
+        """The process is told to end."""
+        self._writer.stop()
+
     def run(self) -> None:
         """One pass of the loop, and what is due at the gate."""
         self.gate.tick()

@@ -6,8 +6,9 @@ was not seen. Its answer goes into the cache at once. Threads: `write` belongs t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -90,10 +91,12 @@ class StatusWriter:
         self._pod_client = pod_client
         self._observer = observer
         self._recorder = recorder
+        self._stopped = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
 
     def stop(self) -> None:
         """Begin no further write."""
+        self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def read(self, namespace: str, name: str) -> None:
@@ -101,8 +104,15 @@ class StatusWriter:
         self._gangs.assume(self._client.get(namespace, name))
 
     def write(self, steps: Sequence[Step]) -> Iterator[tuple[Step, ApiError | None]]:
-        """Write all of them; each with its error, in order, once the answers of all are there."""
-        return zip(steps, list(self._pool.map(self._write, steps)), strict=True)
+        """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
+        try:
+            errors = list(self._pool.map(self._write, steps))
+        except (RuntimeError, CancelledError):
+            # A pool that is shut down says so with these.
+            if not self._stopped.is_set():
+                raise
+            return iter(())
+        return zip(steps, errors, strict=True)
 
     def _write(self, step: Step) -> ApiError | None:
         meta = step.gang.metadata

@@ -382,3 +382,10 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twic
     world.run()
     assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
     assert all(room.free["cpu"] >= 0 for room in world.admission.view.rooms.values())
+
+
+def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhere(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    world.stop_writing()
+    world.run()
+    assert world.gang("two").status.phase == ""
