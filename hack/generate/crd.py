@@ -15,6 +15,7 @@ from generate.schema import Extras, Schema, schema_of
 from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec, TFJobStatus
 from tfjob_controller.kube.meta import Resource
+from tfjob_controller.trainer.names import MAX_LABEL
 
 # name, path, description, only with `-o wide`, type
 Column = tuple[str, str, str, bool, str]
@@ -35,6 +36,7 @@ class CustomKind:
     columns: tuple[Column, ...]
     extras: Extras
     categories: tuple[str, ...] = ()
+    metadata: Schema = field(default_factory=lambda: {"type": "object"})
     subresources: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,6 +95,7 @@ _COUNT_BY_MEMBER = {
     "maxProperties": MAX_KINDS,
     "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_MEMBERS},
 }
+_LABEL = {"description": "The value of a label of its pods.", "type": "string", "maxLength": MAX_LABEL}
 
 GANG = CustomKind(
     GANGS,
@@ -124,6 +127,7 @@ GANG = CustomKind(
             ("GangStatus", "conditions"): _keyed("type"),
         },
     ),
+    metadata={"type": "object", "properties": {"name": _LABEL}},
 )
 
 KINDS = (TFJOB, GANG)
@@ -177,7 +181,7 @@ def _root(kind: CustomKind) -> Schema:
         "properties": {
             "apiVersion": {"description": f"{kind.resource.api_version}.", "type": "string"},
             "kind": {"description": f"{kind.resource.kind}.", "type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": kind.metadata,
             "spec": {"description": kind.asks, **schema_of(kind.spec, kind.extras)},
             "status": {"description": kind.says, **schema_of(kind.status, kind.extras)},
         },
