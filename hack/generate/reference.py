@@ -111,8 +111,8 @@ def render_gang() -> str:
         "src/tfjob_controller/api/gang.py and hack/generate",
         "`scheduling.kubeflow.org/v1alpha1`, kind `Gang`, plural `gangs`, short name `gg`. Subresource: `status`. The "
         "owner of the pods writes the spec and creates no pod before the phase is Admitted; the gang scheduler writes "
-        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; so its name has 63 "
-        "characters at most.",
+        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; so the name of a "
+        "Gang has 63 characters at most.",
         "## Spec",
         _field_table("spec", root["spec"]),
         "## Status",

@@ -35,7 +35,7 @@ Object = dict[str, Any]
 # Machines are shared and noisy; whoever waits polls, so a generous limit costs nothing.
 PATIENCE_SECONDS = 60.0
 PERIOD_SECONDS = 0.05
-# A node that no kubelet reports for. Its object is there: kube-controller-manager deletes the pods of nodes that are not.
+# A node that no kubelet reports for. Its object is there, since kube-controller-manager deletes pods of missing nodes.
 NOBODYS_NODE = "nobodys-node"
 
 # Of the playground's controller.

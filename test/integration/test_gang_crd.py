@@ -30,7 +30,9 @@ def gang(*members: Object, **spec: Any) -> Object:
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        pytest.param({**gang(), "metadata": {"name": 64 * "g"}}, "metadata.name: Too long", id="a name that is no label"),
+        pytest.param(
+            {**gang(), "metadata": {"name": 64 * "g"}}, "metadata.name: Too long", id="a name that is no label"
+        ),
         pytest.param({**gang(), "spec": {}}, "spec.members: Required value", id="no members"),
         pytest.param({**gang(), "spec": {"members": []}}, "spec.members: Invalid value", id="an empty list"),
         pytest.param(gang(WORKERS, WORKERS), "spec.members[1]: Duplicate value", id="a member twice"),
