@@ -23,10 +23,11 @@ from typing import Self
 from bench import usage
 from bench.auditlog import audit_log
 from bench.report import progress
-from bench.stage import in_parallel, install_crds
+from bench.stage import in_parallel
 from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
+from localcluster.crds import install_crds
 from localcluster.extender import Extender
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler

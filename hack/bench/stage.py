@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import time
@@ -13,18 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from bench.report import progress, size
 from localcluster import process, stack, state
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
+from localcluster.crds import install_crds
 from localcluster.programs import Options
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
 # Writers of what is there before a measurement begins.
 _THREADS = 16
 _LIMIT_SECONDS = 300.0
@@ -99,28 +96,6 @@ def _with_crds(kubeconfig: Path) -> Stage:
     api = Api.from_kubeconfig(kubeconfig)
     install_crds(api)
     return Stage(kubeconfig, api)
-
-
-def install_crds(api: Api) -> None:
-    """Apply them, and wait until the server serves them."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        for crd in yaml.safe_load_all(path.read_text()):
-            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
-            spec = crd["spec"]
-            for version in spec["versions"]:
-                served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-                wait(functools.partial(_is_served, api, served), f"{served} is not served")
-
-
-def _is_served(api: Api, path: str) -> bool:
-    """Not before its storage is set up, either: 429 until then."""
-    try:
-        api.get(path)
-    except RefusedError as error:
-        if error.status in (404, 429):
-            return False
-        raise
-    return True
 
 
 def wait(is_so: Callable[[], bool], complaint: str) -> None:

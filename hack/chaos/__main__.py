@@ -159,6 +159,8 @@ def progress(text: str) -> None:
 def main() -> int:
     """The command. Returns the exit code."""
     try:
+        if sys.argv[1:]:
+            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
         settings = settings_of(dict(os.environ))
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
         with open_stage(settings.seed, progress) as stage:

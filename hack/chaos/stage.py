@@ -10,7 +10,6 @@ Where this user may not give machines' names (`process.may_name_hosts`) there is
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -24,15 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from chaos.kept import LEADER_ELECTION, LEASE, LEASE_NAMESPACE, Kept, Replica
 from chaos.picture import GANGS, PODS
 from chaos.requests import RequestFaults
 from chaos.watchman import Watchman, leader_name
 from localcluster import binaries, ports, process, stack, state
-from localcluster.api import Api, RefusedError
+from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
+from localcluster.crds import install_crds
 from localcluster.errors import LocalClusterError
 from localcluster.extender import Extender
 from localcluster.fakekubelet import FakeKubelet
@@ -41,7 +39,6 @@ from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK, Options
 from localcluster.report import Report
 
-CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
 NAMESPACE, OTHERS = "chaos", "others"
 REPLICAS = ("replica-a", "replica-b")
 NODES = tuple(f"node-{number:02d}" for number in range(10))
@@ -169,27 +166,6 @@ def _start_auditor(plane: ControlPlane) -> subprocess.Popen[str]:
 def keep_logs(stage: Stage) -> Path:
     """A copy of the logs, which otherwise end with the stage."""
     return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
-
-
-def install_crds(api: Api) -> None:
-    """Apply them, and wait until the server serves them."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        for crd in yaml.safe_load_all(path.read_text()):
-            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
-            spec = crd["spec"]
-            for version in spec["versions"]:
-                served = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-                _wait(functools.partial(_is_served, api, served), "the custom resources are not served")
-
-
-def _is_served(api: Api, path: str) -> bool:
-    try:
-        api.get(path)
-    except RefusedError as error:
-        if error.status in (404, 429):
-            return False
-        raise
-    return True
 
 
 def _wait(is_so: Callable[[], bool], otherwise: str) -> None:

@@ -207,7 +207,8 @@ class Gate:
                 log.info("gang bound", key=output.gang, attempt=output.attempt)
                 self._listener.gang_bound(output.gang, output.attempt)
             elif isinstance(output, GiveUp):
-                log.warning("gang given up", key=output.gang, attempt=output.attempt)
+                # For want of progress, or because its owner suspended or deleted it: the status says which.
+                log.info("attempt over", key=output.gang, attempt=output.attempt)
                 self._listener.gang_given_up(output.gang, output.attempt)
 
     def _submit(self, output: BindAll) -> None:

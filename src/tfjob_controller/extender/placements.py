@@ -27,7 +27,7 @@ from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.store import Store
-from tfjob_controller.scheduling.rooms import Room
+from tfjob_controller.scheduling.rooms import full_nodes
 
 NO_GANG = "there is no Gang of the name that the pod's label says"
 NOT_ADMITTED = "the gang waits for room"
@@ -80,7 +80,7 @@ class GangPlacements:
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
         with self._admission.lock:
-            full = _full(self._admission.view.rooms, names, amounts)
+            full = full_nodes(self._admission.view.rooms, names, amounts)
         if not full:
             return names, {}
         return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
@@ -91,18 +91,3 @@ class GangPlacements:
             nodes = placed_nodes(status)
             self._latest = (status, nodes)
         return nodes
-
-
-def _full(rooms: Mapping[str, Room], names: Sequence[str], amounts: Sequence[tuple[str, int]]) -> set[str]:
-    """The nodes without room for this. kube-scheduler waits meanwhile: plain loops take half a generator's time."""
-    full: set[str] = set()
-    for name in names:
-        room = rooms.get(name)
-        if room is None:
-            continue
-        free = room.free
-        for resource, value in amounts:
-            if free.get(resource, 0) < value:
-                full.add(name)
-                break
-    return full

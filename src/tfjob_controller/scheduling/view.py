@@ -161,15 +161,6 @@ class ClusterView:
         """The nodes of all members of a gang that have a reservation, whether their pods are there or not."""
         return {member: each.node for member, each in self._gangs.get(gang_key, {}).items()}
 
-    def fits_outside_reservations(self, pod: ScheduledPod, node: str) -> bool:
-        """Whether a foreign pod fits on what nobody has reserved; one that is already there is not counted twice."""
-        room = self._rooms.get(node)
-        if room is None:
-            return False
-        known = self._pods.get(key_of(pod))
-        own = known.amounts if known is not None and known.node == node else {}
-        return all(value <= room.free.get(name, 0) + own.get(name, 0) for name, value in requests_of(pod).items())
-
     def statistics(self) -> ViewStatistics:
         members = [each for gang in self._gangs.values() for each in gang.values()]
         open_members = [each for each in members if not each.covering]

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.gangs import a_node, a_pod, a_view, workers
 from tfjob_controller.scheduling.demand import demand_of
+from tfjob_controller.scheduling.rooms import full_nodes
 from tfjob_controller.scheduling.view import ClusterView
 
 GANG = "ns/g"
@@ -140,17 +141,10 @@ def test_reserving_the_same_again_changes_nothing() -> None:
     assert cpu(view) == 7000
 
 
-def test_foreign_pods_are_kept_off_reserved_room() -> None:
+@pytest.mark.parametrize(("cpu", "full"), [(7000, set()), (7001, {"n"})])
+def test_foreign_pods_are_kept_off_reserved_room(cpu: int, full: set[str]) -> None:
     view = reserved("worker-0")
-    assert view.fits_outside_reservations(a_pod("p", cpu="7"), "n")
-    assert not view.fits_outside_reservations(a_pod("p", cpu="7001m"), "n")
-    assert not view.fits_outside_reservations(a_pod("p"), "unknown")
-
-
-def test_a_foreign_pod_is_not_in_its_own_way() -> None:
-    view = reserved("worker-0")
-    view.set_pod(a_pod("p", "n", "7"))
-    assert view.fits_outside_reservations(a_pod("p", "n", "7"), "n")
+    assert full_nodes(view.rooms, ["n", "unknown"], [("cpu", cpu)]) == full
 
 
 def test_without_gangs_only_foreign_pods_count() -> None:

@@ -1,0 +1,44 @@
+"""The kinds of this project on a cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import yaml
+
+from localcluster.api import Api, RefusedError
+from localcluster.errors import LocalClusterError
+
+CRDS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "crds"
+_LIMIT_SECONDS = 120.0
+_POLL_SECONDS = 0.1
+
+
+def install_crds(api: Api) -> None:
+    """Apply them, and wait until the server serves them. Raises LocalClusterError if that takes minutes."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        for crd in yaml.safe_load_all(path.read_text()):
+            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
+            spec = crd["spec"]
+            for version in spec["versions"]:
+                _wait_served(api, f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}")
+
+
+def _wait_served(api: Api, path: str) -> None:
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while not _is_served(api, path):
+        if time.monotonic() > deadline:
+            raise LocalClusterError(f"{path} is not served")
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_served(api: Api, path: str) -> bool:
+    """Not before its storage is set up, either: 429 until then."""
+    try:
+        api.get(path)
+    except RefusedError as error:
+        if error.status in (404, 429):
+            return False
+        raise
+    return True
