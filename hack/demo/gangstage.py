@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.crds import apply_crds
 from demo.follow import DemoError
 from demo.kubectl import Kubectl
 from demo.ready import wait_ready
@@ -28,7 +29,6 @@ from localcluster.gangscheduler import GangScheduler
 
 NAME = "demo-gang"
 NAMESPACE = "default"
-CRDS = Path("manifests/base/crds")
 NODES = ("node-1", "node-2")
 GPUS_PER_NODE = 4
 GPU = "nvidia.com/gpu"
@@ -52,8 +52,7 @@ def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
         plane = stack.up(folder, owner=process.myself(), report=screen.detail)
         with _stopping(folder, screen), _kubelet(plane) as api:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
-            screen.detail(kubectl.run("apply", "--server-side", "-f", str(root / CRDS)).replace("\n", "  "))
-            kubectl.run("wait", "--for=condition=Established", "-f", str(root / CRDS), "--timeout=30s")
+            screen.detail(apply_crds(kubectl, root).replace("\n", "  "))
             _start_programs(plane, screen)
             yield GangStage(kubectl, api)
     except LocalClusterError as error:

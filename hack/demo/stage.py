@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.crds import CRDS, apply_crds
 from demo.follow import DemoError
 from demo.kubectl import Kubectl, KubectlError
 from demo.ready import wait_ready
@@ -23,7 +24,6 @@ from localcluster.process import Identity
 
 NODES = 2
 NAMESPACE = "default"
-CRDS = Path("manifests/base/crds")
 # The state folder of the controller where the cluster is somebody else's.
 GUEST_NAME = "demo"
 STOP_GRACE_SECONDS = 10
@@ -56,8 +56,7 @@ def open_stage(root: Path, keep: bool, screen: Screen) -> Iterator[Stage]:
         with _cluster(keep, screen) as cluster:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
             screen.step(f"kubectl apply -f {CRDS}")
-            screen.output(kubectl.run("apply", "--server-side", "-f", str(root / CRDS)))
-            kubectl.run("wait", "--for=condition=Established", "-f", str(root / CRDS), "--timeout=30s")
+            screen.output(apply_crds(kubectl, root))
             with _controller(cluster, keep, screen) as (address, stays):
                 yield Stage(kubectl, cluster.nodes, stays, address, _end_command(cluster))
     except LocalClusterError as error:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.poll import eventually
+from localcluster.api import Api
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.gangscheduler import GangScheduler
+from tfjob_controller.kube.clock import RealClock, micro_time
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.options import ExtenderOptions
 
@@ -53,6 +55,15 @@ def running_gang_scheduler(
         stop.set()
         thread.join(20)
     assert codes == [0], "the gang scheduler did not stop in time"
+
+
+def hold_lease(api: Api, namespace: str, name: str, holder: str) -> None:
+    """Take the Lease, or renew it, as the kube-scheduler of the pod `holder` would."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    moment = micro_time(RealClock().now())
+    spec = {"holderIdentity": f"{holder}_play", "leaseDurationSeconds": 15, "renewTime": moment}
+    if not api.create_if_missing(path, {"metadata": {"name": name}, "spec": spec}):
+        api.patch(f"{path}/{name}", {"spec": spec})
 
 
 def extender_url(scheduler: GangScheduler) -> str:

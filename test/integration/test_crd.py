@@ -12,6 +12,7 @@ from helpers.badmanifests import BAD_MANIFESTS, Bad
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
+from helpers.poll import eventually
 from helpers.specchanges import CHANGES, Change
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.decode import decode_tfjob
@@ -207,5 +208,8 @@ def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_of_a_templat
 
 
 def test_explain_describes_each_field(administrator: Kubectl) -> None:
-    shown = administrator.must("explain", "tfjob.spec.terminationPolicy.chief.replicaIndex")
+    explain = ("explain", "tfjob.spec.terminationPolicy.chief.replicaIndex")
+    # The server publishes the schemas of a kind some time after it serves it.
+    eventually(lambda: administrator.run(*explain).code == 0, 30, 0.2)
+    shown = administrator.must(*explain)
     assert "The chief's index within its type." in shown

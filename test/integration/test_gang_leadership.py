@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
 
 from helpers.cluster import Cluster
 from helpers.gangowner import Owner
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangscheduler import hold_lease, running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.kube.clock import RealClock, micro_time
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NAME = "gang-leadership"
 
 
 def hold(api: Api, holder: str) -> None:
-    """Take or renew it, as a kube-scheduler does."""
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": micro_time(RealClock().now())}
-    body: dict[str, Any] = {"metadata": {"name": NAME}, "spec": spec}
-    if not api.create_if_missing(LEASES, body):
-        api.patch(f"{LEASES}/{NAME}", {"spec": body["spec"]})
+    hold_lease(api, "kube-system", NAME, holder)
 
 
 def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reservations(gang_cluster: Cluster) -> None:
@@ -29,12 +23,12 @@ def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reserva
     with running_gang_scheduler(gang_cluster.kubeconfig):
         owner.submit("first", worker=6)
         owner.await_phase("first", "Admitted")
-    hold(gang_cluster.api, "another_1")
+    hold(gang_cluster.api, "another")
     with running_gang_scheduler(gang_cluster.kubeconfig, leader_lease_name=NAME) as scheduler:
         owner.submit("second", worker=6)
         assert not scheduler.problems()
         assert "phase" not in owner.status("second")
-        hold(gang_cluster.api, f"{socket.gethostname()}_2")
+        hold(gang_cluster.api, socket.gethostname())
         assert owner.await_phase("second", "Waiting")["position"] == 1
         assert scheduler.admission.view.statistics().reserved_members == 6
     gang_cluster.api.delete(f"{LEASES}/{NAME}")
@@ -44,9 +38,9 @@ def test_one_that_is_not_led_by_its_own_kube_scheduler_any_more_ends(gang_cluste
     exits: list[int] = []
     owner = Owner(gang_cluster.api, "gangs")
     with running_gang_scheduler(gang_cluster.kubeconfig, leader_lease_name=NAME, exit_process=exits.append):
-        hold(gang_cluster.api, f"{socket.gethostname()}_1")
+        hold(gang_cluster.api, socket.gethostname())
         owner.submit("first", worker=6)
         owner.await_phase("first", "Admitted")
-        hold(gang_cluster.api, "another_1")
+        hold(gang_cluster.api, "another")
         eventually(lambda: exits == [1])
     gang_cluster.api.delete(f"{LEASES}/{NAME}")

@@ -23,7 +23,7 @@ def test_a_pod_of_high_priority_whose_gang_waits_evicts_nobody(gang_scheduling: 
     low["spec"]["nodeName"] = "node-b"
     api.create(PODS, low)
     owner = Owner(api, "gangs")
-    owner.submit("eager", worker=6)
+    owner.submit("eager", cpu="2", worker=3)
     owner.await_phase("eager", "Waiting")
     group = "scheduling.kubeflow.org"
     labels = {f"{group}/gang": "eager", f"{group}/member": "worker-0", f"{group}/attempt": "1"}

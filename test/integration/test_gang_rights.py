@@ -11,7 +11,7 @@ import yaml
 
 from helpers.cluster import Cluster, new_service_account, new_token, write_kubeconfig
 from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
-from helpers.gangscheduler import ask_bind, ask_filter, extender_url, running_gang_scheduler
+from helpers.gangscheduler import ask_bind, ask_filter, extender_url, hold_lease, running_gang_scheduler
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.rights import Right, await_rights, forbidden, rights_of, without
@@ -47,11 +47,9 @@ WRITES_LEASE = Right("coordination.k8s.io", "leases", "update")
 RIGHTS = list(rights_of(shipped_rules()))
 
 
-def hold_lease(api: Api) -> None:
-    """As the kube-scheduler beside it would."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    spec = {"holderIdentity": f"{socket.gethostname()}_play", "leaseDurationSeconds": 3600}
-    api.create_if_missing(path, {"metadata": {"name": NAME}, "spec": spec})
+def lead(api: Api) -> None:
+    """As the kube-scheduler beside the gang scheduler does, again and again."""
+    hold_lease(api, NAMESPACE, NAME, socket.gethostname())
 
 
 class Play:
@@ -119,11 +117,12 @@ def test_every_single_right_is_needed_and_all_are_enough(
             proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
         obstacles(proxy)
         play = Play(api)
-        hold_lease(api)
+        lead(api)
         follows = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
         with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False, **follows) as scheduler:
 
             def refused() -> bool:
+                lead(api)
                 if right == REPEATED_EVENTS:
                     play.comes_and_goes()
                 else:
@@ -133,7 +132,12 @@ def test_every_single_right_is_needed_and_all_are_enough(
             if right is not None:
                 eventually(refused, 30, 0.05)
                 return
-            eventually(lambda: play.goes_on(scheduler) == "Bound", 30, 0.05)
+
+            def bound() -> bool:
+                lead(api)
+                return play.goes_on(scheduler) == "Bound"
+
+            eventually(bound, 30, 0.05)
             assert forbidden(scheduler) == 0
             node, disliked = play.node()
             assert node
