@@ -10,8 +10,8 @@ open what has happened (no answer, 5xx, 429, 409) the pod is read, and its uid a
 wanted, bound elsewhere, gone, or to be tried again until `deadline_seconds` are over. The uid in each Binding keeps a
 new pod of the same name from getting what was meant for the old one.
 
-Seconds may lie between two tries, in which the node has become another. So who gives pods may object before a Binding
-is posted again; that ends it.
+Seconds may lie between the first Binding of a gang and its last, or between two tries, in which a node has become
+another. So who gives pods may object before each is posted; that ends it.
 
 Threads: `submit` may be called from any; results are given in the binder's own threads.
 Source: kubernetes pkg/registry/core/pod/storage/storage.go (BindingREST), apimachinery pkg/api/errors.
@@ -52,7 +52,7 @@ _REST_CAP_SECONDS = 5.0
 
 # Called once for each pod; an empty text means that it is bound.
 OnResult = Callable[[PodToBind, str], None]
-# Asked before a Binding is posted again: why it must not be, or an empty text. In the binder's threads.
+# Asked before a Binding is posted: why it must not be, or an empty text. In the binder's threads.
 Objection = Callable[[PodToBind], str]
 
 _decode_pod = decoder_for(Pod)
@@ -177,7 +177,9 @@ class Binder:
 
     def _attempt(self, task: _Task) -> None:
         try:
-            outcome = self._look_again(task) if task.is_repeated else None
+            outcome = self._look(task.pod) if task.is_repeated else None
+            if outcome is None and (words := task.objection(task.pod)):
+                outcome = "refused", words
             if outcome is None:
                 self._post(task.pod)
                 outcome = _BOUND
@@ -222,13 +224,6 @@ class Binder:
             timeout_seconds=REQUEST_TIMEOUT_SECONDS,
             retry=False,
         )
-
-    def _look_again(self, task: _Task) -> _Outcome | None:
-        """What became of it, or why it is not tried again; None if it is. Raises ApiError."""
-        outcome = self._look(task.pod)
-        if outcome is None and (words := task.objection(task.pod)):
-            return "refused", words
-        return outcome
 
     def _look(self, pod: PodToBind) -> _Outcome | None:
         """What became of it; None if it is still to be bound. Raises ApiError."""

@@ -4,7 +4,8 @@ Theory of operation. kube-scheduler has passed every member when its call came, 
 minutes before the last; a pod of another scheduler may have come to its node since, or the node may be cordoned, or
 gone. So what is to be bound together is looked at together, in the view. If any of it has no room left, none is posted:
 every call gets an error, the loop is told to look at the gang and gives those members other nodes, and all come again.
-A Binding that has failed is looked at once more, alone, before it is posted again: that may be many seconds later.
+Each is looked at once more, alone, when it is its turn to be posted: behind many others, or after it has failed, that
+may be many seconds later.
 
 Room is what nobody has *taken*: neither pods nor Bindings that are under way. Reservations of others do not count here,
 which is what they would want too: where more is reserved than there is, whoever comes first may go, and the others are
@@ -98,7 +99,7 @@ class RoomCheck:
         self._binder.submit(pods, on_end, self._objection)
 
     def _objection(self, pod: PodToBind) -> str:
-        """Before a Binding is posted again."""
+        """When it is this one's turn."""
         with self._lock:
             claim = self._claims.get(pod.uid)
             return NO_ROOM if claim is not None and self._full([claim]) else ""
