@@ -51,6 +51,10 @@ from tfjob_controller.scheduling.view import ClusterView
 REST_SECONDS = 1.0
 # A status that could not be written is tried again.
 RETRY_SECONDS = 0.5
+# After a pass the loop rests for so many times what it computed, and no longer than this: the pods of a large gang come
+# one by one, each is a reason to look at all of it, and the interpreter is needed for the bind calls too.
+_REST_FACTOR = 3.0
+_LONGEST_REST_SECONDS = 0.05
 # No sleep is longer: whatever was missed costs seconds, and does not stay so for ever.
 _LONGEST_SLEEP_SECONDS = 30.0
 
@@ -96,6 +100,7 @@ class Admission:
         self._unsettled: set[str] = set()
         # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
         self._uncertain: set[str] = set()
+        self._computed_seconds = 0.0
         self._stop = threading.Event()
         self._thread = SupervisedThread("admission", self._run, stop=self._stop, clock=clock)
 
@@ -157,6 +162,7 @@ class Admission:
                 if not self._dirty and not self._room_changed:
                     self._clock.wait(self._changed, self._sleep_seconds())
             self.run_once()
+            self._clock.sleep(min(_REST_FACTOR * self._computed_seconds, _LONGEST_REST_SECONDS), self._stop)
 
     def _take(self) -> set[str]:
         """The gangs to look at now."""
@@ -181,9 +187,11 @@ class Admission:
         now = self._clock.now()
         keys = (self._take() | self._homeless) - self._read_uncertain()
         with self.lock:
+            begin = self._clock.monotonic()
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             steps += self._resize({key_of(step.gang) for step in steps}, now)
             steps += self._line.decide(now)
+            self._computed_seconds = self._clock.monotonic() - begin
         for step in steps:
             if step.reserves:
                 # What was refused in the last attempt; from here on it is this one.
