@@ -110,7 +110,8 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
     assert machine.listing() == before
 
 
-@pytest.mark.parametrize("moment", ["a control plane and", "phase Creating"])
+# The first phase that is seen is Creating, unless the job runs so soon that it never was.
+@pytest.mark.parametrize("moment", ["a control plane and", "phase "])
 def test_an_interrupted_demo_leaves_nothing_even_if_it_was_to_be_kept(start: Start, home: Path, moment: str) -> None:
     before, demo = machine.listing(), start("--keep")
     assert demo.stdout is not None
