@@ -17,12 +17,12 @@ from helpers.auditor import Auditor
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
-from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from helpers.fleet import SORTS, Fleet, fleet_kubelet, runs
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import Cluster
-from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from helpers.gangkeeper import Keeper
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from localcluster.fakekubelet import make_node
+from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from localcluster.gangscheduler import GangScheduler
 
 pytestmark = pytest.mark.cluster

@@ -16,13 +16,13 @@ import pytest
 import urllib3
 
 from helpers.cluster import Cluster
-from helpers.faultproxy import Fault, FaultProxy, LoseRequest, Reply
 from helpers.gangkeeper import Keeper, Seen, pod_name
 from helpers.gangowner import pod
 from helpers.poll import eventually
 from localcluster import ports
 from localcluster.extender import Extender
 from localcluster.fakekubelet import make_node
+from localcluster.faultproxy import Fault, FaultProxy, LoseRequest, Reply
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK
 

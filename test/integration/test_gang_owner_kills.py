@@ -16,7 +16,6 @@ import pytest
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
-from helpers.faultproxy import FaultProxy, Late, LoseRequest
 from helpers.gangkeeper import PREFIX, Keeper, Seen
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import container, master, pod_template, tfjob, workers
@@ -24,6 +23,7 @@ from helpers.poll import eventually
 from localcluster import ports
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.faultproxy import FaultProxy, Late, LoseRequest
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK
 from tfjob_controller.flags import BindAddress

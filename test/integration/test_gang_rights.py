@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from helpers.cluster import Cluster, new_service_account, new_token, write_kubeconfig
-from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
 from helpers.gangscheduler import ask_bind, ask_filter, extender_url, hold_lease, running_gang_scheduler
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.rights import Right, await_rights, forbidden, rights_of, without
 from localcluster.api import Api
+from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL

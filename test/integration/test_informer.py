@@ -16,11 +16,11 @@ from helpers.cluster import (
     new_service_account,
     write_kubeconfig,
 )
-from helpers.faultproxy import FaultProxy, Reply
 from helpers.informercontract import LIMIT_SECONDS, Diary, InformerContract
 from helpers.poll import eventually
 from helpers.things import Thing, decode_thing
 from localcluster.api import Api
+from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import APISERVER
 from tfjob_controller.kube import codec, course
 from tfjob_controller.kube.clock import RealClock

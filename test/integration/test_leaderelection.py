@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import Cluster, new_namespace
-from helpers.faultproxy import FaultProxy
 from helpers.leasecontract import LeaseContract
 from helpers.poll import eventually
+from localcluster.faultproxy import FaultProxy
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.leaderelection import LeaderElector

@@ -13,12 +13,12 @@ from helpers.auditor import Auditor
 from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
 from helpers.controller import Jobs, running_controller
 from helpers.controllerprocess import WORKING, controller_process
-from helpers.faultproxy import FaultProxy
 from helpers.fleet import Fleet, fleet_kubelet, runs
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.faultproxy import FaultProxy
 
 pytestmark = pytest.mark.cluster
 

@@ -19,12 +19,12 @@ import pytest
 
 from helpers.cluster import Cluster, delete_service_account, new_service_account, write_kubeconfig
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import FaultProxy, Reply
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.faultproxy import FaultProxy, Reply
 
 pytestmark = pytest.mark.cluster
 

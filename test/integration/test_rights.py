@@ -11,7 +11,6 @@ import pytest
 
 from helpers.cluster import Cluster, new_namespace, new_token, write_kubeconfig
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import FaultProxy, Reply
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from helpers.rights import (
@@ -29,6 +28,7 @@ from localcluster import process, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.fakekubelet import FakeKubelet
+from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
 
 pytestmark = pytest.mark.cluster

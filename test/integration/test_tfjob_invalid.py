@@ -13,11 +13,11 @@ import yaml
 from helpers.badmanifests import BAD_MANIFESTS
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import FaultProxy
 from helpers.kubectl import CRDS
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
+from localcluster.faultproxy import FaultProxy
 
 pytestmark = pytest.mark.cluster
 

@@ -12,12 +12,12 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import FaultProxy, Seen
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
+from localcluster.faultproxy import FaultProxy, Seen
 from tfjob_controller.manager import Manager
 
 pytestmark = pytest.mark.cluster

@@ -10,13 +10,13 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 from tfjob_controller.manager import Manager
 
 pytestmark = pytest.mark.cluster

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace, new_service_account, write_kubeconfig
-from helpers.faultproxy import FaultProxy, LoseAnswer, Reply
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for

@@ -237,7 +237,7 @@ class Admission:
         standing = standing_of(gang)
         if standing is Standing.PLACED:
             return self._place(key, self.needs.corrected(key, gang), pods)
-        self._let_go(key)
+        self._holding.let_go(key)
         if standing is Standing.QUEUED:
             self._queue(key, lifecycle.above_old_pods(gang, all_pods))
         return ()
@@ -285,11 +285,8 @@ class Admission:
         self._wake(key, since + lifecycle.REPLACEMENT_SECONDS)
         return now - since
 
-    def _let_go(self, key: str) -> None:
-        self._holding.let_go(key)
-
     def _forget(self, key: str) -> None:
-        self._let_go(key)
+        self._holding.let_go(key)
         self._unsettled.discard(key)
         self._refusals.forget(key)
         self.needs.forget(key)
@@ -352,7 +349,7 @@ class Admission:
             self._uncertain.add(key)
         elif step.reserves:
             with self.lock:
-                self._let_go(key)
+                self._holding.let_go(key)
             self.room_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self._line.not_written(key, self._due[key])

@@ -22,7 +22,7 @@ _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 
 
 class GangMetrics:
-    """`extender.admission.Observer`, `extender.binder.Observer` and `extender.server.Observer`."""
+    """`extender.statuswriter.Observer`, `extender.binder.Observer` and `extender.endpoints.Observer`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

@@ -93,6 +93,21 @@ def replace_one(world: GangWorld) -> str:
     return str(gone)
 
 
+def suspend_under_a_binding(world: GangWorld) -> str:
+    """The bound gang, while its replacement's Binding is under way, which will fail; the replacement's name."""
+    bind_all(world)
+    gone = replace_one(world)
+    world.is_binding_broken = True
+    world.change_gang("one", {"spec": {"suspend": True}})
+    return gone
+
+
+def fail_bindings(world: GangWorld) -> None:
+    """Those under way; later ones succeed."""
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+
+
 @pytest.mark.parametrize("end", ["suspended", "deleted", "being deleted", "made anew"])
 def test_the_room_of_a_replacement_whose_binding_is_under_way_is_not_given_away(world: GangWorld, end: str) -> None:
     bind_all(world)
@@ -120,13 +135,9 @@ def test_the_room_of_a_replacement_whose_binding_is_under_way_is_not_given_away(
 
 
 def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: GangWorld) -> None:
-    bind_all(world)
-    gone = replace_one(world)
-    world.is_binding_broken = True
-    world.change_gang("one", {"spec": {"suspend": True}})
+    gone = suspend_under_a_binding(world)
     world.run()
-    world.end_bindings()
-    world.is_binding_broken = world.is_binding_slow = False
+    fail_bindings(world)
     world.schedule()
     world.run()
     world.schedule()
@@ -135,14 +146,10 @@ def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: Gan
 
 
 def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangWorld) -> None:
-    bind_all(world)
-    gone = replace_one(world)
-    world.is_binding_broken = True
-    world.change_gang("one", {"spec": {"suspend": True}})
+    gone = suspend_under_a_binding(world)
     world.admission.run_once()
     world.change_gang("one", {"spec": {"suspend": None}})
-    world.end_bindings()
-    world.is_binding_broken = world.is_binding_slow = False
+    fail_bindings(world)
     world.run()
     world.schedule()
     assert world.pods[f"{NAMESPACE}/{gone}"].spec.node_name

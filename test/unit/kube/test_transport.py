@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
 from helpers.poll import eventually
+from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
