@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.controller import controller
-from bench.jobs import PODS, TFJOBS, master_and_workers
+from bench.jobs import TFJOBS, master_and_workers
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.stage import Stage, namespace, stage, unique, wait
+from bench.stage import Stage, namespace, rest, stage, unique, wait
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -44,8 +44,6 @@ SYNCS = size(1000, tiny=10)
 NAMESPACE = unique("bench-sync")
 NAME = "job"
 KEY = f"{NAMESPACE}/{NAME}"
-# Longer than any write of the controller that made the job may wait.
-QUIET_SECONDS = float(size(5, tiny=2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +97,14 @@ def make_job(stage: Stage) -> None:
     with controller(stage.kubeconfig, f"--namespace={NAMESPACE}") as running:
         running.wait_ready()
         stage.api.create(TFJOBS.format(NAMESPACE), master_and_workers(NAME, REPLICAS))
-        wait(lambda: _is_running(stage.api), "the job does not run")
-        time.sleep(QUIET_SECONDS)
+        wait(lambda: _all_is_said(stage.api), "the job does not run")
+        rest(stage.api)
 
 
-def _is_running(api: Api) -> bool:
-    status = api.get(f"{TFJOBS.format(NAMESPACE)}/{NAME}").get("status", {})
-    pods = api.list(PODS.format(NAMESPACE))
-    up = sum(pod["status"].get("phase") == "Running" for pod in pods)
-    return bool(status.get("phase") == "Running" and up == REPLICAS)
+def _all_is_said(api: Api) -> bool:
+    """Whether the status counts every replica as ready: figures are written seconds after the phase."""
+    ready = api.get(f"{TFJOBS.format(NAMESPACE)}/{NAME}").get("status", {}).get("ready", {})
+    return bool(ready.get("master") == "1/1" and ready.get("worker") == f"{REPLICAS - 1}/{REPLICAS - 1}")
 
 
 def main() -> int:
