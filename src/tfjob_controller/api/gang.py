@@ -10,6 +10,8 @@ Source: the design is DRAGON's (all replicas at once, on few nodes); the words a
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -39,6 +41,9 @@ ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fa
 # The placement stands in one object, which etcd limits to 1.5 MB.
 MAX_MEMBERS = 10_000
 MAX_KINDS = 16
+
+# The index of a member, as it stands in its name.
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 # Rules of a Gang's spec; hack/generate/rules.py says them in CEL.
 MIN_ABOVE_COUNT = "minMembers must name a member, and be no more than its count"
@@ -86,7 +91,11 @@ class GangSpec(_Value, frozen=True):
 
     members: Annotated[tuple[Member, ...], says("The pods of the gang, by kind.", minItems=1, maxItems=MAX_KINDS)] = ()
     min_members: Annotated[
-        dict[str, int], says("The least of each member that may start and stay. Default: its count.")
+        dict[str, int],
+        says(
+            "The least of each member that may start and stay. Default: its count. A member that is named here and in "
+            "maxMembers is elastic: the gang scheduler may ask its owner for more or fewer (status.targetMembers)."
+        ),
     ] = {}
     max_members: Annotated[
         dict[str, int],
@@ -157,9 +166,20 @@ class GangStatus(_Value, frozen=True):
     placement: Annotated[tuple[NodePlacement, ...], says("The node of every member, while Admitted or Bound.")] = ()
     members: Annotated[str, says("Pods that have a node, of all, such as 3/4. For `kubectl get`.")] = ""
     target_members: Annotated[
-        dict[str, int], says("How many of each member the owner should have now, where that is less than its count.")
+        dict[str, int],
+        says(
+            "How many of each member the owner should have now, where that is not its count: fewer, so that a gang "
+            "that waits can start, or more, where the cluster has room. Between minMembers and maxMembers."
+        ),
     ] = {}
-    leaving: Annotated[tuple[str, ...], says("Members that should go, such as worker-3.")] = ()
+    target_reason: Annotated[str, says("Why, while there are targetMembers.")] = ""
+    leaving: Annotated[
+        tuple[str, ...],
+        says(
+            "Members that should go, such as worker-3: as many as targetMembers is below the count. Once the count "
+            "is lower, these are the ones that leave; else those of the highest index."
+        ),
+    ] = ()
     position: Annotated[int, says("Place in the queue, from 1; 0 while it does not wait.", format="int32")] = 0
     missing: Annotated[tuple[Missing, ...], says("What it lacks, by resource.")] = ()
     message: Annotated[str, says("The same in words.")] = ""
@@ -170,6 +190,12 @@ class GangStatus(_Value, frozen=True):
         str | None, says("It is not considered before then, after an attempt that failed.", format="date-time")
     ] = None
     admitted_time: Annotated[str | None, says("When it was admitted last.", format="date-time")] = None
+    bound_at: Annotated[
+        str | None, says("When all of its pods were bound first, in this attempt.", format="date-time")
+    ] = None
+    last_resize_time: Annotated[
+        str | None, says("When members of the bound gang came or went last, in this attempt.", format="date-time")
+    ] = None
     observed_generation: Annotated[
         int, says("The metadata.generation that this status was computed from.", format="int64")
     ] = 0
@@ -188,8 +214,41 @@ decode_gang = decoder_for(Gang)
 
 
 def member_ids(spec: GangSpec) -> tuple[str, ...]:
-    """The names of all pods, in the order of the spec."""
+    """The names of all pods of a gang that has no placement, in the order of the spec; see also `wanted_members`."""
     return tuple(f"{member.name}-{index}" for member in spec.members for index in range(member.count))
+
+
+def wanted_members(gang: Gang) -> tuple[str, ...]:
+    """The names of the pods that a gang should have now, in the order of the spec, each kind by index.
+
+    What it has a place for comes first, so that a gang that is resized keeps its members where they are: of each kind
+    those of its placement that are not `leaving`, then those that are, each by index and no more than `count` in all.
+    What is lacking is made up by the lowest free indexes. So a gang may have holes (worker-0, worker-3); without a
+    placement it is worker-0 to worker-<count - 1>.
+    """
+    placed = _placed_indexes(gang.status)
+    leaving = frozenset(gang.status.leaving)
+    return tuple(
+        f"{member.name}-{index}"
+        for member in gang.spec.members
+        for index in _wanted_indexes(member, placed.get(member.name, set()), leaving)
+    )
+
+
+def _placed_indexes(status: GangStatus) -> dict[str, set[int]]:
+    """By kind. What is no name of a member (a status can be edited by hand) is left out."""
+    found: dict[str, set[int]] = {}
+    for member in (each for node in status.placement for each in node.members):
+        kind, _, index = member.rpartition("-")
+        if _INDEX.fullmatch(index):
+            found.setdefault(kind, set()).add(int(index))
+    return found
+
+
+def _wanted_indexes(member: Member, placed: set[int], leaving: frozenset[str]) -> list[int]:
+    stay = sorted(placed, key=lambda index: (f"{member.name}-{index}" in leaving, index))[: max(member.count, 0)]
+    free = (index for index in itertools.count() if index not in placed)
+    return sorted([*stay, *itertools.islice(free, max(member.count - len(stay), 0))])
 
 
 def placed_nodes(status: GangStatus) -> dict[str, str]:
