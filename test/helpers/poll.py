@@ -9,10 +9,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PERIOD_SECONDS = 0.01
+# A deadline only ends what hangs, and says nothing of speed: on a busy machine everything may take seconds.
+_SHORTEST_DEADLINE_SECONDS = 60.0
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float = PERIOD_SECONDS) -> T:
-    """The first true answer of `predicate`; AssertionError, with the last answer, after `timeout` real seconds."""
+    """The first true answer of `predicate`; AssertionError, with the last answer, after `timeout` real seconds.
+
+    None is given less than a minute.
+    """
+    timeout = max(timeout, _SHORTEST_DEADLINE_SECONDS)
     deadline = time.monotonic() + timeout
     while True:
         answer = predicate()
@@ -20,4 +26,14 @@ def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float 
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s; the last answer was {answer!r}")
+        time.sleep(period)
+
+
+def never(predicate: Callable[[], object], seconds: float, period: float = PERIOD_SECONDS) -> None:
+    """AssertionError with the first true answer of `predicate` within so many real seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = predicate()
+        if answer:
+            raise AssertionError(f"it came to be so: {answer!r}")
         time.sleep(period)

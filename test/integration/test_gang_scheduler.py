@@ -7,7 +7,7 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.gangowner import GANGS, SMALL, Owner, pod
 from helpers.gangscheduler import running_gang_scheduler
-from helpers.poll import eventually
+from helpers.poll import eventually, never
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import NAME, GangScheduler
 
@@ -56,8 +56,7 @@ def test_no_pod_of_a_gang_is_bound_before_the_last_one_has_come(owner: Owner) ->
     owner.submit("slow", worker=3)
     status = owner.await_phase("slow", "Admitted")
     owner.make_pods("slow", skip=frozenset({"worker-2"}))
-    with pytest.raises(AssertionError):
-        eventually(lambda: any(owner.nodes("slow").values()), 3)
+    never(lambda: any(owner.nodes("slow").values()), 3)
     owner.make_pod("slow", "worker-2", status["attempt"])
     owner.await_phase("slow", "Bound")
     assert all(owner.nodes("slow").values())
@@ -105,15 +104,14 @@ def test_an_attempt_without_progress_is_given_up_and_the_gang_waits_with_its_nex
             waiting = owner.await_phase("late", "Waiting")
             assert "placement" not in waiting
             assert "given up" in waiting["message"]
-            eventually(lambda: owner.status("late").get("attempt") == 2, 20)
+            eventually(lambda: owner.status("late").get("attempt", 0) >= 2, 20)
 
 
 def test_a_pod_of_an_attempt_that_is_over_is_never_bound(owner: Owner) -> None:
     owner.submit("stale", worker=1)
     status = owner.await_phase("stale", "Admitted")
     owner.make_pod("stale", "worker-0", status["attempt"] + 1)
-    with pytest.raises(AssertionError):
-        eventually(lambda: any(owner.nodes("stale").values()), 2)
+    never(lambda: any(owner.nodes("stale").values()), 2)
 
 
 def test_another_pod_is_kept_off_room_that_is_reserved(owner: Owner, gang_scheduling: Cluster) -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 4.0, 3.0, 0.5
 # A loaded machine is slow to notice; what is measured here is seconds.
-SLACK_SECONDS = 3.0
+SLACK_SECONDS = 8.0
 STOP_SECONDS = 10.0
 
 
@@ -136,7 +136,7 @@ def test_a_stop_is_in_time_although_the_server_has_fallen_silent(
             controller.terminate()
             code = controller.wait(STOP_SECONDS + SLACK_SECONDS)
             assert code == 1
-            assert time.monotonic() - told < STOP_SECONDS + 1.0
+            assert time.monotonic() - told < STOP_SECONDS + SLACK_SECONDS
 
 
 def test_a_right_that_is_granted_later_makes_it_ready(

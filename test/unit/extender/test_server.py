@@ -127,12 +127,14 @@ def test_answers_do_not_wait_for_the_clients_acknowledgement(extender: Extender)
     """With Nagle's algorithm each would take 40 ms: see server._listen."""
     connection = http.client.HTTPConnection("127.0.0.1", extender.server.port, timeout=10.0)
     body = json.dumps({"Pod": other_pod("p"), "NodeNames": NAMES}).encode()
-    begin = time.monotonic()
+    seconds: list[float] = []
     for _ in range(50):
+        begin = time.monotonic()
         connection.request("POST", "/filter", body)
         connection.getresponse().read()
+        seconds.append(time.monotonic() - begin)
     connection.close()
-    assert time.monotonic() - begin < 50 * 0.03
+    assert min(seconds) < 0.03
 
 
 @pytest.mark.parametrize("path", ["/filter", "/bind"])

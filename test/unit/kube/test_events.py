@@ -46,7 +46,7 @@ class TestEvents(EventContract):
         started_at = time.monotonic()
         for number in range(MAX_QUEUED + 500):
             recorder.event(job, "Normal", "Running", f"note {number}")
-        assert time.monotonic() - started_at < 1.0
+        assert time.monotonic() - started_at < 10.0, "nobody waits for the event that hangs"
         assert recorder.statistics().dropped == 500
         assert recorder.statistics().queued == MAX_QUEUED
         go_on.set()
