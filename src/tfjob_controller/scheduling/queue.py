@@ -43,7 +43,7 @@ class Queued:
 
 def rest_seconds(gang: Gang, now: datetime) -> float:
     """How long the gang still rests after an attempt that failed; 0 if it does not."""
-    until = _moment(gang.status.not_before)
+    until = moment_of(gang.status.not_before)
     left = (until - now).total_seconds() if until is not None else 0.0
     return left if 0 < left <= REST_CAP_SECONDS else 0.0
 
@@ -56,11 +56,11 @@ def in_order(gangs: Iterable[Gang]) -> list[Queued]:
 
 
 def _since(gang: Gang) -> datetime:
-    return _moment(gang.status.waiting_since) or _moment(gang.metadata.creation_timestamp) or _BEGINNING
+    return moment_of(gang.status.waiting_since) or moment_of(gang.metadata.creation_timestamp) or _BEGINNING
 
 
 @functools.lru_cache(maxsize=16384)
-def _moment(text: str | None) -> datetime | None:
+def moment_of(text: str | None) -> datetime | None:
     """None also for what is no time: a status can be edited by hand."""
     try:
         moment = datetime.fromisoformat(text) if text else None
