@@ -99,7 +99,8 @@ def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
             assert ended - told < STOP_SECONDS
             second.await_log(WORKING)
             assert time.monotonic() - ended < RETRY_SECONDS + SLACK_SECONDS
-            last = [each for each in proxy.seen if "watch=1" not in each.path][-1]
+            # An event that had to be given up at the end of its time may still be on its way.
+            last = [each for each in proxy.seen if "watch=1" not in each.path and "/events" not in each.path][-1]
             assert (last.method, "/leases/" in last.path) == ("PUT", True), last
             fleet.await_ends()
             auditor.await_no_violations()
