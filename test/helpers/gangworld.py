@@ -16,7 +16,7 @@ import msgspec
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
-from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, member_ids, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, placed_nodes, wanted_members
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import MemberOfGang, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
@@ -334,7 +334,7 @@ class GangWorld:
         """What an owner does when its gang is not placed any more, or has members no more."""
         gang = self.gang(name)
         attempt = str(gang.status.attempt) if gang.status.phase in (ADMITTED, BOUND) else ""
-        wanted = member_ids(gang.spec)
+        wanted = wanted_members(gang)
         for pod in self.pods_of(name):
             labels = pod.metadata.labels
             if labels[f"{_PREFIX}/attempt"] != attempt or labels[f"{_PREFIX}/member"] not in wanted:

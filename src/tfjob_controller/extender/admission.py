@@ -27,7 +27,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, member_ids, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes, wanted_members
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
@@ -231,7 +231,9 @@ class Admission:
         pods = pods_by_member(gang, all_pods)
         if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and _is_wanted(gang):
             return (self._return(key, gang, pods, now),)
-        status = lifecycle.settled(gang, pods, self._idle_seconds(key, gang, pods), now)
+        idle = self._idle_seconds(key, gang, pods)
+        has_succeeded = self._holding.has_succeeded(gang)
+        status = lifecycle.settled(gang, pods, idle, now, has_succeeded=has_succeeded)
         if status is not None:
             return (Step(gang, status, _result_of(status)),)
         standing = standing_of(gang)
@@ -312,7 +314,7 @@ class Admission:
             status = lifecycle.resized(gang, resized_nodes(self.view, gang), now)
             if status.placement != gang.status.placement or status.members != gang.status.members:
                 steps.append(Step(gang, status, Result.RESIZED))
-            if len(placed_nodes(status)) == len(member_ids(gang.spec)):
+            if len(placed_nodes(status)) == len(wanted_members(gang)):
                 self._unsettled.discard(key)
         return steps
 

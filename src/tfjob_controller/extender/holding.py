@@ -118,6 +118,11 @@ class Holding:
         held.moved |= found
         return found, is_any_left
 
+    def has_succeeded(self, gang: Gang) -> bool:
+        """Whether some member of the present attempt has, as far as was seen; its pod may be gone."""
+        held = self._held.get(key_of(gang))
+        return held is not None and held.attempt == gang.status.attempt and bool(held.succeeded)
+
     def let_go(self, key: str) -> None:
         """The gang is not placed any more. Bindings under way must have ended: `Gate.wind_up`."""
         self._held.pop(key, None)

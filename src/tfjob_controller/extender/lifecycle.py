@@ -36,9 +36,9 @@ from tfjob_controller.api.gang import (
     GangCondition,
     GangStatus,
     NodePlacement,
-    member_ids,
     members_in_words,
     placed_nodes,
+    wanted_members,
 )
 from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.trainer.moments import to_text
@@ -52,7 +52,6 @@ REASON_SUSPENDED = "Suspended"
 REASON_FINISHED = "Finished"
 
 SUCCEEDED = "Succeeded"
-FAILED = "Failed"
 # Longer than the Job controller waits before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
 # Whoever labels a pod with a number that no gang comes to must not bring one there.
@@ -120,21 +119,28 @@ def lives(pod: ScheduledPod) -> bool:
     return pod.status.phase not in FINISHED_PHASES
 
 
-def is_over(pods: Mapping[str, ScheduledPod], idle_seconds: float) -> bool:
+def is_over(pods: Mapping[str, ScheduledPod], idle_seconds: float, has_succeeded: bool = False) -> bool:
     """Whether a bound gang has come to its end: no member lives, for `idle_seconds` by now.
 
-    Where some have failed and none has succeeded they may be started again: the Job controller takes some seconds.
+    Unless some have succeeded they may be started again, those that failed by the Job controller and those that are
+    gone by their owner, who stops all of a job to start it with other members: both take some seconds.
     """
     if any(lives(pod) for pod in pods.values()):
         return False
-    phases = {pod.status.phase for pod in pods.values()}
-    return idle_seconds >= REPLACEMENT_SECONDS or FAILED not in phases or SUCCEEDED in phases
+    return has_succeeded or any(map(has_ended_well, pods.values())) or idle_seconds >= REPLACEMENT_SECONDS
 
 
-def settled(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, now: datetime) -> GangStatus | None:
+def has_ended_well(pod: ScheduledPod) -> bool:
+    return pod.status.phase == SUCCEEDED
+
+
+def settled(
+    gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, now: datetime, *, has_succeeded: bool = False
+) -> GangStatus | None:
     """The status that pods and spec lead to without any decision; None if that is the one it has.
 
-    `pods` are those of the current attempt, by member; no one of them has lived for `idle_seconds`.
+    `pods` are those of the current attempt, by member; no one of them has lived for `idle_seconds`, and some member
+    `has_succeeded`, whose pod may be gone.
     """
     status = gang.status
     if gang.spec.suspend:
@@ -143,7 +149,7 @@ def settled(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, n
         return None if status.phase == RELEASED else finished(gang, now)
     if status.phase == ADMITTED and all(is_bound_member(pods, member) for member in placed_nodes(status)):
         return bound(gang, now)
-    if status.phase == BOUND and is_over(pods, idle_seconds):
+    if status.phase == BOUND and is_over(pods, idle_seconds, has_succeeded):
         return finished(gang, now)
     if status.phase == RELEASED and status.placement and any(lives(pod) for pod in pods.values()):
         return bound(gang, now)
@@ -168,6 +174,8 @@ def admitted(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangSta
         message=message,
         not_before=None,
         admitted_time=micro_time(now),
+        bound_at=None,
+        last_resize_time=None,
         waiting_since=gang.status.waiting_since or gang.metadata.creation_timestamp,
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, True, REASON_ADMITTED, message, now),
@@ -194,7 +202,7 @@ def shrunk(gang: Gang) -> Gang:
     """
     if gang.status.phase != ADMITTED:
         return gang
-    nodes, wanted = placed_nodes(gang.status), set(member_ids(gang.spec))
+    nodes, wanted = placed_nodes(gang.status), set(wanted_members(gang))
     if nodes.keys() <= wanted:
         return gang
     return with_status(gang, _with_nodes(gang, {each: node for each, node in nodes.items() if each in wanted}))
@@ -232,11 +240,15 @@ def bound(gang: Gang, now: datetime) -> GangStatus:
 
 
 def resized(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
-    """Bound, with the members that it has now."""
+    """Bound, with the members that it has now; nothing is asked of its owner any more that has been done."""
     message = f"Bound: {len(nodes)} pods"
+    status = gang.status
+    is_other = nodes.keys() != placed_nodes(status).keys()
     return replace(
-        gang.status,
+        status if is_asked(gang) else without_wish(status),
         phase=BOUND,
+        bound_at=status.bound_at or micro_time(now),
+        last_resize_time=micro_time(now) if is_other else status.last_resize_time,
         placement=placement_of(nodes),
         members=members_in_words(gang.spec, len(nodes)),
         message=message,
@@ -245,10 +257,21 @@ def resized(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
     )
 
 
+def is_asked(gang: Gang) -> bool:
+    """Whether its owner should have another number of some members than it has."""
+    counts = {member.name: member.count for member in gang.spec.members}
+    return any(counts.get(name, target) != target for name, target in gang.status.target_members.items())
+
+
+def without_wish(status: GangStatus) -> GangStatus:
+    """Nobody is asked for more members or fewer."""
+    return replace(status, target_members={}, target_reason="", leaving=())
+
+
 def finished(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: no pod of the gang runs any more"
     return replace(
-        gang.status,
+        without_wish(gang.status),
         phase=RELEASED,
         message=message,
         observed_generation=gang.metadata.generation,
@@ -259,7 +282,7 @@ def finished(gang: Gang, now: datetime) -> GangStatus:
 def suspended(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: spec.suspend is true"
     return replace(
-        gang.status,
+        without_wish(gang.status),
         phase=RELEASED,
         placement=(),
         members=members_in_words(gang.spec, 0),
@@ -278,7 +301,7 @@ def returned(gang: Gang, bound_count: int, rest_seconds: float, now: datetime) -
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
     return replace(
-        gang.status,
+        without_wish(gang.status),
         phase=WAITING,
         placement=(),
         members=members_in_words(gang.spec, 0),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, Gang, member_ids, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, Gang, placed_nodes, wanted_members
 from tfjob_controller.extender.lifecycle import is_bound, lives
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demands_understood, requests_by_member
@@ -65,7 +65,7 @@ def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:
     One by one: a kind of which one does not fit waits, and the others go on. New ones are reserved.
     """
     placed = placed_nodes(gang.status)
-    wanted = member_ids(gang.spec)
+    wanted = wanted_members(gang)
     nodes = {member: placed[member] for member in wanted if member in placed}
     demands = {each.name: each for each in demands_understood(gang.spec)}
     for member in wanted:
