@@ -1,0 +1,109 @@
+"""The cluster and its jobs as the gang scheduler sees them: Nodes and Gangs like those of a real one.
+
+A node has 8 CPUs for each GPU; a worker takes 4 for each of its own, a parameter server 1. So GPUs are what is scarce,
+and servers fit nearly anywhere, as in clusters that are used for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tfjob_controller.api.cluster import Node, NodeCondition, NodeStatus
+from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
+from tfjob_controller.kube.clock import micro_time
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.scheduling.demand import demands_of
+from tfjob_controller.scheduling.placement import NoFit, place
+from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.simulator.jobs import SimJob, SimulationError
+
+GPU = "nvidia.com/gpu"
+NAMESPACE = "default"
+SERVER, WORKER = "ps", "worker"
+# The first moment of every simulation.
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+_NODE_CPUS = 8
+_WORKER_CPUS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """So many nodes, all alike."""
+
+    nodes: int = 4
+    gpus_per_node: int = 4
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.gpus_per_node}"
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+    def node_names(self) -> list[str]:
+        digits = len(str(self.nodes))
+        return [f"node-{number:0{digits}}" for number in range(1, self.nodes + 1)]
+
+    def view(self) -> ClusterView:
+        """All of it, empty."""
+        view = ClusterView()
+        cpus, gpus = str(_NODE_CPUS * self.gpus_per_node), str(self.gpus_per_node)
+        for name in self.node_names():
+            allocatable = {"cpu": cpus, "memory": "1Ti", "pods": "1000", GPU: gpus}
+            status = NodeStatus(allocatable, (NodeCondition("Ready", "True"),))
+            view.set_node(Node(ObjectMeta(name=name, labels={"kubernetes.io/hostname": name}), status=status))
+        return view
+
+
+def moment_of(now_ms: int) -> datetime:
+    """The wall clock of the simulated cluster."""
+    return BEGINNING + timedelta(milliseconds=now_ms)
+
+
+def key(job: SimJob) -> str:
+    """Of the job's Gang."""
+    return f"{NAMESPACE}/{job.name}"
+
+
+def gang_of(job: SimJob, *, elastic: bool) -> Gang:
+    """As the controller writes it, and as the gang scheduler finds it: it waits since the job's arrival."""
+    since = micro_time(moment_of(job.arrival_ms))
+    spec = GangSpec(
+        members=_members(job),
+        min_members={WORKER: job.least} if elastic else {},
+        max_members={WORKER: job.most} if elastic else {},
+    )
+    meta = ObjectMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
+    return Gang(meta, spec, GangStatus(waiting_since=since))
+
+
+def _members(job: SimJob) -> tuple[Member, ...]:
+    worker = Member(WORKER, job.workers, {"cpu": str(_WORKER_CPUS * job.gpus), GPU: str(job.gpus)})
+    return (Member(SERVER, job.servers, {"cpu": "1"}), worker) if job.servers else (worker,)
+
+
+def gpus_by_node(job: SimJob, node_of: Mapping[str, str]) -> dict[str, int]:
+    """The GPUs that these members of a job hold."""
+    held: dict[str, int] = {}
+    for member, node in node_of.items():
+        if member.startswith(WORKER):
+            held[node] = held.get(node, 0) + job.gpus
+    return held
+
+
+def check_fits(jobs: Iterable[SimJob], shape: ClusterShape) -> None:
+    """Raises SimulationError for a job that an empty cluster could not take: under some policies it would never end."""
+    view = shape.view()
+    seen: dict[tuple[int, int, int], bool] = {}
+    for job in jobs:
+        kind = (job.servers, job.workers, job.gpus)
+        if kind not in seen:
+            seen[kind] = not isinstance(place(view, demands_of(gang_of(job, elastic=False).spec)), NoFit)
+        if not seen[kind]:
+            raise SimulationError(
+                f"{job.name} does not fit an empty cluster of {shape.nodes} nodes with {shape.gpus_per_node} GPUs: "
+                f"{job.servers} parameter servers, {job.workers} workers of {job.gpus} GPUs"
+            )

@@ -1,0 +1,211 @@
+"""Jobs as gangs, by the live rules: who starts is `scheduling.decide`'s to say, where `scheduling.placement`'s, and who
+is resized `scheduling.scaling`'s. Nothing here decides anything but where pods go without locality (`spreading`).
+
+Theory of operation. As in the extender's admission loop, in each step: members that a running gang lacks get a node if
+there is one; wishes to resize are computed; the queue is decided on, and who is admitted has its room. What takes time
+between programs there takes none here: a wish is followed at once, and the step is repeated until nothing changes.
+Gangs are the same objects as in the API server, with the fields that their owner and the gang scheduler would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.gang import BOUND, Gang, Member, placed_nodes, wanted_members
+from tfjob_controller.kube.clock import micro_time
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling import scaling
+from tfjob_controller.scheduling.decide import Admit, Decider, Unschedulable
+from tfjob_controller.scheduling.decide import Policy as DecidePolicy
+from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
+from tfjob_controller.scheduling.elastic import Elastic, elastic_of
+from tfjob_controller.scheduling.placement import Placement, replace_member
+from tfjob_controller.scheduling.queue import in_order
+from tfjob_controller.scheduling.scaling import Kept, Plan, Resize, ScalePolicy
+from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, moment_of
+from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
+from tfjob_controller.simulator.jobs import SimJob, ms
+from tfjob_controller.simulator.policy import Policy, Settings
+from tfjob_controller.simulator.spreading import node_for, spread_members
+from tfjob_controller.simulator.timeline import Timeline
+
+
+class Gangs:
+    """See the module."""
+
+    def __init__(
+        self, timeline: Timeline[Event], executions: Executions, view: ClusterView, policy: Policy, settings: Settings
+    ) -> None:
+        self.deadlock_ms = 0
+        self.evictions = 0
+        self._timeline = timeline
+        self._executions = executions
+        self._view = view
+        self._policy = policy
+        self._settings = settings
+        self._decider = Decider(view, DecidePolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds))
+        self._scale_policy = ScalePolicy(settings.scale_down_after_seconds, settings.scale_up_after_seconds)
+        self._jobs: dict[str, SimJob] = {}
+        self._waiting: dict[str, Gang] = {}
+        self._bound: dict[str, Gang] = {}
+        # Bound gangs that lack members.
+        self._lacking: set[str] = set()
+        # What the rules of scaling see of the bound gangs; made anew where something has changed.
+        self._elastic: dict[str, Elastic | None] = {}
+        self._waited_at: datetime | None = None
+        self._due_ms: int | None = None
+
+    # What happens
+
+    def arrive(self, job: SimJob) -> None:
+        self._jobs[key(job)] = job
+        self._waiting[key(job)] = gang_of(job, elastic=self._policy.autoscaling)
+
+    def ended(self, job: SimJob) -> None:
+        self._view.release(key(job))
+        for known in (self._jobs, self._bound, self._elastic):
+            known.pop(key(job), None)
+        self._lacking.discard(key(job))
+
+    def changed(self, name: str) -> None:
+        """A job works on after a pause."""
+        self._elastic.pop(key(self._executions.running[name].job), None)
+
+    def told(self, event: PodCreated | Wake) -> None:
+        """The step that follows looks at everything anyway."""
+
+    def step(self) -> None:
+        now = moment_of(self._timeline.now)
+        self._fill(now)
+        plan = self._plan(now)
+        while self._follow(plan, now) or self._admit(now, plan.kept):
+            if not self._policy.autoscaling:
+                return
+            self._fill(now)
+            plan = self._plan(now)
+        self._wake_at(plan.due)
+
+    # The queue
+
+    def _admit(self, now: datetime, kept: Kept | None) -> bool:
+        """Whether any gang has started."""
+        if not self._waiting:
+            return False
+        verdicts = self._decider.decide(list(self._waiting.values()), now)
+        admitted = [each for each in verdicts if isinstance(each, Admit)]
+        for verdict in verdicts:
+            if isinstance(verdict, Unschedulable):
+                raise RuntimeError(f"{verdict.gang_key} can never start: {verdict.message}")
+        for verdict in admitted:
+            self._bind(verdict, self._nodes_of(verdict), now)
+        return bool(admitted)
+
+    def _nodes_of(self, admit: Admit) -> Mapping[str, str]:
+        """Those of the live placement; without locality spread, if all of it fits so."""
+        nodes, gang_key = admit.placement.node_of, admit.gang_key
+        if self._policy.locality:
+            return nodes
+        self._view.release(gang_key)
+        demands = demands_of(self._waiting[gang_key].spec)
+        spread = spread_members(self._view, gang_key, demands, nodes, admit.attempt)
+        if spread is None:
+            self._view.reserve(gang_key, nodes, requests_by_member(demands), attempt=admit.attempt)
+        return nodes if spread is None else spread
+
+    def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
+        gang_key = admit.gang_key
+        gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
+        if self._timeline.now > job.arrival_ms:
+            self._waited_at = now
+        status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_at=micro_time(now))
+        self._keep(gang_key, replace(gang, status=status), node_of)
+        self._executions.start(job, node_of, len(node_of) * ms(self._settings.pod_seconds))
+
+    def _keep(self, gang_key: str, gang: Gang, node_of: Mapping[str, str]) -> None:
+        placement = Placement(node_of, {}).by_node()
+        self._bound[gang_key] = replace(gang, status=replace(gang.status, placement=placement))
+        self._elastic.pop(gang_key, None)
+        is_whole = len(node_of) == sum(member.count for member in gang.spec.members)
+        (self._lacking.discard if is_whole else self._lacking.add)(gang_key)
+
+    # Resizing
+
+    def _plan(self, now: datetime) -> Plan:
+        if not self._policy.autoscaling:
+            return Plan()
+        queue = in_order(self._waiting.values())
+        return scaling.plan_resizes(
+            self._view, queue, self._running(), now, self._scale_policy, waited_at=self._waited_at
+        )
+
+    def _running(self) -> list[Elastic]:
+        for gang_key, gang in self._bound.items():
+            if gang_key not in self._elastic:
+                is_paused = not self._executions.running[gang.metadata.name].rate
+                self._elastic[gang_key] = elastic_of(gang, is_changing=is_paused)
+        return [each for each in self._elastic.values() if each is not None]
+
+    def _follow(self, plan: Plan, now: datetime) -> bool:
+        """What the owner of the gang, and then the gang scheduler, do about a wish. Whether there was one."""
+        for resize in plan.resizes:
+            gang = self._bound[resize.key]
+            members = tuple(_counting(each, resize) for each in gang.spec.members)
+            spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
+            self._settle(resize.key, replace(gang, spec=spec, status=status), now, resize.reason)
+        return bool(plan.resizes)
+
+    def _fill(self, now: datetime) -> None:
+        """Members that had no room when their gang started come when there is some."""
+        for gang_key in sorted(self._lacking):
+            self._settle(gang_key, self._bound[gang_key], now, "there is room for all of it")
+
+    def _settle(self, gang_key: str, gang: Gang, now: datetime, reason: str) -> None:
+        """Give a bound gang the members that it should have, as far as there is room."""
+        before = placed_nodes(gang.status)
+        wanted = wanted_members(gang)
+        for member in before.keys() - set(wanted):
+            self._view.release_member(gang_key, member)
+        nodes = {member: before[member] for member in wanted if member in before}
+        nodes |= self._added(gang, [member for member in wanted if member not in before], nodes)
+        if nodes == before:
+            return
+        status = replace(gang.status, leaving=(), last_resize_time=micro_time(now))
+        self._keep(gang_key, replace(gang, status=status), nodes)
+        self._executions.resize(gang.metadata.name, nodes, ms(self._settings.pause_seconds), reason)
+        self._elastic.pop(gang_key, None)
+
+    def _added(self, gang: Gang, members: list[str], nodes: Mapping[str, str]) -> dict[str, str]:
+        """Nodes for members that come; none for those for which there is no room."""
+        demands = {each.name: each for each in demands_of(gang.spec)}
+        found: dict[str, str] = {}
+        for member in members:
+            demand = demands[kind_of(member)]
+            node = self._node_for(demand, {*nodes.values(), *found.values()})
+            if node is None:
+                break
+            requests = requests_by_member([demand])
+            self._view.reserve(key_of(gang), {member: node}, requests, attempt=gang.status.attempt)
+            found[member] = node
+        return found
+
+    def _node_for(self, demand: Demand, near: set[str]) -> str | None:
+        if self._policy.locality:
+            return replace_member(self._view, demand, near=near)
+        return node_for(self._view, demand, spread=True)
+
+    def _wake_at(self, due: datetime | None) -> None:
+        """Look again then, though nothing else may happen."""
+        if due is None:
+            return
+        moment = -((BEGINNING - due) // timedelta(milliseconds=1))
+        if self._due_ms != moment:
+            self._due_ms = moment
+            self._timeline.put(moment, Wake())
+
+
+def _counting(member: Member, resize: Resize) -> Member:
+    return replace(member, count=resize.target) if member.name == resize.kind else member

@@ -1,0 +1,198 @@
+"""Jobs under kube-scheduler alone: every pod for itself. The baseline; nothing of it is the gang scheduler's.
+
+Theory of operation. A job's pods are made one after another and queue. kube-scheduler takes them by the time of their
+last attempt; one that finds no room waits until room comes free, and is then tried again, those that still back off
+(1 s, doubled by each attempt up to 10 s) after the others, by the second in which that ends. So jobs that are made at
+the same time, or whose pods back off, take room in turns, and each can hold a part. A job works once all its pods have
+a node.
+
+If nothing works, no pod is still to be made, and jobs hold a part, that is a *deadlock*: Kubernetes would leave it so
+for ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds some are deleted by hand and made
+anew.
+
+Favourable to kube-scheduler: it takes no time, and all pods of a job that is done give their room back in one moment.
+
+Source: kubernetes 1.36 pkg/scheduler/backend/queue (scheduling_queue.go, backoff_queue.go; PopFromBackoffQ is on) and
+plugins/noderesources/fit.go (any pod that goes is a reason to try again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
+from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.simulator.cluster import gang_of, gpus_by_node, key
+from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
+from tfjob_controller.simulator.jobs import SECOND, SimJob, ms
+from tfjob_controller.simulator.ledger import PARTIAL, Ledger
+from tfjob_controller.simulator.policy import Policy, Settings
+from tfjob_controller.simulator.spreading import node_for
+from tfjob_controller.simulator.timeline import Timeline
+
+_FIRST_BACKOFF_SECONDS = 1
+_LONGEST_BACKOFF_SECONDS = 10
+
+
+@dataclass(slots=True)
+class _Pod:
+    """`order` is that of its last attempt, or of its creation."""
+
+    job: str
+    member: str
+    demand: Demand
+    order: int
+    tried_ms: int = 0
+    attempts: int = 0
+
+    def turn(self, now: int) -> tuple[int, int]:
+        """Who is tried first. Backing off is counted in whole seconds, and is not over within its last one."""
+        if not self.attempts:
+            return 0, self.order
+        seconds = min(_FIRST_BACKOFF_SECONDS << min(self.attempts - 1, 8), _LONGEST_BACKOFF_SECONDS)
+        until = self.tried_ms // SECOND + seconds
+        return (until, self.order) if until >= now // SECOND else (0, self.order)
+
+
+@dataclass(slots=True)
+class _Partial:
+    """A job of which not all pods have a node."""
+
+    job: SimJob
+    demands: Mapping[str, Demand]
+    incarnation: int = 0
+    node_of: dict[str, str] = field(default_factory=dict)
+
+
+class PerPod:
+    """See the module."""
+
+    def __init__(
+        self, timeline: Timeline[Event], executions: Executions, view: ClusterView, policy: Policy, settings: Settings
+    ) -> None:
+        self.deadlock_ms = 0
+        self.evictions = 0
+        self._timeline = timeline
+        self._executions = executions
+        self._ledger: Ledger = executions.ledger
+        self._view = view
+        self._spread = not policy.locality
+        self._settings = settings
+        self._partial: dict[str, _Partial] = {}
+        self._waiting: list[_Pod] = []
+        self._new: list[_Pod] = []
+        self._coming = 0
+        self._order = 0
+        self._room_came = False
+        self._dead_since: int | None = None
+        self._wake = 0
+
+    # What happens
+
+    def arrive(self, job: SimJob) -> None:
+        demands = {each.name: each for each in demands_of(gang_of(job, elastic=False).spec)}
+        self._partial[job.name] = _Partial(job, demands)
+        self._make_pods(self._partial[job.name])
+
+    def ended(self, job: SimJob) -> None:
+        self._view.release(key(job))
+        self._room_came = True
+
+    def changed(self, name: str) -> None:
+        """A job works on after a pause: nothing to kube-scheduler."""
+
+    def told(self, event: PodCreated | Wake) -> None:
+        if isinstance(event, PodCreated):
+            self._coming -= 1
+            partial = self._partial.get(event.job)
+            if partial is not None and partial.incarnation == event.incarnation:
+                self._order += 1
+                demand = partial.demands[kind_of(event.member)]
+                self._new.append(_Pod(event.job, event.member, demand, self._order))
+        elif event.number == self._wake and self._is_stuck():
+            self._evict()
+
+    def step(self) -> None:
+        """Try all pods for which something may have changed."""
+        now = self._timeline.now
+        if self._room_came:
+            line = sorted((*self._new, *self._waiting), key=lambda pod: pod.turn(now))
+            self._waiting = []
+        else:
+            line = self._new
+        self._new, self._room_came = [], False
+        changed = self._try(line)
+        self._start(changed)
+        self._watch_for_deadlock()
+
+    # How
+
+    def _make_pods(self, partial: _Partial) -> None:
+        job, pause = partial.job, ms(self._settings.pod_seconds)
+        members = [f"{kind}-{index}" for kind, each in partial.demands.items() for index in range(each.count)]
+        for number, member in enumerate(members):
+            self._coming += 1
+            self._timeline.put(self._timeline.now + number * pause, PodCreated(job.name, member, partial.incarnation))
+
+    def _try(self, line: Iterable[_Pod]) -> list[str]:
+        """The jobs that have got a node for one pod more. Room only shrinks meanwhile."""
+        now, hopeless, changed = self._timeline.now, set[Demand](), dict[str, None]()
+        for pod in line:
+            node = None if pod.demand in hopeless else node_for(self._view, pod.demand, spread=self._spread)
+            if node is None:
+                hopeless.add(pod.demand)
+                self._order += 1
+                pod.order, pod.tried_ms, pod.attempts = self._order, now, pod.attempts + 1
+                self._waiting.append(pod)
+                continue
+            partial = self._partial[pod.job]
+            requests = requests_by_member([pod.demand])
+            self._view.reserve(key(partial.job), {pod.member: node}, requests, attempt=partial.incarnation)
+            partial.node_of[pod.member] = node
+            changed[pod.job] = None
+        return list(changed)
+
+    def _start(self, names: Iterable[str]) -> None:
+        for name in names:
+            partial = self._partial[name]
+            if len(partial.node_of) == partial.job.pods:
+                del self._partial[name]
+                self._executions.start(partial.job, partial.node_of)
+            else:
+                self._ledger.hold(self._timeline.now, name, gpus_by_node(partial.job, partial.node_of), PARTIAL)
+
+    # Deadlocks
+
+    def _is_stuck(self) -> bool:
+        return not self._executions.running and not self._coming and any(p.node_of for p in self._partial.values())
+
+    def _watch_for_deadlock(self) -> None:
+        now = self._timeline.now
+        if self._dead_since is None and self._is_stuck():
+            self._dead_since = now
+            self._set_alarm()
+        elif self._dead_since is not None and self._executions.running:
+            self.deadlock_ms += now - self._dead_since
+            self._dead_since = None
+            self._wake += 1
+
+    def _set_alarm(self) -> None:
+        self._wake += 1
+        self._timeline.put(self._timeline.now + ms(self._settings.deadlock_timeout_seconds), Wake(self._wake))
+
+    def _evict(self) -> None:
+        """By hand: the youngest of those that hold something. Its pods are made anew, and come last."""
+        holders = [each for each in self._partial.values() if each.node_of]
+        partial = max(holders, key=lambda each: (each.job.arrival_ms, each.job.name))
+        name, now = partial.job.name, self._timeline.now
+        self._ledger.note(now, "evict", name, len(partial.node_of), list(set(partial.node_of.values())))
+        self._ledger.release(now, name)
+        self._view.release(key(partial.job))
+        self._waiting = [pod for pod in self._waiting if pod.job != name]
+        partial.node_of = {}
+        partial.incarnation += 1
+        self.evictions += 1
+        self._room_came = True
+        self._make_pods(partial)
+        self._set_alarm()
