@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from generate.podtemplate import pod_template_schema
-from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
+from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, Schema, schema_of
 from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec, TFJobStatus
@@ -67,6 +67,7 @@ TFJOB = CustomKind(
         of_type={
             "TFJobSpec": {"required": ["replicaSpecs"], "x-kubernetes-validations": SPEC_RULES},
             "ReplicaSpec": {"x-kubernetes-validations": REPLICA_SPEC_RULES},
+            "ProgressSource": {"x-kubernetes-validations": PROGRESS_RULES},
         },
         of_field={
             ("TFJobSpec", "replica_specs"): _keyed("tfReplicaType"),

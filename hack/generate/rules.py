@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tfjob_controller.api import gang
+from tfjob_controller.api import gang, steps
 from tfjob_controller.api import validation as says
-from tfjob_controller.api.tfjob import CONTAINER_NAME, MASTER, PS, WORKER
+from tfjob_controller.api.tfjob import CONTAINER_NAME, IN_PLACE, MASTER, PS, WORKER
 
 Rule = dict[str, Any]
 
@@ -82,6 +82,20 @@ REPLICA_SPEC_RULES: list[Rule] = [
 _WORKERS = "has(self.workerReplicas)"
 _REPLICAS = f"(r.tfReplicaType == '{WORKER}' && {_WORKERS} ? self.workerReplicas : r.replicas)"
 
+_SCALES = "has(self.autoscaling)"
+_GANG_LEAST = "(has(self.gang) && has(self.gang.minWorkers) && self.gang.minWorkers > 0 ? self.gang.minWorkers : 1)"
+_LEAST = f"(has(self.autoscaling.minWorkers) ? self.autoscaling.minWorkers : {_GANG_LEAST})"
+_MOST = "self.autoscaling.maxWorkers"
+
+PROGRESS_RULES: list[Rule] = [
+    _rule(
+        f"self.pattern.matches({_quoted(steps.SHAPE)}) && "
+        f"self.pattern.findAll({_quoted(steps.REPEATS)}).filter(t, !t.startsWith({_quoted(chr(92))})).size() "
+        f"<= {steps.MAX_REPEATS}",
+        says.BAD_PATTERN,
+    ),
+]
+
 # What a job must be at any time.
 _STANDING_RULES = [
     _rule(
@@ -105,6 +119,19 @@ _STANDING_RULES = [
         says.MIN_WORKERS_ABOVE_WORKERS,
         at=".gang",
     ),
+    _rule(f"!{_SCALES} || {_listed('self', WORKER)}", says.AUTOSCALING_WITHOUT_WORKER),
+    _rule(f"!{_SCALES} || {_LEAST} <= {_MOST}", says.MIN_ABOVE_MAX),
+    _rule(
+        f"!{_SCALES} || {_LEAST} > {_MOST} || self.replicaSpecs.all(r, r.tfReplicaType != '{WORKER}' || "
+        f"({_LEAST} <= {_REPLICAS} && {_REPLICAS} <= {_MOST}))",
+        says.WORKERS_OUTSIDE,
+    ),
+    _rule(
+        f"!{_SCALES} || !has(self.autoscaling.minWorkers) || !has(self.gang) || !has(self.gang.minWorkers) || "
+        "self.gang.minWorkers == self.autoscaling.minWorkers",
+        says.MIN_WORKERS_TWICE,
+    ),
+    _rule(f"!{_SCALES} || {_chief('self')} != '{WORKER}' || {_index('self')} == 0", says.CHIEF_MAY_LEAVE),
 ]
 
 
@@ -117,6 +144,16 @@ def _once_started(rule: str, message: str, at: str = "") -> Rule:
 def _of_each(rule: str) -> str:
     """A rule on `r` and `o`, the new and the old entry of one type."""
     return f"self.replicaSpecs.all(r, oldSelf.replicaSpecs.all(o, r.tfReplicaType != o.tfReplicaType || {rule}))"
+
+
+def _resize(spec: str) -> str:
+    field = f"{spec}.autoscaling"
+    return f"(has({field}) ? (has({field}.resize) ? {field}.resize : '{IN_PLACE}') : '')"
+
+
+def _total_steps(spec: str) -> str:
+    field = f"{spec}.autoscaling"
+    return f"(has({field}) && has({field}.totalSteps) ? {field}.totalSteps : 0)"
 
 
 def _gang_enabled(spec: str) -> str:
@@ -147,6 +184,8 @@ _CHANGE_RULES = [
         ".terminationPolicy",
     ),
     _once_started(f"{_gang_enabled('self')} == {_gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
+    _once_started(f"{_resize('self')} == {_resize('oldSelf')}", says.RESIZE_FIXED, ".autoscaling"),
+    _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", says.TOTAL_STEPS_FIXED, ".autoscaling"),
 ]
 
 SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES

@@ -22,7 +22,8 @@ scalars = (
 NAMES = [
     "RuntimeId", "replicaSpecs", "tfReplicaType", "replicas", "tfPort", "template", "spec", "containers", "name", "env",
     "resources", "limits", GPU, "volumes", "metadata", "labels", "terminationPolicy", "chief", "replicaName",
-    "replicaIndex", "workerReplicas", "suspend", "restartPolicy", "conditions", "phase",
+    "replicaIndex", "workerReplicas", "suspend", "restartPolicy", "conditions", "phase", "gang", "autoscaling",
+    "minWorkers", "maxWorkers", "resize", "totalSteps", "progress", "pattern",
 ]  # fmt: skip
 names = st.sampled_from(NAMES) | st.text(max_size=2)
 words = st.sampled_from(["MASTER", "WORKER", "PS", "tensorflow", "Always", "Never"])
@@ -79,6 +80,19 @@ def with_odd_part(whole: Any, way: list[int], part: Any) -> Any:
     return {**whole, name: with_odd_part(whole[name], rest, part)}
 
 
+# Of what patterns are made, so that the API server and the controller can disagree on them.
+_PIECES = "step", " ", "(", ")", "[0-9]", "[^]a]", "[a", "]", "+", "*", "?", "{2}", "{", "|", r"\d", r"\1", "^"
+patterns = st.lists(st.sampled_from(_PIECES), max_size=6).map("".join)
+autoscaling = st.fixed_dictionaries(
+    {"maxWorkers": st.integers(-1, 4)},
+    optional={
+        "minWorkers": st.integers(-1, 4),
+        "resize": st.sampled_from(["InPlace", "Restart", ""]) | anything,
+        "totalSteps": st.integers(-1, 2**54) | anything,
+        "progress": st.fixed_dictionaries({}, optional={"pattern": patterns | anything}),
+    },
+)
+
 # From nonsense to jobs with one odd part: about one in eight is good.
 specs = (
     anything
@@ -89,6 +103,12 @@ specs = (
             "terminationPolicy": anything,
             "RuntimeId": anything,
         },
+    )
+    | st.builds(
+        lambda count, scaling, gang: {"replicaSpecs": [workers(count)], "autoscaling": scaling, **gang},
+        st.integers(0, 4),
+        autoscaling | anything,
+        st.just({}) | st.integers(0, 4).map(lambda least: {"gang": {"minWorkers": least}}),
     )
     | st.builds(
         with_odd_part,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, replica, tfjob, workers
+from tfjob_controller.api.validation import BAD_PATTERN
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,27 @@ SKIPPED = (
     "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
+
+
+def _scaled(replicas: Any = 2, **autoscaling: Any) -> Manifest:
+    """A job of a master and workers that has autoscaling, from 1 to 4 unless told otherwise."""
+    given = {"minWorkers": 1, "maxWorkers": 4, **autoscaling}
+    return tfjob(
+        master(), workers(replicas), autoscaling={name: each for name, each in given.items() if each is not None}
+    )
+
+
+def _pattern(pattern: Any) -> Manifest:
+    return _scaled(progress={"pattern": pattern})
+
+
+def _bad_pattern(name: str, pattern: str) -> Bad:
+    return Bad(
+        name,
+        _pattern(pattern),
+        f"spec.autoscaling.progress: {BAD_PATTERN}",
+        (f"spec.autoscaling.progress: Invalid value: {BAD_PATTERN}",),
+    )
 
 
 def _chief(name: str, index: Any = 0) -> dict[str, Any]:
@@ -456,6 +478,128 @@ BAD_MANIFESTS = (
         "spec: gang.minWorkers must not be more than the workers: lower it, or raise them",
         ("spec.gang: Invalid value: gang.minWorkers must not be more than the workers: lower it, or raise them",),
     ),
+    Bad(
+        "autoscaling-without-a-most",
+        _scaled(maxWorkers=None),
+        "spec.autoscaling: object missing required field maxWorkers",
+        (
+            "spec.autoscaling.maxWorkers: Required value",
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "autoscaling-min-above-max",
+        _scaled(minWorkers=5),
+        "spec: autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers",
+        (
+            "spec: Invalid value: autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers",
+        ),
+    ),
+    Bad(
+        "autoscaling-min-of-nothing",
+        _scaled(minWorkers=0),
+        "spec.autoscaling.minWorkers: must be from 1 to 1000, is 0",
+        (
+            "spec.autoscaling.minWorkers: Invalid value: 0: spec.autoscaling.minWorkers in body should be greater than or equal to 1",
+        ),
+    ),
+    Bad(
+        "autoscaling-max-negative",
+        _scaled(minWorkers=None, maxWorkers=-1),
+        "spec.autoscaling.maxWorkers: must be from 1 to 1000, is -1",
+        (
+            "spec.autoscaling.maxWorkers: Invalid value: -1: spec.autoscaling.maxWorkers in body should be greater than or equal to 1",
+            "spec: Invalid value: autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers",
+        ),
+    ),
+    Bad(
+        "autoscaling-fewer-workers-than-min",
+        _scaled(1, minWorkers=2),
+        "spec: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        (
+            "spec: Invalid value: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        ),
+    ),
+    Bad(
+        "autoscaling-more-workers-than-max",
+        tfjob(master(), workers(2), workerReplicas=5, autoscaling={"maxWorkers": 4}),
+        "spec: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        (
+            "spec: Invalid value: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        ),
+    ),
+    Bad(
+        "autoscaling-of-no-workers-yet",
+        _scaled(0, minWorkers=None),
+        "spec: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        (
+            "spec: Invalid value: the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: ask for as many, or widen autoscaling",
+        ),
+    ),
+    Bad(
+        "autoscaling-below-the-gangs-least",
+        tfjob(master(), workers(3), gang={"minWorkers": 3}, autoscaling={"maxWorkers": 2}),
+        "spec: autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers",
+        (
+            "spec: Invalid value: autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers",
+        ),
+    ),
+    Bad(
+        "autoscaling-and-gang-differ",
+        tfjob(master(), workers(3), gang={"minWorkers": 2}, autoscaling={"minWorkers": 1, "maxWorkers": 4}),
+        "spec: gang.minWorkers and autoscaling.minWorkers say different things: leave one of them out",
+        (
+            "spec: Invalid value: gang.minWorkers and autoscaling.minWorkers say different things: leave one of them out",
+        ),
+    ),
+    Bad(
+        "autoscaling-without-worker",
+        tfjob(master(), autoscaling={"maxWorkers": 4, "totalSteps": 100}),
+        "spec: autoscaling needs an entry for WORKER in replicaSpecs",
+        ("spec: Invalid value: autoscaling needs an entry for WORKER in replicaSpecs",),
+    ),
+    Bad(
+        "autoscaling-of-a-chief-that-may-leave",
+        tfjob(workers(3), terminationPolicy=_chief("WORKER", 1), autoscaling={"maxWorkers": 4}),
+        "spec: the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out",
+        (
+            "spec: Invalid value: the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out",
+        ),
+    ),
+    Bad(
+        "unknown-resize",
+        _scaled(resize="Live"),
+        "spec.autoscaling.resize: must be one of InPlace, Restart, is Live",
+        (
+            'spec.autoscaling.resize: Unsupported value: "Live": supported values: "InPlace", "Restart"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "no-steps-in-all",
+        _scaled(totalSteps=0),
+        "spec.autoscaling.totalSteps: must be from 1 to 9007199254740991, is 0",
+        (
+            "spec.autoscaling.totalSteps: Invalid value: 0: spec.autoscaling.totalSteps in body should be greater than or equal to 1",
+        ),
+    ),
+    Bad(
+        "progress-without-pattern",
+        _scaled(progress={}),
+        "spec.autoscaling.progress: object missing required field pattern",
+        (
+            "spec.autoscaling.progress.pattern: Required value",
+            SKIPPED,
+        ),
+    ),
+    _bad_pattern("pattern-without-a-group", "step [0-9]+"),
+    _bad_pattern("pattern-with-two-groups", "(step) ([0-9]+)"),
+    _bad_pattern("pattern-that-is-no-expression", "step ([0-9]+"),
+    _bad_pattern("pattern-with-a-set-that-does-not-end", "step ([0-9+)"),
+    _bad_pattern("pattern-that-repeats-nothing", "*step ([0-9]+)"),
+    _bad_pattern("pattern-that-could-take-for-ever", "(a+)+b"),
+    _bad_pattern("pattern-that-repeats-too-much", ".*.*.*([0-9]+)"),
+    _bad_pattern("pattern-that-looks-back", r"(.)\1"),
     Bad(
         "suspend-is-text",
         tfjob(suspend="yes"),

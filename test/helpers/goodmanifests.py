@@ -82,6 +82,20 @@ GOOD_MANIFESTS = (
     Good("fields-of-a-later-kubernetes", tfjob(master(template=pod_template(container(later={"a": [1]}), later=[{}])))),
     Good("ports-at-the-ends", tfjob(master(tfPort=1), workers(tfPort=65535))),
     Good("name-with-dots-and-digits", tfjob(name="1." + "a" * 63 + ".b")),
+    Good("autoscaling", tfjob(master(), workers(2), autoscaling={"maxWorkers": 2})),
+    Good("autoscaling-of-one-size", tfjob(workers(2), autoscaling={"minWorkers": 2, "maxWorkers": 2})),
+    Good("gang-and-autoscaling-agree", tfjob(workers(2), gang={"minWorkers": 2}, autoscaling={"maxWorkers": 1000})),
+    Good("autoscaling-within-a-gang", tfjob(workers(1), gang={"minWorkers": 0}, autoscaling={"maxWorkers": 3})),
+    *(
+        Good(f"pattern {pattern}", tfjob(workers(2), autoscaling={"maxWorkers": 2, "progress": {"pattern": pattern}}))
+        for pattern in (
+            "step ([0-9]+)",
+            r"^\[\d{4}.*step=(\d+)$",
+            r"global_step/sec.*[])(|]([^] ]*)",
+            r"schritt\s*(.+),",
+            "(.*)",
+        )
+    ),
     Good(
         "everything",
         tfjob(
@@ -97,6 +111,13 @@ GOOD_MANIFESTS = (
             priorityClassName="high",
             terminationPolicy={"chief": {}},
             gang={"enabled": True, "minWorkers": 3, "timeoutSeconds": 1, "onTimeout": "Fail", "priority": -1},
+            autoscaling={
+                "minWorkers": 3,
+                "maxWorkers": 9,
+                "resize": "Restart",
+                "totalSteps": 2**53 - 1,
+                "progress": {"pattern": "step ([0-9]+)"},
+            },
         ),
     ),
     Good("no-types-in-order", tfjob(parameter_servers(), replica("WORKER"), master())),

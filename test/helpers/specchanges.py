@@ -33,6 +33,11 @@ def _template(name: str, template: Manifest | None) -> Change:
 
 _CHIEF = {"chief": {"replicaName": "MASTER", "replicaIndex": 0}}
 
+
+def _scaled(**autoscaling: object) -> Manifest:
+    return started(autoscaling=autoscaling)
+
+
 CHANGES = (
     Change("nothing", started()),
     Change("entries-in-another-order", started(*reversed(ENTRIES))),
@@ -95,6 +100,35 @@ CHANGES = (
     Change("clean-pod-policy", started(cleanPodPolicy="All")),
     Change("gang", started(gang={"enabled": True}), says.GANG_FIXED, "spec.gang"),
     Change("no-gang", started(), says.GANG_FIXED, "spec.gang", before=started(gang={"enabled": True})),
+    Change("autoscaling", _scaled(maxWorkers=4), says.RESIZE_FIXED, "spec.autoscaling"),
+    Change("no-autoscaling", started(), says.RESIZE_FIXED, "spec.autoscaling", before=_scaled(maxWorkers=4)),
+    Change(
+        "resize",
+        _scaled(maxWorkers=4, resize="Restart"),
+        says.RESIZE_FIXED,
+        "spec.autoscaling",
+        before=_scaled(maxWorkers=4),
+    ),
+    Change("resize-spelt-out", _scaled(maxWorkers=4, resize="InPlace"), before=_scaled(maxWorkers=4)),
+    Change(
+        "total-steps",
+        _scaled(maxWorkers=4, totalSteps=9),
+        says.TOTAL_STEPS_FIXED,
+        "spec.autoscaling",
+        before=_scaled(maxWorkers=4, totalSteps=8),
+    ),
+    Change(
+        "total-steps-thought-of-late",
+        _scaled(maxWorkers=4, totalSteps=9),
+        says.TOTAL_STEPS_FIXED,
+        "spec.autoscaling",
+        before=_scaled(maxWorkers=4),
+    ),
+    Change(
+        "autoscaling-bounds-and-pattern",
+        _scaled(minWorkers=2, maxWorkers=6, progress={"pattern": "(.)"}),
+        before=_scaled(maxWorkers=4),
+    ),
     Change(
         "gang-but-not-whether",
         started(gang={"enabled": True, "timeoutSeconds": 5}),

@@ -16,7 +16,7 @@ from helpers.poll import eventually
 from helpers.specchanges import CHANGES, Change
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.validation import validate
+from tfjob_controller.api.validation import WORKERS_OUTSIDE, validate
 
 pytestmark = pytest.mark.cluster
 
@@ -181,6 +181,18 @@ def test_scale_sets_the_workers(running: Kubectl) -> None:
             2,
             "spec: Invalid value: workerReplicas needs an entry for WORKER in replicaSpecs",
             id="without workers",
+        ),
+        pytest.param(
+            tfjob(master(), workers(2), autoscaling={"minWorkers": 2, "maxWorkers": 4}),
+            9,
+            f"spec: Invalid value: {WORKERS_OUTSIDE}",
+            id="beyond autoscaling",
+        ),
+        pytest.param(
+            tfjob(master(), workers(2), autoscaling={"minWorkers": 2, "maxWorkers": 4}),
+            1,
+            f"spec: Invalid value: {WORKERS_OUTSIDE}",
+            id="below autoscaling",
         ),
     ],
 )

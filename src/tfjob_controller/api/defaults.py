@@ -9,6 +9,7 @@ from tfjob_controller.api.tfjob import (
     CLEAN_RUNNING,
     DEFAULT_PORT,
     FAIL_ON_CHIEF,
+    IN_PLACE,
     MASTER,
     ON_FAILURE,
     WORKER,
@@ -67,6 +68,23 @@ def failure_policy_of(spec: TFJobSpec) -> str:
 def gang_enabled(spec: TFJobSpec) -> bool | None:
     """What the job itself says of gang scheduling; None leaves it to the controller."""
     return spec.gang.enabled if spec.gang is not None else None
+
+
+def min_workers_of(spec: TFJobSpec) -> int | None:
+    """The least workers that the job may start and stay with; None where it does not say."""
+    of_gang = spec.gang.min_workers if spec.gang is not None else None
+    if spec.autoscaling is None:
+        return of_gang
+    return next((least for least in (spec.autoscaling.min_workers, of_gang) if least is not None), 1)
+
+
+def resize_of(spec: TFJobSpec) -> str:
+    """How the number of workers changes; empty for a job without autoscaling, whose TF_CONFIG lists what there is."""
+    return (spec.autoscaling.resize or IN_PLACE) if spec.autoscaling is not None else ""
+
+
+def total_steps_of(spec: TFJobSpec) -> int | None:
+    return spec.autoscaling.total_steps if spec.autoscaling is not None else None
 
 
 def restart_policy_of(template: Mapping[str, Any] | None) -> str:

@@ -34,6 +34,15 @@ RUNTIME_ID_PATTERN = "^([0-9a-z]{4})?$"
 CLEAN_POD_POLICIES = CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = ("All", "Running", "None")
 FAILURE_POLICIES = FAIL_ON_CHIEF, FAIL_ON_ANY = ("Chief", "AnyReplica")
 RESTART_POLICIES = ON_FAILURE, NEVER = ("OnFailure", "Never")
+RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
+
+# What JSON numbers carry exactly everywhere (2^53 - 1).
+MAX_STEPS = 2**53 - 1
+# Enough for a line of a log; what may stand in it: progress.py.
+MAX_PATTERN = 200
+
+# On a worker's pod, set by its program: how many steps this pod has done.
+STEPS_ANNOTATION = "kubeflow.org/steps"
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -143,6 +152,67 @@ class GangScheduling(_Value, frozen=True):
     ] = None
 
 
+class ProgressSource(_Value, frozen=True):
+    """How a worker's steps are found in its log."""
+
+    pattern: Annotated[
+        str,
+        says(
+            "A regular expression with exactly one group, which holds the number of steps that a worker has done since "
+            "its pod started, such as `step (\\d+)`. The last line of the log that it matches counts. Without it, the "
+            f"program sets the annotation {STEPS_ANNOTATION} on its pod.",
+            minLength=1,
+            maxLength=MAX_PATTERN,
+        ),
+    ]
+
+
+class Autoscaling(_Value, frozen=True):
+    """Between which numbers of workers the job may be resized while it runs, and how."""
+
+    max_workers: Annotated[
+        int,
+        says(
+            "The most workers that the job can use. With resize InPlace, TF_CONFIG lists so many from the start.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_REPLICAS,
+        ),
+    ]
+    min_workers: Annotated[
+        int | None,
+        says(
+            "The least workers that the job may start and stay with. Default: gang.minWorkers, or else 1.",
+            format="int32",
+            minimum=1,
+            maximum=MAX_REPLICAS,
+        ),
+    ] = None
+    resize: Annotated[
+        str,
+        says(
+            "How the number of workers changes while the job runs. InPlace: workers come and go, the others are not "
+            "touched (training with parameter servers). Restart: all replicas are stopped and started with the new "
+            "TF_CONFIG (synchronous training that resumes from a checkpoint). Default: InPlace. Fixed once the job has "
+            "started.",
+            enum=list(RESIZES),
+        ),
+    ] = ""
+    total_steps: Annotated[
+        int | None,
+        says(
+            "Steps that all workers do together. Each worker gets its share as TFJOB_STEPS, and this number as "
+            "TFJOB_TOTAL_STEPS. Fixed once the job has started.",
+            format="int64",
+            minimum=1,
+            maximum=MAX_STEPS,
+        ),
+    ] = None
+    progress: Annotated[
+        ProgressSource | None, says("Where a worker's steps are read, if not from its pod's annotation.")
+    ] = None
+
+
 class TFJobSpec(_Value, frozen=True):
     """What the user asks for."""
 
@@ -235,12 +305,19 @@ class TFJobSpec(_Value, frozen=True):
     gang: Annotated[
         GangScheduling | None, says("Gang scheduling: all replicas at once, or none. Needs the gang scheduler.")
     ] = None
+    autoscaling: Annotated[
+        Autoscaling | None,
+        says(
+            "The job may be resized while it runs: by `kubectl scale`, by a HorizontalPodAutoscaler, or by the gang "
+            "scheduler where the controller runs with --autoscaling=on. Default: by `kubectl scale` alone."
+        ),
+    ] = None
 
 
 class TFJobCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: Annotated[str, says("Created, Scheduled, Running, Restarting, Suspended, Succeeded or Failed.")]
+    type: Annotated[str, says("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded or Failed.")]
     status: Annotated[str, says("True, False or Unknown.")]
     reason: Annotated[str, says("Why, in one word for programs.")]
     message: Annotated[str, says("Why, in words for people.")]
@@ -265,6 +342,36 @@ class ReplicaStatus(_Value, frozen=True):
     ] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
 
+class ScalingStatus(_Value, frozen=True):
+    """How many workers the children follow, and what was the last to change that."""
+
+    workers: Annotated[int, says("Workers that the job was asked for last.", format="int32")] = 0
+    before: Annotated[int, says("Workers before that; 0 if it was never resized.", format="int32")] = 0
+    target: Annotated[
+        int, says("Workers that the autoscaler asks for just now; 0 while it asks for none.", format="int32")
+    ] = 0
+    reason: Annotated[str, says("Why the autoscaler asks, or asked; empty where somebody else resized the job.")] = ""
+    generation: Annotated[
+        int,
+        says("With resize Restart: rises each time that all replicas are started anew for it.", format="int32"),
+    ] = 0
+    members: Annotated[
+        int, says("With resize Restart: the workers that TF_CONFIG lists in this generation.", format="int32")
+    ] = 0
+
+
+class Progress(_Value, frozen=True):
+    """How far the job is, in steps."""
+
+    done: Annotated[int, says("Steps done by all workers that ever were.", format="int64")] = 0
+    total: Annotated[int, says("Steps to be done: autoscaling.totalSteps.", format="int64")] = 0
+    counts: Annotated[
+        dict[str, int],
+        says("Steps done by each worker's pod, by UID, so that the sum stays right after they are gone."),
+    ] = {}
+    ignored: Annotated[str, says("The first report that could not be used, and why.")] = ""
+
+
 class TFJobStatus(_Value, frozen=True):
     """What the controller says of a job."""
 
@@ -277,7 +384,7 @@ class TFJobStatus(_Value, frozen=True):
     control_paused: Annotated[bool, says("Always false; kept for upstream's readers.")] = False
     conditions: Annotated[
         tuple[TFJobCondition, ...],
-        says("Created, Scheduled, Running, Restarting, Suspended, Succeeded and Failed, as standard conditions."),
+        says("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded, Failed: standard conditions."),
     ] = ()
     observed_generation: Annotated[
         int, says("The metadata.generation that this status was computed from.", format="int64")
@@ -293,6 +400,12 @@ class TFJobStatus(_Value, frozen=True):
         tuple[str, ...],
         says("Replicas that ended well, such as worker-3, sorted. They are never run again."),
     ] = ()
+    scaling: Annotated[
+        ScalingStatus | None, says("How many workers there should be, and since what. Absent without workers.")
+    ] = None
+    progress: Annotated[
+        Progress | None, says("Steps done and to be done, for a job with autoscaling.totalSteps or .progress.")
+    ] = None
     worker_replicas: Annotated[int, says("Workers that exist; for the scale subresource.", format="int32")] = 0
     worker_selector: Annotated[str, says("Label selector of the workers' pods; for the scale subresource.")] = ""
     ready: Annotated[

@@ -14,13 +14,17 @@ from typing import Any
 from tfjob_controller.api.defaults import (
     chief_of,
     gang_enabled,
+    min_workers_of,
     own_replicas_of,
     port_of,
     replica_spec,
     replicas_of,
+    resize_of,
+    total_steps_of,
 )
 from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.api.gang import ON_TIMEOUT
+from tfjob_controller.api.steps import compiled
 from tfjob_controller.api.tfjob import (
     CLEAN_POD_POLICIES,
     CONTAINER_NAME,
@@ -28,11 +32,14 @@ from tfjob_controller.api.tfjob import (
     MASTER,
     MAX_PORT,
     MAX_REPLICAS,
+    MAX_STEPS,
     PS,
     REPLICA_TYPES,
+    RESIZES,
     RESTART_POLICIES,
     RUNTIME_ID_PATTERN,
     WORKER,
+    Autoscaling,
     GangScheduling,
     ReplicaSpec,
     TFJob,
@@ -48,6 +55,21 @@ CHIEF_NEVER_ENDS = (
 )
 WORKER_REPLICAS_WITHOUT_WORKER = "workerReplicas needs an entry for WORKER in replicaSpecs"
 MIN_WORKERS_ABOVE_WORKERS = "gang.minWorkers must not be more than the workers: lower it, or raise them"
+AUTOSCALING_WITHOUT_WORKER = "autoscaling needs an entry for WORKER in replicaSpecs"
+MIN_ABOVE_MAX = "autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers"
+WORKERS_OUTSIDE = (
+    "the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: "
+    "ask for as many, or widen autoscaling"
+)
+MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers say different things: leave one of them out"
+CHIEF_MAY_LEAVE = (
+    "the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out"
+)
+# Of autoscaling.progress.
+BAD_PATTERN = (
+    "pattern must be a regular expression with exactly one group, such as step ([0-9]+): no other parentheses, no |, "
+    "no back-references, and at most three repetitions"
+)
 
 # Of one entry in replicaSpecs.
 MASTER_REPLICAS = "MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more"
@@ -61,6 +83,10 @@ TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job a
 PORT_FIXED = "the ports of a started job cannot change: delete the job and create it anew"
 REPLICAS_FIXED = "only the replicas of WORKER can change in a started job"
 GANG_FIXED = "gang.enabled of a started job cannot change: delete the job and create it anew"
+RESIZE_FIXED = (
+    "adding, removing or changing the resize of autoscaling is not for a started job: delete the job and create it anew"
+)
+TOTAL_STEPS_FIXED = "autoscaling.totalSteps of a started job cannot change: delete the job and create it anew"
 TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change: delete the job and create it anew"
 
 
@@ -83,6 +109,8 @@ def _problems(spec: TFJobSpec) -> Iterator[str]:
     yield from _chief_problems(spec)
     if spec.gang is not None:
         yield from _gang_problems(spec, spec.gang)
+    if spec.autoscaling is not None:
+        yield from _autoscaling_problems(spec, spec.autoscaling)
 
 
 def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
@@ -225,6 +253,33 @@ def _gang_problems(spec: TFJobSpec, gang: GangScheduling) -> Iterator[str]:
         yield f"spec: {MIN_WORKERS_ABOVE_WORKERS}"
 
 
+def _autoscaling_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator[str]:
+    yield from _range("spec.autoscaling.minWorkers", autoscaling.min_workers, 1, MAX_REPLICAS)
+    yield from _range("spec.autoscaling.maxWorkers", autoscaling.max_workers, 1, MAX_REPLICAS)
+    yield from _range("spec.autoscaling.totalSteps", autoscaling.total_steps, 1, MAX_STEPS)
+    if autoscaling.resize and autoscaling.resize not in RESIZES:
+        yield _choice("spec.autoscaling.resize", autoscaling.resize, RESIZES)
+    if autoscaling.progress is not None and compiled(autoscaling.progress.pattern) is None:
+        yield f"spec.autoscaling.progress: {BAD_PATTERN}"
+    if replica_spec(spec, WORKER) is None:
+        yield f"spec: {AUTOSCALING_WITHOUT_WORKER}"
+    yield from _bounds_problems(spec, autoscaling)
+
+
+def _bounds_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator[str]:
+    least, most = min_workers_of(spec) or 1, autoscaling.max_workers
+    if least > most:
+        yield f"spec: {MIN_ABOVE_MAX}"
+    elif not least <= replicas_of(spec, WORKER) <= most:
+        yield f"spec: {WORKERS_OUTSIDE}"
+    of_gang = spec.gang.min_workers if spec.gang is not None else None
+    if None not in (of_gang, autoscaling.min_workers) and of_gang != autoscaling.min_workers:
+        yield f"spec: {MIN_WORKERS_TWICE}"
+    chief = chief_of(spec)
+    if chief.replica_name == WORKER and chief.replica_index > 0:
+        yield f"spec: {CHIEF_MAY_LEAVE}"
+
+
 def _range(at: str, value: int | None, least: int, most: int) -> Iterator[str]:
     if value is not None and not least <= value <= most:
         yield f"{at}: must be from {least} to {most}, is {value}"
@@ -256,3 +311,7 @@ def _forbidden_changes(old: TFJobSpec, new: TFJobSpec) -> Iterator[str]:
         yield f"spec: {TERMINATION_POLICY_FIXED}"
     if gang_enabled(old) != gang_enabled(new):
         yield f"spec: {GANG_FIXED}"
+    if resize_of(old) != resize_of(new):
+        yield f"spec: {RESIZE_FIXED}"
+    if total_steps_of(old) != total_steps_of(new):
+        yield f"spec: {TOTAL_STEPS_FIXED}"
