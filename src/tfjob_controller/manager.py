@@ -47,8 +47,8 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.leaderelection import LeaderElector
 from tfjob_controller.kube.ratelimit import ItemExponential, RateLimiter, SlowestOf, TokenBucket
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.kube.transport import Requester, Transport
-from tfjob_controller.kube.workqueue import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry import debug, health, logging
 from tfjob_controller.telemetry.metrics import Metrics

@@ -9,8 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from helpers.poll import eventually
 from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.delayingqueue import DelayingQueue
 from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.workqueue import DelayingQueue, RateLimitingQueue, ShutDown, WorkQueue
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
+from tfjob_controller.kube.workqueue import ShutDown, WorkQueue
 
 ITEMS = st.sampled_from("abcdef")
 PRIORITIES = st.integers(-2, 3)

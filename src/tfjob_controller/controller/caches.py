@@ -30,9 +30,9 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.informergroup import InformerGroup
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.store import by_controller_uid
 from tfjob_controller.kube.transport import Requester
-from tfjob_controller.kube.workqueue import RateLimitingQueue
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 

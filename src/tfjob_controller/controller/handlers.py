@@ -15,8 +15,8 @@ from typing import Generic
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.store import Store
-from tfjob_controller.kube.workqueue import RateLimitingQueue
 from tfjob_controller.trainer.labels import RUNTIME_ID
 
 LIVE = 0

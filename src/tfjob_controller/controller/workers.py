@@ -21,8 +21,9 @@ import structlog
 
 from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
 from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.kube.workqueue import RateLimitingQueue, ShutDown
+from tfjob_controller.kube.workqueue import ShutDown
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,8 @@ from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, Req
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.workqueue import QueueStatistics, RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.workqueue import QueueStatistics
 
 
 class Results:

@@ -1,4 +1,4 @@
-"""The contract of kube/workqueue.py, sentence by sentence."""
+"""The contract of the work queue and of the two made of it, sentence by sentence."""
 
 import contextlib
 import threading
@@ -13,15 +13,10 @@ import pytest
 
 from helpers.poll import eventually
 from tfjob_controller.kube.clock import FakeClock, RealClock
+from tfjob_controller.kube.delayingqueue import DelayingQueue
 from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.workqueue import (
-    DelayingQueue,
-    QueueStatistics,
-    RateLimitingQueue,
-    ShutDown,
-    WorkQueue,
-    new_rate_limiting_queue,
-)
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.workqueue import QueueStatistics, ShutDown, WorkQueue
 
 Queue = WorkQueue[str] | DelayingQueue[str] | RateLimitingQueue[str]
 
