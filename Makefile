@@ -90,8 +90,13 @@ demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do n
 chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
 	@$(PY) -m chaos
 
+# SIMULATE='--mean-arrival=2m --seeds=20' adds flags.
+.PHONY: simulate
+simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simulated jobs: tables, and plots in build/simulate
+	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
+
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -106,6 +111,8 @@ bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 that
 	@$(PY) -m bench.placement
 bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=rest,churn and SHAPES=20x50 run less
 	@$(PY) -m bench.gang
+bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 nodes
+	@$(PY) -m bench.simulate
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

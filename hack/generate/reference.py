@@ -16,6 +16,7 @@ from tfjob_controller.api import gang, validation
 from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.flags import Option
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
+from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
@@ -163,11 +164,12 @@ def render_events() -> str:
 def render_flags() -> str:
     return page(
         "Flags",
-        "src/tfjob_controller/options.py",
+        "src/tfjob_controller/options.py and src/tfjob_controller/simulator/options.py",
         "A flag counts before its environment variable. A flag or file that cannot be used ends the program with one "
         "line and exit code 2.",
         f"## tfjob-controller run\n\n{_flag_table(OPTIONS)}",
         f"## tfjob-controller extender\n\n{_flag_table(EXTENDER_OPTIONS)}",
+        f"## tfjob-controller simulate\n\n{_flag_table(SIMULATE_OPTIONS)}",
     )
 
 

@@ -22,6 +22,7 @@ from tfjob_controller.options import (
     resolve,
     resolve_extender,
 )
+from tfjob_controller.simulator.options import SIMULATE_OPTIONS, SimulateOptions, resolve_simulate
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if command == "extender":
             return _extend(resolve_extender(parsed, os.environ))
+        if command == "simulate":
+            return _simulate(resolve_simulate(parsed, os.environ))
         return _run(resolve(parsed, os.environ))
     except (UsageError, OptionError) as error:
         return _refuse(error)
@@ -79,9 +82,18 @@ def build_parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    for command, options in ((run, OPTIONS), (extender, EXTENDER_OPTIONS)):
+    simulate = commands.add_parser(
+        "simulate",
+        help="compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
+        description="Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is "
+        "needed. Every flag can also be set as a variable: --mean-arrival as TFJOB_CONTROLLER_MEAN_ARRIVAL.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for command, options in ((run, OPTIONS), (extender, EXTENDER_OPTIONS), (simulate, SIMULATE_OPTIONS)):
         for option in options:
             _add(command, option)
+    simulate.add_argument("-o", dest="output", metavar="table|json", help="short for --output")
     return parser
 
 
@@ -112,6 +124,16 @@ def _extend(options: ExtenderOptions) -> int:
     try:
         return gangscheduler.run(options)
     except manager.StartError as error:
+        return _refuse(error)
+
+
+def _simulate(options: SimulateOptions) -> int:
+    from tfjob_controller.simulator import command
+    from tfjob_controller.simulator.jobs import SimulationError
+
+    try:
+        return command.run(options)
+    except SimulationError as error:
         return _refuse(error)
 
 

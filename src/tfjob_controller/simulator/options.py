@@ -1,0 +1,140 @@
+"""The flags of `tfjob-controller simulate`; see `tfjob_controller.flags`."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfjob_controller.flags import (
+    COUNT,
+    DURATION,
+    FILE,
+    SWITCH,
+    Kind,
+    OptionError,
+    choice,
+    option,
+    options_of,
+    read_options,
+)
+from tfjob_controller.simulator.policy import IN_PLACE, POLICIES, RESTART
+
+TABLE, JSON = "table", "json"
+
+
+def _share(value: str) -> float:
+    number = _float(value)
+    if not 0 < number <= 1:
+        raise ValueError("must be a number above 0, and 1 at most")
+    return number
+
+
+def _sigma(value: str) -> float:
+    number = _float(value)
+    if not 0 <= number <= 5:
+        raise ValueError("must be a number from 0 to 5")
+    return number
+
+
+def _float(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+def _policies(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",")) if value != "all" else tuple(POLICIES)
+    if len(set(names)) < len(names) or not set(names) <= set(POLICIES):
+        raise ValueError(f"must be all, or some of {', '.join(POLICIES)}, separated by commas")
+    return names
+
+
+def _counts(value: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})*", value):
+        raise ValueError("must be whole numbers from 1 to 9999, separated by commas")
+    return tuple(map(int, value.split(",")))
+
+
+def _processes(value: str) -> int:
+    if value == "auto":
+        return os.cpu_count() or 1
+    if not re.fullmatch(r"[1-9]\d{0,2}", value):
+        raise ValueError("must be auto or a whole number from 1 to 999")
+    return int(value)
+
+
+_SHARE = Kind("number", _share)
+_SIGMA = Kind("number", _sigma)
+_POLICIES = Kind("names", _policies)
+_COUNTS = Kind("numbers", _counts)
+_PROCESSES = Kind("auto|number", _processes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """All that `tfjob-controller simulate` can be told. Times are seconds."""
+
+    nodes: int = option(COUNT, "4", "How many nodes the cluster has.")
+    gpus_per_node: int = option(COUNT, "4", "How many GPUs each of them has.")
+    grid: bool = option(
+        SWITCH, "false", "Take 2, 4 and 8 nodes of 4 GPUs, each with mean arrivals of 15, 30, 60 and 120 s."
+    )
+    policies: tuple[str, ...] = option(
+        _POLICIES, "all", f"What is compared, separated by commas: {', '.join(POLICIES)}; or all."
+    )
+    trace: str = option(
+        FILE,
+        "",
+        "CSV file of jobs to take instead of random ones; columns arrival, ps, workers, min, max, work, gpus per "
+        "worker. Times and work in seconds, work as a single worker would need.",
+    )
+    jobs: int = option(COUNT, "100", "How many random jobs.")
+    mean_arrival: float = option(DURATION, "30s", "Mean time between two arrivals (Poisson).")
+    workers: tuple[int, ...] = option(
+        _COUNTS, "1,2,4,8", "How many workers a job asks for: one of these, alike often. It can do with half, and use "
+        "twice as many.",
+    )  # fmt: skip
+    work_median: float = option(
+        DURATION, "2m", "Median work for each worker that a job asks for: as long as one worker alone needs for it."
+    )
+    work_sigma: float = option(_SIGMA, "0.8", "How much work differs: sigma of its log-normal distribution.")
+    seeds: int = option(COUNT, "10", "How many runs of each kind, with different jobs; one for a trace.")
+    first_seed: int = option(COUNT, "1", "The seed of the first run; the others follow.")
+    resize: str = option(
+        choice(IN_PLACE, RESTART), IN_PLACE, "What a resize costs: nothing (InPlace) or a restart of the whole job."
+    )
+    restart: float = option(DURATION, "30s", "How long a restart takes.")
+    doubling_factor: float = option(
+        _SHARE, "0.9", "What twice as many workers are worth: w workers are w times this to the power of log2(w)."
+    )
+    spread_factor: float = option(_SHARE, "0.75", "The speed of a job whose pods are on several nodes.")
+    starvation_timeout: float = option(DURATION, "30s", "As that of `tfjob-controller extender`.")
+    scale_down_after: float = option(DURATION, "30s", "As that of `tfjob-controller extender`.")
+    scale_up_after: float = option(DURATION, "60s", "As that of `tfjob-controller extender`.")
+    pod_interval: float = option(
+        DURATION, "100ms", "Time between the creations of two pods of a job: about ten a second by default."
+    )
+    deadlock_timeout: float = option(
+        DURATION,
+        "10m",
+        "Without gangs: after so long without any progress somebody deletes the pods of the youngest job that holds "
+        "some. Kubernetes itself would never do so.",
+    )
+    output: str = option(choice(TABLE, JSON), TABLE, "How the result is written to standard output; -o for short.")
+    plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")
+    parallel: int = option(_PROCESSES, "auto", "How many processes; auto for as many as there are cores.")
+
+
+SIMULATE_OPTIONS = options_of(SimulateOptions)
+
+
+def resolve_simulate(flags: Mapping[str, str], environ: Mapping[str, str]) -> SimulateOptions:
+    """The options of `simulate` that these flags and this environment say. Raises OptionError."""
+    options = read_options(SimulateOptions, flags, environ)
+    if options.grid and options.trace:
+        raise OptionError("--grid and --trace cannot go together: the grid is made of random jobs")
+    return options

@@ -1,0 +1,203 @@
+"""Pictures of what was simulated, as PNG and SVG. The only module here that needs matplotlib.
+
+Of each cell: GPUs over time and who ran where (both of the first seed), and how waiting and completion times are
+distributed (over all seeds). Equal findings give equal files: no date is in them, and names of parts are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from tfjob_controller.simulator.cluster import ClusterShape
+from tfjob_controller.simulator.experiment import Findings, Picture
+from tfjob_controller.simulator.intervals import paired_change
+from tfjob_controller.simulator.jobs import SECOND
+from tfjob_controller.simulator.ledger import PARTIAL, PAUSED, Level, Segment
+from tfjob_controller.simulator.policy import BASELINE
+
+mpl.rcParams["svg.hashsalt"] = "tfjob-controller"
+mpl.rcParams["font.size"] = 8
+
+_MINUTE = 60 * SECOND
+# More GPUs than this are no picture any more, only colour.
+_MOST_LANES = 256
+_IDLE_COLOUR, _PAUSED_COLOUR = "#c9c9c9", "#000000"
+_COLOURS = mpl.colormaps["tab20"]
+# Greys of tab20 are taken: they mean idle.
+_JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
+
+
+def draw_all(many: Sequence[Findings], folder: Path) -> list[Path]:
+    """The files, in the order in which they were written."""
+    written: list[Path] = []
+    for findings in many:
+        for name, figure in _figures(findings):
+            written += _save(figure, folder / f"{findings.cell.name}-{name}")
+    if len(many) > 1 and BASELINE in many[0].by_policy:
+        written += _save(_grid(many), folder / "grid")
+    return written
+
+
+def _figures(findings: Findings) -> Iterator[tuple[str, Figure]]:
+    yield "times", _distributions(findings)
+    pictures = {name: results[0].picture for name, results in findings.by_policy.items()}
+    drawn = {name: picture for name, picture in pictures.items() if picture is not None}
+    yield "utilisation", _utilisation(drawn, findings.cell.shape)
+    if findings.cell.shape.gpus <= _MOST_LANES:
+        yield "gantt", _gantt(drawn, findings.cell.shape)
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    paths = [stem.parent / f"{stem.name}.{kind}" for kind in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+    return paths
+
+
+def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(9, height), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
+
+
+# How long jobs take
+
+
+def _distributions(findings: Findings) -> Figure:
+    figure, axes = _figure(1, 2, 3.2, f"{findings.cell.name}: share of jobs that took no longer, all seeds")
+    for axis, name in zip(axes, ("waiting", "completion"), strict=True):
+        for policy in findings.by_policy:
+            minutes = sorted(value / 60 for value in findings.times(policy, name))
+            shares = [(index + 1) / len(minutes) for index in range(len(minutes))]
+            axis.step(minutes, shares, where="post", label=policy, linewidth=1)
+        axis.set_xlabel(f"{name} time [min]")
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.3)
+    axes[-1].legend(loc="lower right")
+    return figure
+
+
+# GPUs over time
+
+
+def _utilisation(pictures: Mapping[str, Picture], shape: ClusterShape) -> Figure:
+    title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
+    figure, axes = _figure(len(pictures), 1, 1.2 * len(pictures) + 0.6, title)
+    longest = max(_end_minutes(each.segments) for each in pictures.values())
+    for axis, (policy, picture) in zip(axes, pictures.items(), strict=True):
+        minutes = [level.moment_ms / _MINUTE for level in picture.levels]
+        for values, colour in ((_held(picture.levels), _IDLE_COLOUR), (_working(picture.levels), "#9ecae1")):
+            axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
+        axis.step(minutes, [level.useful for level in picture.levels], where="post", color="#08519c", linewidth=0.8)
+        axis.set_xlim(0, longest)
+        axis.set_ylim(0, shape.gpus)
+        axis.set_title(policy, loc="left", fontsize=8)
+    axes[-1].set_xlabel("minutes")
+    return figure
+
+
+def _held(levels: Iterable[Level]) -> list[int]:
+    return [level.held for level in levels]
+
+
+def _working(levels: Iterable[Level]) -> list[int]:
+    return [level.working for level in levels]
+
+
+def _end_minutes(segments: Sequence[Segment]) -> float:
+    return max((each.end_ms for each in segments), default=0) / _MINUTE
+
+
+# Who ran where
+
+
+def _gantt(pictures: Mapping[str, Picture], shape: ClusterShape) -> Figure:
+    title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
+    height = max(0.05 * shape.gpus, 1.0) * len(pictures) + 0.8
+    figure, axes = _figure(len(pictures), 1, min(height, 60.0), title)
+    longest = max(_end_minutes(each.segments) for each in pictures.values())
+    for axis, (policy, picture) in zip(axes, pictures.items(), strict=True):
+        _draw_gantt(axis, picture.segments, shape)
+        axis.set_xlim(0, longest)
+        axis.set_title(policy, loc="left", fontsize=8)
+    axes[-1].set_xlabel("minutes")
+    return figure
+
+
+def _draw_gantt(axis: Axes, segments: Sequence[Segment], shape: ClusterShape) -> None:
+    names = shape.node_names()
+    first_lane = {name: index * shape.gpus_per_node for index, name in enumerate(names)}
+    boxes: list[Rectangle] = []
+    colours: list[object] = []
+    numbers: dict[str, int] = {}
+    for segment, lane, lanes in _boxes(segments, shape.gpus_per_node):
+        start, width = segment.start_ms / _MINUTE, (segment.end_ms - segment.start_ms) / _MINUTE
+        boxes.append(Rectangle((start, first_lane[segment.node] + lane), width, lanes))
+        number = numbers.setdefault(segment.job, len(numbers))
+        colours.append(_colour(segment.state, number))
+    axis.add_collection(PatchCollection(boxes, facecolors=colours, edgecolors="none"))
+    for name in names[1:]:
+        axis.axhline(first_lane[name], color="white", linewidth=1)
+    axis.set_ylim(shape.gpus, 0)
+    axis.set_yticks([first_lane[name] + shape.gpus_per_node / 2 for name in names], names, fontsize=6)
+
+
+def _colour(state: str, number: int) -> object:
+    if state == PARTIAL:
+        return _IDLE_COLOUR
+    return _PAUSED_COLOUR if state == PAUSED else _JOB_COLOURS[number % len(_JOB_COLOURS)]
+
+
+def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, int, int]]:
+    """A segment, the number of its first GPU on the node, and how many; several boxes where others lie between."""
+    for segment, lanes in _lanes(segments, per_node):
+        for first in lanes:
+            if first - 1 not in lanes:
+                last = next(lane for lane in range(first, per_node + 1) if lane not in lanes)
+                yield segment, first, last - first
+
+
+def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, list[int]]]:
+    """Each segment with the numbers of GPUs that are free then; those that the job had before, if it can."""
+    free_at: dict[str, list[int]] = {}
+    last: dict[tuple[str, str], list[int]] = {}
+    for segment in sorted(segments, key=lambda each: (each.start_ms, each.job, each.node)):
+        ends = free_at.setdefault(segment.node, [0] * per_node)
+        before = last.get((segment.job, segment.node), [])
+        free = [lane for lane in range(per_node) if ends[lane] <= segment.start_ms]
+        free.sort(key=lambda lane: (lane not in before, lane))
+        taken = free[: segment.gpus]
+        last[segment.job, segment.node] = taken
+        for lane in taken:
+            ends[lane] = segment.end_ms
+        yield segment, taken
+
+
+# The whole grid
+
+
+def _grid(many: Sequence[Findings]) -> Figure:
+    figure, axes = _figure(2, 1, 6.0, "Change from default Kubernetes: means and 95 % confidence intervals over seeds")
+    policies = [name for name in many[0].by_policy if name != BASELINE]
+    wanted = (("completion_mean", "mean completion time"), ("useful", "useful utilisation"))
+    for axis, (measure, words) in zip(axes, wanted, strict=True):
+        for number, policy in enumerate(policies):
+            found = [paired_change(each.values(policy, measure), each.values(BASELINE, measure)) for each in many]
+            places = [index + (number - len(policies) / 2) * 0.14 for index in range(len(many))]
+            means = [100 * each.mean if each else 0.0 for each in found]
+            halves = [100 * (each.half or 0.0) if each else 0.0 for each in found]
+            axis.errorbar(places, means, yerr=halves, fmt="o", markersize=3, linewidth=1, label=policy)
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.set_ylabel(f"{words} [%]")
+        axis.set_xticks(range(len(many)), [each.cell.name for each in many], rotation=30)
+        axis.grid(alpha=0.3, axis="y")
+    axes[0].legend(fontsize=7, ncols=3)
+    return figure
