@@ -5,7 +5,8 @@ if that succeeds its room is reserved in the view at once, so that the next one 
 each hold a half. Who does not fit is skipped, and younger ones may start (backfill); but who has waited for
 `starvation_timeout_seconds` *holds* every node that it could use, and nobody behind it in the queue may come there. A
 gang holds nothing if it would not fit even if all gangs were gone (foreign pods are in its way, and holding would not
-bring it nearer), or while it rests.
+bring it nearer), or while it rests. Nodes that are *kept* for a gang, since others are giving room away for it
+(scaling.py), are for nobody else, whoever comes first.
 
 A pass must be cheap, since it runs after every event. Gangs of one shape share one `Shape`, which knows how much of it
 would fit (`Outlook`, updated by what has changed) and whether a placement has been tried in vain since room last came.
@@ -25,8 +26,9 @@ from tfjob_controller.scheduling import explain
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
 from tfjob_controller.scheduling.outlook import Outlook
 from tfjob_controller.scheduling.packing import Group
-from tfjob_controller.scheduling.placement import Placement, place
+from tfjob_controller.scheduling.placement import Placement, Usable, place
 from tfjob_controller.scheduling.queue import Queued, in_order
+from tfjob_controller.scheduling.resizes import Kept
 from tfjob_controller.scheduling.standing import Standing
 from tfjob_controller.scheduling.view import ClusterView
 
@@ -147,9 +149,9 @@ class Decider:
         self._shapes: dict[tuple[Demand, ...], _Shape] = {}
         self._compiled: dict[str, tuple[GangSpec, _Shape | str]] = {}
 
-    def decide(self, gangs: Iterable[Gang], now: datetime) -> list[Verdict]:
+    def decide(self, gangs: Iterable[Gang], now: datetime, kept: Kept | None = None) -> list[Verdict]:
         """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
-        one_pass = _Pass(self._view, self._policy, now)
+        one_pass = _Pass(self._view, self._policy, now, kept)
         self._standing.start_pass(now)
         queue = in_order(gangs)
         verdicts = [one_pass.judge(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
@@ -189,16 +191,18 @@ class Decider:
 class _Pass:
     """The state of one pass: how many wait, and which nodes are still open to those who have not waited long."""
 
-    def __init__(self, view: ClusterView, policy: Policy, now: datetime) -> None:
+    def __init__(self, view: ClusterView, policy: Policy, now: datetime, kept: Kept | None) -> None:
         self._view = view
         self._policy = policy
         self._now = now
+        self._kept = kept
         self._waiting = 0
         # None: all. Nodes that a gang holds are taken out.
         self._open: set[str] | None = None
         self._asked_to_hold: set[int] = set()
         self._held: set[int] = set()
-        self._failed: set[int] = set()
+        # Shapes, and whether it was tried for the gang that nodes are kept for.
+        self._failed: set[tuple[int, bool]] = set()
 
     def judge(self, queued: Queued, shape: _Shape | str) -> Verdict:
         key = queued.key
@@ -207,7 +211,7 @@ class _Pass:
         if queued.is_resting(self._now):
             return self._wait(key, (), explain.RESTING)
         may_fit = shape.may_fit()
-        placement = self._place(shape) if may_fit else None
+        placement = self._place(key, shape) if may_fit else None
         if placement is not None:
             return self._admit(queued, shape, placement)
         if shape.exceeds_cluster():
@@ -227,19 +231,29 @@ class _Pass:
         self._waiting += 1
         return Wait(key, self._waiting, missing, message)
 
-    def _place(self, shape: _Shape) -> Placement | None:
+    def _place(self, key: str, shape: _Shape) -> Placement | None:
         """Room only shrinks during a pass, so who has failed once fails again."""
-        if id(shape) in self._failed:
+        kept = self._kept
+        question = id(shape), kept is not None and kept.gang_key == key
+        if question in self._failed:
             return None
-        open_nodes = self._open
-        usable = None if open_nodes is None else (lambda room: room.name in open_nodes)
+        usable = self._usable(key)
         found = place(self._view, shape.demands, self._policy.topology_keys, usable)
         if isinstance(found, Placement):
             return found
-        self._failed.add(id(shape))
-        if open_nodes is None:
+        self._failed.add(question)
+        if usable is None:
             shape.note_tried_in_vain()
         return None
+
+    def _usable(self, key: str) -> Usable | None:
+        """The nodes that this gang may come to; None: all."""
+        open_nodes, kept = self._open, self._kept
+        if kept is None or kept.gang_key == key:
+            own = frozenset[str]() if kept is None else kept.nodes
+            return None if open_nodes is None else (lambda room: room.name in open_nodes or room.name in own)
+        others = kept.nodes
+        return lambda room: room.name not in others and (open_nodes is None or room.name in open_nodes)
 
     def _hold(self, shape: _Shape) -> None:
         """Close the nodes that this gang could use to all that come after it."""
@@ -256,6 +270,8 @@ class _Pass:
                 self._open.difference_update(group.names)
 
 
-def decide(view: ClusterView, gangs: Iterable[Gang], now: datetime, policy: Policy) -> Sequence[Verdict]:
+def decide(
+    view: ClusterView, gangs: Iterable[Gang], now: datetime, policy: Policy, kept: Kept | None = None
+) -> Sequence[Verdict]:
     """One pass without memory; who makes many keeps a `Decider`."""
-    return Decider(view, policy).decide(gangs, now)
+    return Decider(view, policy).decide(gangs, now, kept)

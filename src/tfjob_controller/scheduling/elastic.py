@@ -6,7 +6,7 @@ one that is resized. Its member 0 stays as long as the gang does, and so do the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -66,6 +66,10 @@ class Elastic:
         may_go.sort(key=lambda member: (self.nodes[member] in self.anchors, -_index(member)))
         return may_go
 
+    def by_index(self, members: Iterable[str]) -> tuple[str, ...]:
+        """These, in order."""
+        return tuple(sorted(members, key=_index))
+
     def surplus(self) -> int:
         """How many of its members may go in all."""
         return max(0, min(len(self.nodes) - self.least, sum(1 for member in self.nodes if _index(member))))
@@ -115,7 +119,7 @@ def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = Fa
         bound_at=moment_of(status.bound_at),
         last_resize=moment_of(status.last_resize_time),
         target=target,
-        leaving=tuple(each for each in status.leaving if each in nodes) if target < member.count else (),
+        leaving=status.leaving if target < member.count else (),
         reason=status.target_reason if target != member.count else "",
     )
 

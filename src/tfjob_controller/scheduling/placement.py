@@ -11,13 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tfjob_controller.api.gang import NodePlacement
 from tfjob_controller.scheduling.demand import Demand
 from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.packing import Group, Step, capacities, gathered, pack
-from tfjob_controller.scheduling.rooms import Room
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.rooms import Pool, Room
+
+
+class Cluster(Protocol):
+    """Nodes and what they have left: `view.ClusterView`, or what could be (`supposed.Supposed`)."""
+
+    @property
+    def rooms(self) -> Mapping[str, Room]:
+        """All nodes' rooms, by name."""
+
+    def pool(self, constraint: Constraint) -> Pool:
+        """The nodes that suit a constraint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ Labels = Callable[[str], str | None]
 
 
 def place(
-    view: ClusterView,
+    view: Cluster,
     demands: Sequence[Demand],
     topology_keys: Sequence[str] = (),
     usable: Usable | None = None,
@@ -64,7 +75,7 @@ def place(
 
 
 def replace_member(
-    view: ClusterView, demand: Demand, exclude: Collection[str] = (), near: Collection[str] = ()
+    view: Cluster, demand: Demand, exclude: Collection[str] = (), near: Collection[str] = ()
 ) -> str | None:
     """Another node for one pod: one of `near` (where its siblings are) if possible, the one that is left with least."""
     one = replace(demand, count=1, least=1)
@@ -76,7 +87,7 @@ def replace_member(
     return None
 
 
-def _labels(view: ClusterView, key: str) -> Labels:
+def _labels(view: Cluster, key: str) -> Labels:
     return lambda name: view.rooms[name].node.metadata.labels.get(key)
 
 
@@ -157,7 +168,7 @@ def _no_fit(demands: Sequence[Demand], most: Sequence[int]) -> NoFit:
     return NoFit({each.name: count for each, count in zip(demands, most, strict=True)})
 
 
-def _groups(view: ClusterView, demands: Sequence[Demand], usable: Usable | None) -> list[Group]:
+def _groups(view: Cluster, demands: Sequence[Demand], usable: Usable | None) -> list[Group]:
     """The nodes that suit any of the demands, those that are alike together."""
     constraints = list(dict.fromkeys(each.constraint for each in demands))
     if len(constraints) == 1:
@@ -174,7 +185,7 @@ def _groups(view: ClusterView, demands: Sequence[Demand], usable: Usable | None)
     return gathered((tuple(masks[room.name]), room.free, room.name) for room in kept)
 
 
-def _one_pool(view: ClusterView, constraint: Constraint, count: int, usable: Usable | None) -> list[Group]:
+def _one_pool(view: Cluster, constraint: Constraint, count: int, usable: Usable | None) -> list[Group]:
     """The same where all demands suit the same nodes: their pool is in groups already."""
     suits = (True,) * count
     found: list[Group] = []

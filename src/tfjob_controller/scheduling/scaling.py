@@ -17,62 +17,18 @@ Threads: as the view's. The time is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 
+from tfjob_controller.api.gang import UNSCHEDULABLE
 from tfjob_controller.scheduling.elastic import Elastic
+from tfjob_controller.scheduling.growing import grown
 from tfjob_controller.scheduling.queue import Queued
+from tfjob_controller.scheduling.resizes import Ending, Kept, Plan, Resize, ScalePolicy
+from tfjob_controller.scheduling.shrinking import shrunk
 from tfjob_controller.scheduling.view import ClusterView
 
-
-@dataclass(frozen=True, slots=True)
-class ScalePolicy:
-    """`topology_keys` as for placing: node labels, the widest first."""
-
-    scale_down_after_seconds: float = 30.0
-    scale_up_after_seconds: float = 60.0
-    topology_keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`.
-
-    `for_gang` is who waits for the room; empty for one that is to grow.
-    """
-
-    key: str
-    kind: str
-    target: int
-    leaving: tuple[str, ...] = ()
-    reason: str = ""
-    for_gang: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Room on a node that counts as taken in the view, and will come free by itself: a pod that is ending."""
-
-    node: str
-    amounts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Nodes that nobody but this gang may be placed on, until it has started: `decide` is told."""
-
-    gang_key: str
-    nodes: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All wishes that should stand now. `due`: when to ask again at the latest, though nothing has changed."""
-
-    resizes: tuple[Resize, ...] = ()
-    kept: Kept | None = None
-    due: datetime | None = None
+__all__ = ["Ending", "Kept", "Plan", "Resize", "ScalePolicy", "plan_resizes"]
 
 
 def plan_resizes(
@@ -91,4 +47,9 @@ def plan_resizes(
     elastic gangs that are bound, also those that may not be resized now. `ending` is room of pods that are on their way
     out, also of gangs that have ended; `waited_at` when a gang was last admitted that had had to wait.
     """
-    return Plan()
+    if not running:
+        return Plan()
+    waiting = [each for each in queue if each.gang.status.phase != UNSCHEDULABLE]
+    if waiting:
+        return shrunk(view, waiting, running, now, policy, ending)
+    return grown(view, running, now, policy, waited_at)

@@ -1,0 +1,56 @@
+"""What the rules of scaling are told, and what they answer; see `scaling`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePolicy:
+    """`topology_keys` as for placing: node labels, the widest first."""
+
+    scale_down_after_seconds: float = 30.0
+    scale_up_after_seconds: float = 60.0
+    topology_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`.
+
+    `for_gang` is who waits for the room; empty for one that is to grow.
+    """
+
+    key: str
+    kind: str
+    target: int
+    leaving: tuple[str, ...] = ()
+    reason: str = ""
+    for_gang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Room on a node that counts as taken in the view, and will come free by itself: a pod that is ending."""
+
+    node: str
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nodes that nobody but this gang may be placed on, until it has started: `decide` is told."""
+
+    gang_key: str
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All wishes that should stand now. `due`: when to ask again at the latest, though nothing has changed."""
+
+    resizes: tuple[Resize, ...] = ()
+    kept: Kept | None = None
+    due: datetime | None = None

@@ -1,0 +1,168 @@
+"""Who gives members away so that a gang which waits can start; see `scaling`.
+
+The head of the queue is the first gang that does not rest after a failed attempt. Once it has waited long enough:
+
+1. if it fits as soon as all that is ending has ended, nobody is asked for anything;
+2. else, if it fits once those have followed who are asked already, they go on being asked, but none that is not needed;
+3. else a plan is made anew (victims.py); if none lets all of its least start, nobody is asked.
+
+Whoever has waited so long that a shrink was begun for it stays the one it is for, though a gang of a higher priority
+has come since and is the head now: until that one has waited as long. And while a shrink is under way for it, which is
+seen from those who are asked, or were resized since it had waited long enough, its nodes are kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tfjob_controller.scheduling.demand import Demand, demands_of
+from tfjob_controller.scheduling.elastic import Elastic
+from tfjob_controller.scheduling.placement import Placement, place
+from tfjob_controller.scheduling.queue import Queued
+from tfjob_controller.scheduling.resizes import Ending, Kept, Plan, Resize, ScalePolicy
+from tfjob_controller.scheduling.supposed import Supposed
+from tfjob_controller.scheduling.victims import Found, Trial, Victim, victims_for
+from tfjob_controller.scheduling.view import ClusterView
+
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """Who waits, the least of each kind of its members, and when it has waited long enough."""
+
+    queued: Queued
+    least: tuple[Demand, ...]
+    entitled: datetime
+
+    @property
+    def key(self) -> str:
+        return self.queued.key
+
+    @property
+    def priority(self) -> int:
+        return self.queued.gang.spec.priority
+
+
+def shrunk(
+    view: ClusterView,
+    waiting: Sequence[Queued],
+    running: Sequence[Elastic],
+    now: datetime,
+    policy: ScalePolicy,
+    ending: Sequence[Ending],
+) -> Plan:
+    """`waiting` is in order, and only of gangs that an empty cluster could take."""
+    first, head = _heads(waiting, now, policy)
+    due = None if first is None or first.entitled <= now else first.entitled
+    if head is None:
+        return Plan(due=due)
+    trial = _trial(view, head, ending, policy)
+    asked = _asked(running, head)
+    placement = trial(())
+    if placement is not None:
+        is_under_way = bool(asked) or any(_is_since(each.last_resize, head.entitled) for each in running)
+        return Plan(kept=_kept(head, placement) if is_under_way else None, due=due)
+    found = _needed(asked, trial)
+    if found is None and first is head:
+        found = victims_for(view, head.least, _candidates(running, head), ending, trial)
+    if found is None:
+        return Plan(due=due)
+    return Plan(_resizes(found.victims, head, now), _kept(head, found.placement), due)
+
+
+def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tuple[_Head | None, _Head | None]:
+    """The head of the queue, and the first that has waited long enough."""
+    first: _Head | None = None
+    for each in waiting:
+        least = None if each.is_resting(now) else _least(each)
+        if least is None:
+            continue
+        head = _Head(each, least, _entitled(each, policy))
+        first = first or head
+        if head.entitled <= now:
+            return first, head
+    return first, None
+
+
+def _least(queued: Queued) -> tuple[Demand, ...] | None:
+    try:
+        return tuple(each.reduced_to(each.least) for each in demands_of(queued.gang.spec))
+    except ValueError:
+        return None
+
+
+def _entitled(queued: Queued, policy: ScalePolicy) -> datetime:
+    try:
+        return queued.since + timedelta(seconds=policy.scale_down_after_seconds)
+    except OverflowError:
+        # Only a hand writes such times.
+        return _END_OF_TIME
+
+
+def _trial(view: ClusterView, head: _Head, ending: Sequence[Ending], policy: ScalePolicy) -> Trial:
+    def placement(gone: Iterable[Victim]) -> Placement | None:
+        supposed = Supposed(view, [*ending, *(each.ending for each in gone)])
+        found = place(supposed, head.least, policy.topology_keys)
+        return found if isinstance(found, Placement) else None
+
+    return placement
+
+
+def _is_since(moment: datetime | None, since: datetime) -> bool:
+    return moment is not None and moment >= since
+
+
+def _candidates(running: Iterable[Elastic], head: _Head) -> list[Elastic]:
+    return [each for each in running if each.may_resize and each.priority <= head.priority and each.surplus()]
+
+
+def _asked(running: Iterable[Elastic], head: _Head) -> list[Elastic]:
+    """Those that were asked for less, and have not followed, by name."""
+    asked = [each for each in _candidates(running, head) if each.is_shrinking and _is_sound(each)]
+    return sorted(asked, key=lambda each: each.key)
+
+
+def _is_sound(asked: Elastic) -> bool:
+    """Whether what it was asked for could be asked now: statuses are edited by hand, and members come and go."""
+    leaving = set(asked.leaving)
+    is_possible = leaving <= set(asked.leavers()) and 0 < len(leaving) <= asked.surplus()
+    return is_possible and len(asked.nodes) - len(leaving) == asked.target
+
+
+def _needed(asked: Sequence[Elastic], trial: Trial) -> Found | None:
+    """Of those who are asked already all that are needed; None if they are not enough."""
+    victims = [Victim(gang, member) for gang in asked for member in gang.leaving]
+    placement = trial(victims) if victims else None
+    if placement is None:
+        return None
+    for gang in asked:
+        others = [each for each in victims if each.gang is not gang]
+        without = trial(others) if others else None
+        if without is not None:
+            victims, placement = others, without
+    return Found(victims, placement)
+
+
+def _kept(head: _Head, placement: Placement) -> Kept:
+    return Kept(head.key, frozenset(placement.node_of.values()))
+
+
+def _resizes(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[Resize, ...]:
+    """By name of the gang."""
+    by_gang: dict[str, list[Victim]] = {}
+    for each in victims:
+        by_gang.setdefault(each.gang.key, []).append(each)
+    return tuple(_resize(by_gang[key], head, now) for key in sorted(by_gang))
+
+
+def _resize(victims: Sequence[Victim], head: _Head, now: datetime) -> Resize:
+    gang = victims[0].gang
+    leaving = gang.by_index(each.member for each in victims)
+    target = len(gang.nodes) - len(leaving)
+    room = f"room for {head.key}, waiting "
+    is_said = gang.reason.startswith(room) and (gang.target, gang.leaving) == (target, leaving)
+    reason = gang.reason if is_said else f"{room}{int(head.queued.waited_seconds(now))} s"
+    return Resize(gang.key, gang.kind, target, leaving, reason, head.key)

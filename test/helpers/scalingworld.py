@@ -1,0 +1,158 @@
+"""A cluster of gangs that are placed, resized and end at once: the rules of scaling without pods, owners and servers.
+
+One step after the other, on a clock that only the test moves: `plan` asks the rules, `follow` does what they wish,
+`admit` decides on the queue, `round` is all three. Gangs are Gangs as the gang scheduler would have written them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from helpers.gangs import NOW, a_gang
+from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.gang import BOUND, Gang, GangStatus, Member, NodePlacement, placed_nodes, wanted_members
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.decide import Admit, Decider, Policy
+from tfjob_controller.scheduling.demand import demands_of, requests_by_member
+from tfjob_controller.scheduling.elastic import Elastic, elastic_of
+from tfjob_controller.scheduling.placement import replace_member
+from tfjob_controller.scheduling.queue import Queued, in_order
+from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, Resize, ScalePolicy, plan_resizes
+from tfjob_controller.scheduling.view import ClusterView, kind_of
+
+SCALE = ScalePolicy(scale_down_after_seconds=30.0, scale_up_after_seconds=60.0)
+
+
+class ScalingWorld:
+    """See the module."""
+
+    def __init__(self, *nodes: Node, scale: ScalePolicy = SCALE) -> None:
+        self.view = ClusterView()
+        for node in nodes:
+            self.view.set_node(node)
+        self.now = NOW
+        self.scale = scale
+        self.running: dict[str, Gang] = {}
+        self.waiting: dict[str, Gang] = {}
+        self.ending: list[Ending] = []
+        self.waited_at: datetime | None = None
+        self.kept: Kept | None = None
+        self.resizes = 0
+        self._decider = Decider(self.view, Policy())
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def arrives(self, name: str, *members: Member, **spec: Any) -> None:
+        """It waits from now on."""
+        gang = a_gang(name, *members, status=GangStatus(waiting_since=self.now.isoformat()), **spec)
+        self.waiting[key_of(gang)] = gang
+
+    def runs(self, name: str, nodes: Sequence[tuple[str, Iterable[str]]], *members: Member, **spec: Any) -> None:
+        """It is bound: on each of these nodes, these members. `last_resize_time` and the like are its status."""
+        own = {"bound_at", "last_resize_time", "target_members", "leaving", "target_reason"}
+        said = {name: spec.pop(name) for name in own & spec.keys()}
+        placement = tuple(NodePlacement(node, tuple(some)) for node, some in nodes)
+        gang = a_gang(name, *members, status=GangStatus(phase=BOUND, attempt=1, placement=placement, **said), **spec)
+        self.running[key_of(gang)] = gang
+        self._reserve(gang, placed_nodes(gang.status))
+
+    def ends(self, name: str) -> None:
+        key = f"ns/{name}"
+        del self.running[key]
+        self.view.release(key)
+
+    def elastic(self) -> list[Elastic]:
+        return [each for gang in self.running.values() if (each := elastic_of(gang)) is not None]
+
+    def queue(self) -> list[Queued]:
+        return in_order(self.waiting.values())
+
+    def plan(self) -> Plan:
+        """What the rules wish now; and what stood before is withdrawn."""
+        plan = plan_resizes(
+            self.view, self.queue(), self.elastic(), self.now, self.scale, ending=self.ending, waited_at=self.waited_at
+        )
+        wishes = {each.key: each for each in plan.resizes}
+        for key, gang in self.running.items():
+            self.running[key] = replace(gang, status=_wished(gang.status, wishes.get(key)))
+        self.kept = plan.kept
+        return plan
+
+    def follow(self, resizes: Iterable[Resize]) -> None:
+        """The owners do as they are told, and the pods come and go at once."""
+        for each in resizes:
+            self.resizes += 1
+            self._set_count(each.key, each.kind, each.target)
+
+    def scale_to(self, name: str, count: int) -> None:
+        """Somebody else does."""
+        self._set_count(f"ns/{name}", "worker", count)
+
+    def admit(self) -> list[str]:
+        """Who starts now."""
+        admitted = [
+            each
+            for each in self._decider.decide(list(self.waiting.values()), self.now, self.kept)
+            if isinstance(each, Admit)
+        ]
+        for each in admitted:
+            gang = self.waiting.pop(each.gang_key)
+            self.waited_at = self.now
+            status = GangStatus(
+                phase=BOUND,
+                attempt=each.attempt,
+                placement=each.placement.by_node(),
+                waiting_since=gang.status.waiting_since,
+                bound_at=self.now.isoformat(),
+            )
+            self.running[each.gang_key] = replace(gang, status=status)
+        return [each.gang_key for each in admitted]
+
+    def round(self) -> tuple[Plan, list[str]]:
+        plan = self.plan()
+        self.follow(plan.resizes)
+        return plan, self.admit()
+
+    def size(self, name: str) -> int:
+        """Workers that have a node."""
+        return sum(1 for member in placed_nodes(self.running[f"ns/{name}"].status) if kind_of(member) == "worker")
+
+    def _set_count(self, key: str, kind: str, count: int) -> None:
+        gang = self.running[key]
+        members = tuple(replace(each, count=count) if each.name == kind else each for each in gang.spec.members)
+        gang = replace(gang, spec=replace(gang.spec, members=members))
+        before, wanted = placed_nodes(gang.status), wanted_members(gang)
+        after = {member: before[member] for member in wanted if member in before}
+        for member in before.keys() - after.keys():
+            self.view.release_member(key, member)
+        demands = {each.name: each for each in demands_of(gang.spec)}
+        for member in wanted:
+            if member not in after:
+                node = replace_member(self.view, demands[kind_of(member)], near=set(after.values()))
+                if node is not None:
+                    after[member] = node
+                    self._reserve(gang, {member: node})
+        placement = tuple(NodePlacement(node, (member,)) for member, node in after.items())
+        status = _wished(gang.status, None)
+        moment = self.now.isoformat() if after.keys() != before.keys() else status.last_resize_time
+        self.running[key] = replace(gang, status=replace(status, placement=placement, last_resize_time=moment))
+
+    def _reserve(self, gang: Gang, nodes: dict[str, str]) -> None:
+        requests = requests_by_member(demands_of(gang.spec))
+        self.view.reserve(key_of(gang), nodes, requests, attempt=gang.status.attempt)
+
+
+def _wished(status: GangStatus, wish: Resize | None) -> GangStatus:
+    if wish is None:
+        return replace(status, target_members={}, leaving=(), target_reason="")
+    return replace(status, target_members={wish.kind: wish.target}, leaving=wish.leaving, target_reason=wish.reason)
+
+
+def elastic(least: int, most: int) -> dict[str, dict[str, int]]:
+    """Of a Gang's spec: workers that may be so few and so many."""
+    return {"min_members": {"worker": least}, "max_members": {"worker": most}}

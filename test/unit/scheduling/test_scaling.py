@@ -1,0 +1,394 @@
+"""Who gives members away for whom, and who grows, in the words of the specification."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.gangs import GPU, NOW, a_node, workers
+from helpers.scalingworld import SCALE, ScalingWorld, elastic
+from tfjob_controller.api.gang import GangStatus, Member
+from tfjob_controller.kube.clock import micro_time
+from tfjob_controller.scheduling.elastic import elastic_of
+from tfjob_controller.scheduling.scaling import Ending, Kept, Plan
+
+DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
+PS = Member("ps", 1, {"cpu": "1"})
+
+
+def world(*cpus: int) -> ScalingWorld:
+    """Nodes n0, n1 and so on."""
+    return ScalingWorld(*(a_node(f"n{number}", str(cpu)) for number, cpu in enumerate(cpus)))
+
+
+def members(*indexes: int) -> list[str]:
+    return [f"worker-{index}" for index in indexes]
+
+
+def wishes(plan: Plan) -> dict[str, tuple[int, str]]:
+    """Target and who leaves, by the gang's name."""
+    return {
+        each.key.removeprefix("ns/"): (
+            each.target,
+            " ".join(member.removeprefix("worker-") for member in each.leaving),
+        )
+        for each in plan.resizes
+    }
+
+
+@pytest.fixture
+def full() -> ScalingWorld:
+    """Four workers, of which two could go, fill a node; a gang of two waits for so long that they should."""
+    world = ScalingWorld(a_node("n0", "4"))
+    world.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    world.arrives("next", workers(2))
+    world.advance(DOWN)
+    return world
+
+
+def test_a_gang_that_waits_gets_room_from_one_that_has_more_than_its_least(full: ScalingWorld) -> None:
+    plan = full.plan()
+    assert wishes(plan) == {"big": (2, "2 3")}
+    (wish,) = plan.resizes
+    assert (wish.kind, wish.reason, wish.for_gang) == ("worker", "room for ns/next, waiting 30 s", "ns/next")
+    assert plan.kept == Kept("ns/next", frozenset({"n0"}))
+    full.follow(plan.resizes)
+    assert full.admit() == ["ns/next"]
+
+
+def test_not_before_it_has_waited(full: ScalingWorld) -> None:
+    full.advance(-1)
+    assert full.plan() == Plan(due=full.now + timedelta(seconds=1))
+
+
+def test_the_wish_and_its_words_stand_while_it_holds(full: ScalingWorld) -> None:
+    first = full.plan()
+    full.advance(17)
+    assert full.plan() == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda world: world.waiting.clear(), id="the gang went away"),
+        pytest.param(lambda world: world.view.set_node(a_node("n1", "2")), id="there is room now"),
+        pytest.param(lambda world: world.ending.append(Ending("n0", {"cpu": 2000, "pods": 2})), id="room is coming"),
+        pytest.param(lambda world: world.view.remove_node("n0"), id="it helps no more"),
+        pytest.param(lambda world: world.arrives("first", workers(5), priority=1), id="it comes first no more"),
+    ],
+)
+def test_a_wish_that_holds_no_more_is_withdrawn(full: ScalingWorld, change: Any) -> None:
+    assert full.plan().resizes
+    change(full)
+    # Time for a gang of a higher priority to be entitled to what there is.
+    full.advance(DOWN)
+    assert full.plan().resizes == ()
+
+
+def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_under_way(full: ScalingWorld) -> None:
+    plan = full.plan()
+    full.arrives("first", workers(2), priority=1)
+    assert full.plan().resizes == plan.resizes
+    full.follow(plan.resizes)
+    assert full.plan().kept == plan.kept
+    assert full.admit() == ["ns/next"]
+
+
+def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
+    busy = world(4)
+    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    busy.arrives("next", workers(2))
+    busy.advance(DOWN)
+    busy.arrives("first", workers(2), priority=1)
+    assert busy.plan() == Plan(due=busy.now + timedelta(seconds=DOWN))
+
+
+def test_room_that_came_without_a_shrink_is_kept_for_nobody(full: ScalingWorld) -> None:
+    full.view.set_node(a_node("n1", "2"))
+    assert full.plan() == Plan()
+
+
+def test_what_is_freed_is_for_the_gang_that_waits_and_not_for_one_that_would_fit_into_a_part() -> None:
+    busy = world(4)
+    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    busy.arrives("next", workers(2))
+    busy.advance(DOWN)
+    plan = busy.plan()
+    busy.arrives("small", workers(1))
+    busy.arrives("dear", workers(1), priority=9)
+    # One has gone, the other is still ending.
+    busy.view.release_member("ns/big", "worker-3")
+    assert busy.admit() == []
+    busy.follow(plan.resizes)
+    busy.plan()
+    assert busy.admit() == ["ns/next"]
+
+
+@pytest.mark.parametrize(
+    ("head", "elastic_spec"),
+    [
+        pytest.param(3, elastic(2, 4), id="more than can be given"),
+        pytest.param(1, {"min_members": {"worker": 2}}, id="of a gang that is not elastic: no maximum"),
+        pytest.param(1, {"max_members": {"worker": 5}}, id="of a gang that is not elastic: no minimum"),
+        pytest.param(1, elastic(4, 8), id="of a gang that has its least"),
+        pytest.param(4, elastic(0, 4), id="of which worker-0 would have to go"),
+    ],
+)
+def test_nobody_is_asked_where_that_is_not_enough(head: int, elastic_spec: dict[str, Any]) -> None:
+    busy = world(4)
+    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic_spec)
+    busy.arrives("next", workers(head))
+    busy.advance(DOWN)
+    assert busy.plan().resizes == ()
+
+
+def test_of_a_gang_of_a_higher_priority_nothing_is_taken(full: ScalingWorld) -> None:
+    gang = full.running["ns/big"]
+    full.running["ns/big"] = replace(gang, spec=replace(gang.spec, priority=1))
+    assert full.plan().resizes == ()
+
+
+def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> None:
+    gang = full.running["ns/big"]
+    for facts in ({"is_finishing": True}, {"is_changing": True}):
+        found = elastic_of(gang, **facts)
+        assert found is not None
+        assert not found.may_resize
+    for changed in (
+        replace(gang, spec=replace(gang.spec, suspend=True)),
+        replace(gang, metadata=replace(gang.metadata, deletion_timestamp=micro_time(NOW))),
+        # Its owner has followed, its placement not yet.
+        replace(gang, spec=replace(gang.spec, members=(workers(3),))),
+    ):
+        found = elastic_of(changed)
+        assert found is not None
+        assert not found.may_resize
+
+
+def test_the_least_of_the_gang_that_waits_is_what_counts(full: ScalingWorld) -> None:
+    full.waiting.clear()
+    full.arrives("next", workers(4), **elastic(1, 4))
+    full.advance(DOWN)
+    assert wishes(full.plan()) == {"big": (3, "3")}
+
+
+def test_all_of_it_must_fit_its_parameter_servers_too() -> None:
+    busy = ScalingWorld(a_node("n0", "4", gpu="4"))
+    gpu_workers = workers(3, cpu="1", resources={GPU: "1"})
+    busy.runs("big", [("n0", ["ps-0", *members(0, 1, 2)])], PS, gpu_workers, **elastic(2, 4))
+    busy.arrives("next", PS, workers(1, cpu="1", resources={GPU: "1"}))
+    busy.advance(DOWN)
+    assert busy.plan().resizes == ()
+
+
+def test_workers_away_from_the_parameter_servers_leave_first_then_the_highest() -> None:
+    busy = world(4, 4)
+    busy.runs("big", [("n0", ["ps-0", *members(1, 2, 3)]), ("n1", members(0, 4, 5))], PS, workers(6), **elastic(3, 8))
+    busy.runs("rest", [("n1", members(0))], workers(1))
+    busy.arrives("next", workers(3))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"big": (3, "3 4 5")}
+
+
+def test_the_one_furthest_above_its_minimum_gives_first() -> None:
+    busy = world(9)
+    busy.runs("a", [("n0", members(0, 1, 2))], workers(3), **elastic(2, 4))
+    busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    busy.runs("c", [("n0", members(0, 1))], workers(2), **elastic(2, 4))
+    busy.arrives("next", workers(1))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"b": (3, "3")}
+    busy.arrives("ahead", workers(2), priority=1)
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"a": (2, "2"), "b": (3, "3")}
+
+
+def test_the_lowest_priority_gives_first_whatever_it_has() -> None:
+    busy = world(8)
+    busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), priority=1, **elastic(2, 4))
+    busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(3, 10))
+    busy.arrives("next", workers(1), priority=2)
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"b": (3, "3")}
+
+
+def test_whoever_does_not_help_is_spared() -> None:
+    """The first in line has its members on a node that the gang that waits may not use."""
+    busy = ScalingWorld(a_node("n0", "4"), a_node("n1", "4", labels={"disk": "fast"}))
+    busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(1, 4))
+    busy.runs("b", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 8))
+    busy.arrives("next", workers(1, node_selector={"disk": "fast"}))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"b": (3, "3")}
+
+
+def test_members_are_taken_where_the_gang_that_waits_can_use_their_room() -> None:
+    """It needs two CPUs on one node; the policy's own order takes one here and one there."""
+    busy = world(4, 4)
+    busy.runs("big", [("n0", members(0, 2, 4, 6)), ("n1", members(1, 3, 5, 7))], workers(8), **elastic(6, 8))
+    busy.arrives("next", workers(1, cpu="2"))
+    busy.advance(DOWN)
+    (wish,) = busy.plan().resizes
+    assert wish.target == 6
+    busy.follow([wish])
+    assert busy.admit() == ["ns/next"]
+
+
+def test_more_is_asked_of_others_when_what_was_asked_is_not_enough_any_more(full: ScalingWorld) -> None:
+    full.view.set_node(a_node("n1", "4"))
+    full.runs("other", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    assert full.plan().resizes
+    # The gang that waits is another one now, which needs more.
+    full.waiting.clear()
+    full.arrives("next", workers(4))
+    full.advance(DOWN)
+    assert wishes(full.plan()) == {"big": (2, "2 3"), "other": (2, "2 3")}
+
+
+def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full: ScalingWorld) -> None:
+    full.view.set_node(a_node("n1", "4"))
+    full.runs("other", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
+    full.waiting.clear()
+    full.arrives("next", workers(4))
+    full.advance(DOWN)
+    assert len(full.plan().resizes) == 2
+    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 2}))
+    assert len(full.plan().resizes) == 1
+
+
+def test_a_gang_that_rests_or_cannot_be_understood_is_not_the_head(full: ScalingWorld) -> None:
+    until = micro_time(full.now + timedelta(seconds=5))
+    waiting = full.waiting.pop("ns/next")
+    full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, not_before=until))
+    assert full.plan().resizes == ()
+    full.arrives("odd", workers(1, cpu="lots"), priority=9)
+    full.advance(DOWN)
+    assert wishes(full.plan()) == {"big": (2, "2 3")}
+
+
+def test_nobody_waits_for_a_gang_that_no_empty_cluster_could_take(full: ScalingWorld) -> None:
+    waiting = full.waiting["ns/next"]
+    full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, phase="Unschedulable"))
+    assert full.plan() == Plan()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"target_members": {"worker": 1}, "leaving": ("worker-3",)},
+        {"target_members": {"worker": -7}, "leaving": ("worker-9", "x")},
+        {"target_members": {"worker": 2}, "leaving": ("worker-0", "worker-1")},
+        {"target_members": {"worker": 2}, "leaving": ("worker-8", "worker-9")},
+        {"target_members": {"king": 2}, "leaving": ("worker-2", "worker-3")},
+    ],
+)
+def test_a_wish_that_was_edited_to_nonsense_is_made_anew(full: ScalingWorld, nonsense: dict[str, Any]) -> None:
+    gang = full.running["ns/big"]
+    full.running["ns/big"] = replace(gang, status=replace(gang.status, **nonsense))
+    assert wishes(full.plan()) == {"big": (2, "2 3")}
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00", "never"])
+def test_times_that_were_edited_to_nonsense_stop_nobody(moment: str) -> None:
+    busy = world(8)
+    busy.runs("big", [("n0", members(0, 1))], workers(2), last_resize_time=moment, bound_at=moment, **elastic(1, 4))
+    assert wishes(busy.plan()) == {"big": (3, "")}
+    busy.waiting["ns/odd"] = replace(
+        busy.running["ns/big"],
+        status=GangStatus(waiting_since=moment),
+        metadata=replace(busy.running["ns/big"].metadata),
+    )
+    busy.plan()
+
+
+# Growing
+
+
+@pytest.fixture
+def idle() -> ScalingWorld:
+    """Two gangs on a node with three CPUs to spare, and nothing has happened for long."""
+    idle = ScalingWorld(a_node("n0", "8"))
+    idle.runs("a", [("n0", members(0, 1, 2))], workers(3), **elastic(2, 4))
+    idle.runs("b", [("n0", members(0, 1))], workers(2), **elastic(2, 4))
+    return idle
+
+
+def test_whoever_is_least_above_its_minimum_grows_first_by_one(idle: ScalingWorld) -> None:
+    plan = idle.plan()
+    assert wishes(plan) == {"b": (3, "")}
+    (wish,) = plan.resizes
+    assert (wish.kind, wish.reason, wish.for_gang, wish.leaving) == ("worker", "the cluster has room", "", ())
+
+
+def test_a_higher_priority_grows_first(idle: ScalingWorld) -> None:
+    gang = idle.running["ns/a"]
+    idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, priority=1))
+    assert wishes(idle.plan()) == {"a": (4, "")}
+
+
+def test_one_at_a_time_round_robin_as_long_as_it_fits(idle: ScalingWorld) -> None:
+    sizes = []
+    for _ in range(6):
+        idle.round()
+        sizes.append((idle.size("a"), idle.size("b")))
+        idle.advance(UP)
+    assert sizes == [(3, 3), (4, 3), (4, 4), (4, 4), (4, 4), (4, 4)]
+
+
+def test_the_next_only_after_a_while(idle: ScalingWorld) -> None:
+    idle.round()
+    idle.advance(UP - 1)
+    assert idle.plan() == Plan(due=idle.now + timedelta(seconds=1))
+    idle.advance(1)
+    assert idle.plan().resizes
+
+
+def test_nobody_grows_while_a_gang_waits_or_just_after_one_has(idle: ScalingWorld) -> None:
+    idle.arrives("next", workers(9))
+    assert idle.plan().resizes == ()
+    idle.waiting.clear()
+    idle.waited_at = idle.now
+    assert idle.plan() == Plan(due=idle.now + timedelta(seconds=UP))
+
+
+def test_nor_a_gang_that_was_bound_just_now(idle: ScalingWorld) -> None:
+    gang = idle.running["ns/b"]
+    idle.running["ns/b"] = replace(gang, status=replace(gang.status, bound_at=micro_time(idle.now)))
+    assert wishes(idle.plan()) == {"a": (4, "")}
+
+
+def test_nor_one_whose_members_are_not_all_there(idle: ScalingWorld) -> None:
+    gang = elastic_of(idle.running["ns/a"], is_changing=True)
+    assert gang is not None
+    assert not gang.is_whole
+    assert not gang.may_resize
+
+
+def test_members_that_are_asked_for_already_come_first(idle: ScalingWorld) -> None:
+    gang = idle.running["ns/a"]
+    idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, members=(workers(4),)))
+    assert idle.plan() == Plan()
+
+
+def test_a_wish_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: ScalingWorld) -> None:
+    first = idle.plan()
+    assert idle.plan() == first
+    idle.runs("c", [("n0", members(0, 1, 2))], workers(3))
+    assert idle.plan().resizes == ()
+
+
+def test_a_wish_to_grow_is_withdrawn_when_a_gang_comes_to_wait(idle: ScalingWorld) -> None:
+    assert idle.plan().resizes
+    idle.arrives("next", workers(9))
+    assert idle.plan().resizes == ()
+
+
+def test_nothing_is_due_where_nobody_is_elastic() -> None:
+    busy = world(4)
+    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4))
+    busy.arrives("next", workers(2))
+    busy.advance(DOWN)
+    assert busy.plan() == Plan()
