@@ -9,8 +9,6 @@ import pytest
 from chaos.picture import Mirror
 from localcluster.api import Api
 
-END = {"k8s.io/initial-events-end": "true"}
-
 
 class World:
     def __init__(self) -> None:
@@ -44,11 +42,11 @@ def test_what_belongs_to_no_group_is_of_no_interest(world: World) -> None:
 def test_what_a_second_list_does_not_hold_has_gone_meanwhile(world: World) -> None:
     world.tell("ADDED", "a")
     world.tell("ADDED", "b", gang="other")
-    world.mirror.begin_list()
+    world.mirror.list_begins()
     world.tell("ADDED", "b", gang="other")
     assert list(world.mirror.of("g")) == ["a"]
     world.changed.clear()
-    world.tell("BOOKMARK", annotations=END)
+    world.mirror.list_ends({"metadata": {"resourceVersion": "2"}})
     assert not world.mirror.of("g")
     assert list(world.mirror.of("other")) == ["b"]
     assert world.changed == ["g"]
