@@ -1,20 +1,23 @@
-"""What is answered at which URL: an ASGI application round the `Service`.
+"""What is answered at which URL: the `httpconnection.App` round the `Service`.
 
 Everything that a verb says is answered with 200, and with an `Error` where something is wrong: of any other status
 kube-scheduler reports only the number. The one exception is 503, as long as the cluster's state has not been read.
 
 Threads: the server's.
-Source: kubernetes pkg/scheduler/extender.go, ASGI 3 (its HTTP messages).
+Source: kubernetes pkg/scheduler/extender.go.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import unquote_to_bytes
 
+import httptools
 import structlog
 
+from tfjob_controller.extender.httpconnection import JSON, MAX_BODY_BYTES, TEXT, App, Reply, Request
 from tfjob_controller.extender.service import NOT_SYNCED, Service
 from tfjob_controller.extender.wire import (
     BadRequestError,
@@ -27,25 +30,12 @@ from tfjob_controller.extender.wire import (
 
 log = structlog.get_logger(__name__)
 
-# Names of 15,000 nodes and the largest pod that etcd takes (1.5 MB) are less than 3 MB.
-MAX_BODY_BYTES = 4 * 1024 * 1024
-# A longer body is read to its end and dropped, so that its sender reads the answer; beyond this it is cut off.
-_MAX_DROPPED_BYTES = 64 * 1024 * 1024
-
 INTERNAL_ERROR = "internal error of the gang scheduler; its log says which"
-_JSON, _TEXT = b"application/json", b"text/plain; charset=utf-8"
+_TOO_LONG = f"the body is longer than {MAX_BODY_BYTES} bytes"
 
-# As ASGI has them.
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-
-_Verb = Callable[[bytes], Awaitable[bytes]]
-
-
-class _DisconnectedError(Exception):
-    """The caller has gone before its request was whole."""
+_Result = FilterResult | BindResult
+# Gives the answer to a body, at once or later. Raises BadRequestError.
+_Verb = Callable[[bytes, Callable[[_Result], None]], None]
 
 
 class Observer(Protocol):
@@ -57,16 +47,18 @@ class Observer(Protocol):
 
 def app(service: Service, prefix: str = "", observer: Observer | None = None) -> App:
     """`POST <prefix>/filter` and `/bind`, `GET /healthz`."""
-    verbs = {f"{prefix}/{name}": _Endpoint(name, service, observer) for name in _VERBS}
+    endpoints: dict[bytes, App] = {
+        f"{prefix}/filter".encode(): _Endpoint("filter", service, _filter(service), observer),
+        f"{prefix}/bind".encode(): _Endpoint("bind", service, _bind(service), observer),
+        b"/healthz": lambda _, reply: reply(200, b"ok\n", TEXT),
+    }
 
-    async def respond(scope: Message, receive: Receive, send: Send) -> None:
-        endpoint = verbs.get(scope["path"])
-        if endpoint is not None:
-            await endpoint(scope["method"], receive, send)
-        elif scope["path"] == "/healthz":
-            await _send(send, 200, b"ok\n", _TEXT)
+    def respond(request: Request, reply: Reply) -> None:
+        endpoint = endpoints.get(request.target) or endpoints.get(_path(request.target))
+        if endpoint is None:
+            reply(404, b"not found\n", TEXT)
         else:
-            await _send(send, 404, b"not found\n", _TEXT)
+            endpoint(request, reply)
 
     return respond
 
@@ -74,81 +66,51 @@ def app(service: Service, prefix: str = "", observer: Observer | None = None) ->
 class _Endpoint:
     """One verb."""
 
-    def __init__(self, verb: str, service: Service, observer: Observer | None) -> None:
-        self._verb = verb
+    def __init__(self, name: str, service: Service, verb: _Verb, observer: Observer | None) -> None:
+        self._name = name
         self._service = service
+        self._verb = verb
         self._observer = observer
-        self._run = _VERBS[verb](service)
 
-    async def __call__(self, method: str, receive: Receive, send: Send) -> None:
-        if method != "POST":
-            await _send(send, 405, b"POST only\n", _TEXT)
+    def __call__(self, request: Request, reply: Reply) -> None:
+        if request.method != b"POST":
+            reply(405, b"POST only\n", TEXT)
         elif not self._service.is_synced:
-            await _send(send, 503, NOT_SYNCED.encode(), _TEXT)
+            reply(503, NOT_SYNCED.encode(), TEXT)
         else:
-            answer = await self._answer(receive)
-            if answer is not None:
-                await _send(send, 200, answer, _JSON)
+            self._run(request, reply)
 
-    async def _answer(self, receive: Receive) -> bytes | None:
-        """None if nobody waits for it any more."""
-        begin = time.monotonic()
+    def _run(self, request: Request, reply: Reply) -> None:
+        def answer(result: _Result, is_error: bool = False) -> None:
+            if self._observer is not None:
+                self._observer.answered(self._name, is_error, time.monotonic() - request.begin)
+            reply(200, encode_answer(result), JSON)
+
         try:
-            answer, is_error = await self._run(await _body(receive)), False
+            if request.is_too_long:
+                raise BadRequestError(_TOO_LONG)
+            self._verb(request.body, answer)
         except BadRequestError as error:
-            answer, is_error = self._refusal(str(error)), True
-        except _DisconnectedError:
-            return None
+            answer(self._refusal(str(error)), True)
         except Exception:
-            log.exception("call failed", verb=self._verb)
-            answer, is_error = self._refusal(INTERNAL_ERROR), True
-        if self._observer is not None:
-            self._observer.answered(self._verb, is_error, time.monotonic() - begin)
-        return answer
+            log.exception("call failed", verb=self._name)
+            answer(self._refusal(INTERNAL_ERROR), True)
 
-    def _refusal(self, error: str) -> bytes:
-        return encode_answer(BindResult(error) if self._verb == "bind" else FilterResult(error=error))
+    def _refusal(self, error: str) -> _Result:
+        return BindResult(error) if self._name == "bind" else FilterResult(error=error)
 
 
 def _filter(service: Service) -> _Verb:
-    async def run(body: bytes) -> bytes:
-        return encode_answer(service.filter(decode_filter_args(body)))
-
-    return run
+    return lambda body, answer: answer(service.filter(decode_filter_args(body)))
 
 
 def _bind(service: Service) -> _Verb:
-    async def run(body: bytes) -> bytes:
-        return encode_answer(await service.bind(decode_bind_args(body)))
-
-    return run
+    return lambda body, answer: service.bind(decode_bind_args(body), answer)
 
 
-_VERBS = {"filter": _filter, "bind": _bind}
-
-
-async def _send(send: Send, status: int, body: bytes, media_type: bytes) -> None:
-    headers = [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _body(receive: Receive) -> bytes:
-    """The body, if it is not too long. Never keeps more than is allowed."""
-    body = bytearray()
-    received = 0
-    is_more = True
-    while is_more and received <= _MAX_DROPPED_BYTES:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _DisconnectedError
-        chunk = message["body"]
-        received += len(chunk)
-        if received <= MAX_BODY_BYTES:
-            body += chunk
-        else:
-            body.clear()
-        is_more = message["more_body"]
-    if received > MAX_BODY_BYTES:
-        raise BadRequestError(f"the body is longer than {MAX_BODY_BYTES} bytes")
-    return bytes(body)
+def _path(target: bytes) -> bytes:
+    """Without a query, nor escapes."""
+    try:
+        return unquote_to_bytes(httptools.parse_url(target).path or b"")
+    except httptools.HttpParserInvalidURLError:
+        return b""

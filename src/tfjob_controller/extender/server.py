@@ -1,48 +1,50 @@
 """The HTTP server that kube-scheduler calls: sockets and TLS round the `endpoints`.
 
-Theory of operation. One event loop in a thread of its own. A `bind` call is a coroutine that waits for its gang, and
-costs a socket and some kilobytes; a thousand of them wait beside the one `filter` that runs at a time. Requests are
-parsed in C (httptools) and reach the endpoints without a framework: half the CPU of a call, and kube-scheduler waits.
+Theory of operation. One event loop in a thread of its own. A `bind` call that waits for its gang costs a socket and
+some kilobytes; a thousand of them wait beside the one `filter` that runs at a time. What a connection does stands in
+`httpconnection`.
 
 Whoever can call `bind` can bind pods. So the server listens on loopback, or demands client certificates; it refuses to
 do anything else.
 
 Threads: `start` and `stop` belong to whoever made it, all else runs in the server's thread.
-Source: kubernetes pkg/scheduler/extender.go (its client: no retries, no limit on connections), uvicorn's Server.
+Source: kubernetes pkg/scheduler/extender.go (its client: no retries, no limit on connections).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import resource
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
-import uvicorn
 
 from tfjob_controller.extender import endpoints
-from tfjob_controller.extender.endpoints import App, Observer
+from tfjob_controller.extender.endpoints import Observer
+from tfjob_controller.extender.httpconnection import IDLE_SECONDS, Connections
 from tfjob_controller.extender.service import Service
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
-# Longer than Go's client keeps an idle connection (90 s): it closes first, and never meets one that we just closed.
-_KEEP_ALIVE_SECONDS = 120
 # Each parked call has a connection of its own; the usual soft limit of 1,024 files would end at a gang of a thousand.
 _WANTED_FILES = 65_536
 _FILES_FOR_OTHERS = 256
 _BACKLOG = 4096
 # After the parked calls have been answered.
-_LAST_ANSWERS_SECONDS = 2
+_LAST_ANSWERS_SECONDS = 2.0
+_LAST_ANSWERS_POLL_SECONDS = 0.01
+_SWEEP_SECONDS = 10.0
 
 
 class ListenError(Exception):
@@ -92,7 +94,7 @@ class ExtenderServer:
         self._connection_limit = connection_limit or _connection_limit()
         self._app = endpoints.app(service, prefix.rstrip("/"), observer)
         self._stop = threading.Event()
-        self._running: tuple[asyncio.AbstractEventLoop, uvicorn.Server] | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._thread = SupervisedThread("extender-http", self._serve, stop=self._stop, clock=clock)
 
     @property
@@ -113,26 +115,48 @@ class ExtenderServer:
         self._stop.set()
         running = self._running
         if running is not None:
-            loop, server = running
-            _call_in(loop, self._service.stop)
-            server.should_exit = True
+            loop, is_over = running
+            _call_in(loop, is_over.set)
         ended = self._thread.join(timeout_seconds)
         self._socket.close()
         return ended
 
     def _serve(self) -> None:
         """One life of the event loop; the socket outlives it, in case that the thread has to be started again."""
-        server = uvicorn.Server(_config(self._app, self._tls, self._connection_limit))
-        asyncio.run(self._run(server))
+        asyncio.run(self._run())
 
-    async def _run(self, server: uvicorn.Server) -> None:
-        self._running = asyncio.get_running_loop(), server
-        # Where `stop` came before it could know of this server.
-        server.should_exit = self._stop.is_set()
+    async def _run(self) -> None:
+        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+        self._running = loop, is_over
+        # Where `stop` came before it could know of this loop.
+        if self._stop.is_set():
+            is_over.set()
+        connections = Connections(self._app, self._connection_limit)
+        server = await loop.create_server(connections.new, sock=self._socket.dup(), ssl=self._tls, backlog=_BACKLOG)
         try:
-            await server.serve(sockets=[self._socket.dup()])
+            await _until(is_over, connections)
         finally:
             self._running = None
+            server.close()
+            connections.stop()
+            if is_over.is_set():
+                self._service.stop()
+            await _end(connections)
+
+
+async def _until(is_over: asyncio.Event, connections: Connections) -> None:
+    while not is_over.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(is_over.wait(), _SWEEP_SECONDS)
+        connections.close_idle(IDLE_SECONDS)
+
+
+async def _end(connections: Connections) -> None:
+    """Until the last answers have gone, but not for long."""
+    ends_at = time.monotonic() + _LAST_ANSWERS_SECONDS
+    while connections.count and time.monotonic() < ends_at:
+        await asyncio.sleep(_LAST_ANSWERS_POLL_SECONDS)
+    connections.abort()
 
 
 def _listen(address: Address) -> socket.socket:
@@ -172,29 +196,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _config(app: App, tls: ssl.SSLContext | None, connection_limit: int) -> uvicorn.Config:
-    """Its own log lines, signal handlers (there are none beside the main thread) and extra headers are off."""
-    config = uvicorn.Config(
-        app,
-        interface="asgi3",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=connection_limit,
-        backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,
-    )
-    config.load()
-    config.ssl = tls
-    return config
 
 
 def _connection_limit() -> int:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,6 +77,10 @@ class Refusals(Protocol):
         """Called in the server's event loop: must only take note."""
 
 
+# Gets a bind call's result, in the event loop.
+OnBound = Callable[[BindResult], None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Passed:
     """A pod that `filter` let pass; `node` is the only one that it may be bound to, if there is such."""
@@ -92,7 +97,8 @@ class Service:
         self._gate = gate
         self._refusals = refusals
         self._passed: dict[str, _Passed] = {}
-        self._waiting: set[asyncio.Future[str]] = set()
+        self._waiting: set[_Parked] = set()
+        self._handover: _Handover | None = None
         self._is_stopped = False
 
     @property
@@ -102,8 +108,8 @@ class Service:
     def stop(self) -> None:
         """Answer parked calls with an error, and refuse later ones. To be called in the event loop."""
         self._is_stopped = True
-        for answer in self._waiting:
-            _settle(answer, STOPPING)
+        for parked in list(self._waiting):
+            parked.settle(STOPPING)
 
     def filter(self, args: FilterArgs) -> FilterResult:
         """Which of these nodes may take this pod? The same question gets the same answer."""
@@ -119,39 +125,40 @@ class Service:
         reason = NODE_REFUSED if found.node else found.reason
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 
-    async def bind(self, args: BindArgs) -> BindResult:
-        """Bind the pod; waits, for minutes if it must be, until all of its gang can be bound."""
-        if self._is_stopped:
-            return BindResult(STOPPING)
+    def bind(self, args: BindArgs, answer: OnBound) -> None:
+        """Bind the pod; answers once all of its gang can be bound, at once or in minutes. In the event loop."""
         passed = self._passed.get(args.uid)
-        if passed is None:
-            return BindResult(NOT_FILTERED)
-        if passed.node and passed.node != args.node:
-            return BindResult(NODE_NOT_OFFERED)
-        result = BindResult(await self._answer(passed.who, args))
-        if not result.error:
-            self._passed.pop(args.uid, None)
-        return result
+        if self._is_stopped:
+            answer(BindResult(STOPPING))
+        elif passed is None:
+            answer(BindResult(NOT_FILTERED))
+        elif passed.node and passed.node != args.node:
+            answer(BindResult(NODE_NOT_OFFERED))
+        else:
+            self._park(passed.who, args, answer)
 
-    async def _answer(self, who: MemberOfGang | None, args: BindArgs) -> str:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str] = loop.create_future()
-
-        def on_answer(error: str) -> None:
-            # Where the server has stopped meanwhile nobody waits any more.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, answer, error)
-
+    def _park(self, who: MemberOfGang | None, args: BindArgs, answer: OnBound) -> None:
+        parked = _Parked(self, args.uid, answer)
+        self._waiting.add(parked)
+        handover = self._handover_here()
         pod = PodToBind(args.namespace, args.name, args.uid, args.node)
         if who is None:
-            self._gate.bind_alone(pod, on_answer)
+            self._gate.bind_alone(pod, lambda error: handover.put(parked, error))
         else:
-            self._gate.arrive(who, pod, on_answer)
-        self._waiting.add(answer)
-        try:
-            return await answer
-        finally:
-            self._waiting.discard(answer)
+            self._gate.arrive(who, pod, lambda error: handover.put(parked, error))
+
+    def ended(self, parked: _Parked, uid: str, error: str) -> None:
+        """A parked call has its answer."""
+        self._waiting.discard(parked)
+        if not error:
+            self._passed.pop(uid, None)
+
+    def _handover_here(self) -> _Handover:
+        """The event loop's; a thread that died was started again with another one."""
+        loop = asyncio.get_running_loop()
+        if self._handover is None or self._handover.loop is not loop:
+            self._handover = _Handover(loop)
+        return self._handover
 
     def _filter_other(self, args: FilterArgs) -> FilterResult:
         kept, refused = self._placements.allowed_nodes(args.pod, args.node_names)
@@ -166,7 +173,43 @@ class Service:
             del self._passed[next(iter(self._passed))]
 
 
-def _settle(answer: asyncio.Future[str], error: str) -> None:
-    """Nobody may wait any more."""
-    if not answer.done():
-        answer.set_result(error)
+class _Parked:
+    """A bind call that waits. It is settled once, whoever comes first."""
+
+    def __init__(self, service: Service, uid: str, answer: OnBound) -> None:
+        self._service = service
+        self._uid = uid
+        self._answer: OnBound | None = answer
+
+    def settle(self, error: str) -> None:
+        """In the event loop."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            self._service.ended(self, self._uid, error)
+            answer(BindResult(error))
+
+
+class _Handover:
+    """Brings answers from any thread into the event loop, many at once: to wake it costs a system call.
+
+    `_is_called` is taken back before the pile is looked at. So what comes meanwhile is either found or calls again.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._pile: deque[tuple[_Parked, str]] = deque()
+        self._is_called = False
+
+    def put(self, parked: _Parked, error: str) -> None:
+        self._pile.append((parked, error))
+        if not self._is_called:
+            self._is_called = True
+            # Where the server has stopped meanwhile nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._is_called = False
+        while self._pile:
+            parked, error = self._pile.popleft()
+            parked.settle(error)

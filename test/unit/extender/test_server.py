@@ -21,8 +21,9 @@ from helpers.extenderparts import Bindings, Call, Listener, Table, binding, othe
 from helpers.poll import eventually
 from tfjob_controller.extender.bindcalls import OTHER_ATTEMPT, STOPPING
 from tfjob_controller.extender.binder import Binder
-from tfjob_controller.extender.endpoints import INTERNAL_ERROR, MAX_BODY_BYTES
+from tfjob_controller.extender.endpoints import INTERNAL_ERROR
 from tfjob_controller.extender.gate import Gate
+from tfjob_controller.extender.httpconnection import MAX_BODY_BYTES
 from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
 from tfjob_controller.extender.service import NODE_NOT_OFFERED, NOT_FILTERED, Service
 from tfjob_controller.extender.wire import NEEDS_NODE_CACHE

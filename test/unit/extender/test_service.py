@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from tfjob_controller.extender import service as service_module
 from tfjob_controller.extender.bindcalls import STOPPING, MemberOfGang, PodToBind
 from tfjob_controller.extender.gate import OnAnswer
 from tfjob_controller.extender.service import NODE_NOT_OFFERED, NODE_REFUSED, NOT_FILTERED, NodeAnswer, Service
-from tfjob_controller.extender.wire import FilterResult, decode_bind_args, decode_filter_args
+from tfjob_controller.extender.wire import BindResult, FilterResult, decode_bind_args, decode_filter_args
 
 
 @dataclass
@@ -52,7 +53,9 @@ class Trial:
         return self.service.filter(decode_filter_args(json.dumps({"Pod": of, "NodeNames": names}).encode()))
 
     async def bind(self, of: dict[str, Any], node: str) -> str:
-        return (await self.service.bind(decode_bind_args(json.dumps(binding(of, node)).encode()))).error
+        result: asyncio.Future[BindResult] = asyncio.get_running_loop().create_future()
+        self.service.bind(decode_bind_args(json.dumps(binding(of, node)).encode()), result.set_result)
+        return (await result).error
 
 
 def test_a_member_gets_exactly_its_node() -> None:
@@ -175,3 +178,42 @@ def test_stop_answers_what_is_parked_and_refuses_what_comes() -> None:
 
     assert asyncio.run(run()) == [STOPPING, STOPPING]
     trial.gate.answers[0]("too late: the loop has ended")
+
+
+def test_answers_from_other_threads_are_given_in_the_event_loop_and_none_is_lost() -> None:
+    trial = Trial()
+    names = [f"worker-{number}" for number in range(300)]
+    trial.table.place("ns/gang", dict.fromkeys(names, "n0"))
+
+    async def run() -> list[str]:
+        for name in names:
+            trial.filter(pod(name), "n0")
+        calls = [asyncio.create_task(trial.bind(pod(name), "n0")) for name in names]
+        await asyncio.sleep(0)
+        with ThreadPoolExecutor(8) as threads:
+            for number, on_answer in enumerate(trial.gate.answers):
+                threads.submit(on_answer, f"error {number}")
+            return await asyncio.gather(*calls)
+
+    assert asyncio.run(run()) == [f"error {number}" for number in range(300)]
+
+
+def test_an_event_loop_that_is_started_again_answers_too() -> None:
+    trial = Trial()
+
+    async def left() -> None:
+        trial.filter(pod("worker-0"), "n0")
+        call = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
+        await asyncio.sleep(0)
+        call.cancel()
+
+    async def run() -> str:
+        trial.filter(pod("worker-1"), "n1")
+        call = asyncio.create_task(trial.bind(pod("worker-1"), "n1"))
+        await asyncio.sleep(0)
+        trial.gate.answers[1]("second life")
+        return await call
+
+    asyncio.run(left())
+    trial.gate.answers[0]("nobody waits any more")
+    assert asyncio.run(run()) == "second life"
