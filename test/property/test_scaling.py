@@ -1,0 +1,195 @@
+"""The rules of scaling on random small clusters, and over random lives of gangs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from helpers.gangs import a_node, a_pod, workers
+from helpers.scalingworld import SCALE, ScalingWorld, elastic
+from tfjob_controller.api.gang import Member
+from tfjob_controller.scheduling.demand import demands_of
+from tfjob_controller.scheduling.elastic import Elastic
+from tfjob_controller.scheduling.placement import Placement, place
+from tfjob_controller.scheduling.scaling import Ending, Resize
+from tfjob_controller.scheduling.supposed import Supposed
+
+DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
+PS = Member("ps", 1, {"cpu": "1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a gang: its workers, the least of them, what each takes; whether it has a parameter server, its priority."""
+
+    count: int
+    least: int
+    cpu: int
+    has_ps: bool
+    priority: int
+    is_elastic: bool = True
+
+    def members(self) -> list[Member]:
+        return [*([PS] if self.has_ps else []), workers(self.count, str(self.cpu))]
+
+    def limits(self) -> dict[str, dict[str, int]]:
+        return elastic(min(self.least, self.count), self.count + 2) if self.is_elastic else {}
+
+
+shapes = st.builds(
+    Shape,
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.integers(1, 2),
+    st.booleans(),
+    st.integers(0, 1),
+    st.sampled_from([True, True, True, False]),
+)
+clusters = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+
+
+def a_world(cpus: Sequence[int], running: Sequence[Shape], head: Shape, *, is_full: bool = False) -> ScalingWorld:
+    """These gangs placed by the live rules as far as they fit, and one that has waited long; `is_full`: others too."""
+    world = ScalingWorld(*(a_node(f"n{number}", str(cpu)) for number, cpu in enumerate(cpus)))
+    for number, shape in enumerate(running):
+        world.arrives(f"r{number}", *shape.members(), priority=shape.priority, **shape.limits())
+        world.admit()
+    world.waiting.clear()
+    if is_full:
+        for name in list(world.view.rooms):
+            world.view.set_pod(a_pod(f"other-{name}", name, f"{world.view.free(name)['cpu']}m"))
+    world.arrives("head", *head.members(), priority=head.priority, **head.limits())
+    world.advance(DOWN)
+    return world
+
+
+def fits(world: ScalingWorld, gone: Sequence[tuple[Elastic, str]]) -> bool:
+    (head,) = world.waiting.values()
+    freed = [Ending(gang.nodes[member], dict(gang.demand.amounts)) for gang, member in gone]
+    return isinstance(place(Supposed(world.view, freed), demands_of(head.spec)), Placement)
+
+
+def fewer_of(gang: Elastic) -> Iterator[tuple[tuple[Elastic, str], ...]]:
+    """All sets of members that it may lose."""
+    may_go = [(gang, member) for member in gang.nodes if member != "worker-0"]
+    for count in range(min(len(gang.nodes) - gang.least, len(may_go)) + 1):
+        yield from itertools.combinations(may_go, count)
+
+
+def any_way(world: ScalingWorld) -> bool:
+    """By trying all sets of members of all gangs that may give some."""
+    (head,) = world.waiting.values()
+    givers = [each for each in world.elastic() if each.priority <= head.spec.priority]
+    return any(
+        fits(world, [each for some in chosen for each in some])
+        for chosen in itertools.product(*(list(fewer_of(each)) for each in givers))
+    )
+
+
+def gone_with(world: ScalingWorld, resizes: Sequence[Resize]) -> list[tuple[Elastic, str]]:
+    gangs = {each.key: each for each in world.elastic()}
+    return [(gangs[each.key], member) for each in resizes for member in each.leaving]
+
+
+@settings(max_examples=250, deadline=None)
+@given(clusters, st.lists(shapes, min_size=1, max_size=3), shapes, st.booleans())
+def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
+    cpus: list[int], running: list[Shape], head: Shape, is_full: bool
+) -> None:
+    world = a_world(cpus, running, head, is_full=is_full)
+    is_fitting = fits(world, ())
+    way = not is_fitting and any_way(world)
+    gangs = {each.key: each for each in world.elastic()}
+    plan = world.plan()
+    event(f"there is a way: {way}")
+    assert bool(plan.resizes) == way
+    for each in plan.resizes:
+        gang = gangs[each.key]
+        assert each.target >= gang.least
+        assert len(each.leaving) == len(gang.nodes) - each.target > 0
+        assert set(each.leaving) <= gang.nodes.keys() - {"worker-0"}
+        assert gang.priority <= head.priority
+    gone = gone_with(world, plan.resizes)
+    assert not any(fits(world, [*gone[:index], *gone[index + 1 :]]) for index in range(len(gone)))
+    assert world.plan() == plan
+    world.follow(plan.resizes)
+    assert bool(world.admit()) == (way or is_fitting)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters, st.lists(shapes, min_size=1, max_size=3), shapes, st.lists(shapes, max_size=3), st.data())
+def test_whatever_comes_meanwhile_what_is_freed_is_for_the_gang_that_waits(
+    cpus: list[int], running: list[Shape], head: Shape, others: list[Shape], data: st.DataObject
+) -> None:
+    world = a_world(cpus, running, head, is_full=True)
+    plan = world.plan()
+    if not plan.resizes:
+        return
+    left = list(plan.resizes)
+    for number, shape in enumerate(others):
+        world.arrives(f"o{number}", *shape.members(), priority=shape.priority, **shape.limits())
+        if left and data.draw(st.booleans(), "the next follows"):
+            world.follow([left.pop()])
+        world.advance(1)
+        world.plan()
+        world.admit()
+    world.follow(left)
+    world.plan()
+    world.admit()
+    assert "ns/head" in world.running
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters, st.lists(shapes, min_size=1, max_size=4), st.lists(shapes, max_size=3))
+def test_under_constant_load_the_number_of_resizes_is_bounded(
+    cpus: list[int], running: list[Shape], waiting: list[Shape]
+) -> None:
+    world = a_world(cpus, running, Shape(1, 1, 1, False, 0))
+    for number, shape in enumerate(waiting):
+        world.arrives(f"w{number}", *shape.members(), priority=shape.priority, **shape.limits())
+    arrived = len(running) + len(waiting) + 1
+    # Each gang can be shrunk to its least once for each that starts, and each can grow to its most once at the end.
+    bound = arrived * (arrived + sum(each.count + 2 for each in (*running, *waiting)) + 3)
+    for _ in range(40):
+        world.round()
+        world.advance(UP / 2)
+    done = world.resizes
+    assert done <= bound
+    for _ in range(40):
+        world.round()
+        world.advance(UP / 2)
+    assert world.resizes == done
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters, st.lists(shapes, min_size=1, max_size=3))
+def test_gangs_grow_until_none_fits_any_more_or_all_have_their_most(cpus: list[int], running: list[Shape]) -> None:
+    world = a_world(cpus, running, Shape(1, 1, 1, False, 0))
+    world.waiting.clear()
+    for _ in range(20):
+        world.advance(UP)
+        plan, _ = world.round()
+        assert len(plan.resizes) <= 1
+    for each in world.elastic():
+        assert each.count <= each.most
+        one = [demand.reduced_to(1) for demand in (each.demand,)]
+        assert len(each.nodes) == each.most or not isinstance(place(world.view, one), Placement)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters, st.lists(shapes, min_size=1, max_size=3), st.lists(shapes, min_size=1, max_size=2), st.data())
+def test_nobody_grows_while_a_gang_waits(
+    cpus: list[int], running: list[Shape], waiting: list[Shape], data: st.DataObject
+) -> None:
+    world = a_world(cpus, running, waiting[0])
+    for number, shape in enumerate(waiting):
+        world.arrives(f"w{number}", *shape.members(), priority=shape.priority, **shape.limits())
+    for _ in range(6):
+        world.advance(data.draw(st.sampled_from([1.0, DOWN, UP]), "seconds"))
+        is_waited_for = bool(world.waiting)
+        plan, _ = world.round()
+        assert not (is_waited_for and any(not each.for_gang for each in plan.resizes))
