@@ -32,6 +32,7 @@ import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
+from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.caches import Caches
@@ -42,6 +43,7 @@ from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import Config, ConfigError, load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import EventRecorder
@@ -173,7 +175,9 @@ class Manager:
         self._queue: RateLimitingQueue[str] = new_rate_limiting_queue(
             self._clock, name=CONTROLLER, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
         )
-        self._gangs = GangPolicy(options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity")
+        self._gangs = GangPolicy(
+            options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity", options.autoscaling
+        )
         self.caches = Caches(
             self.transport, options.namespace, self._clock, gangs=options.gang_scheduling != gangterms.OFF
         )
@@ -267,6 +271,7 @@ class Manager:
             self._recorder,
             self._clock,
             is_busy=lambda: len(self._queue) > 0,
+            scales=ResourceClient(self.transport, TFJOBS, decoder_for(Scale)),
         )
         return Workers(
             CONTROLLER,

@@ -100,6 +100,12 @@ class RunOptions:
     gang_scheduler_name: str = option(
         TEXT, "gang-scheduler", "schedulerName of the pods of such jobs, in --gang-mode=extender."
     )
+    autoscaling: str = option(
+        choice("off", "recommend", "on"),
+        "off",
+        "What is done where the gang scheduler wishes that a running job with spec.autoscaling had more workers, or "
+        "fewer: nothing (and it is told not to wish), it is said in an event, or the job is resized.",
+    )
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage and accelerators; read once at the start. Empty for none."
     )

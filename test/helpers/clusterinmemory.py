@@ -37,12 +37,14 @@ from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.trainer.difference import Actions, Patch, plan_actions
+from tfjob_controller.trainer.elastic import fitted
+from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, build_plan
 from tfjob_controller.trainer.replicas import job_outcome
-from tfjob_controller.trainer.status import Emit, StatusResult, next_status
+from tfjob_controller.trainer.status import StatusResult, next_status
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _uids = itertools.count(1)
@@ -68,7 +70,7 @@ def plan_of(
 
 @dataclass
 class World:
-    """`requests` counts all writes but the child's creations; `events` holds all that was emitted."""
+    """`events` holds all that was emitted. With `lingers`, what is deleted in the foreground stays until `reap`."""
 
     job: TFJob
     restart_rules: bool = True
@@ -82,6 +84,7 @@ class World:
     status_writes: int = 0
     events: list[Emit] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
+    lingers: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -92,7 +95,8 @@ class World:
         return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map, self.gang)
 
     def name(self, replica_id: str) -> str:
-        return next(replica.name for replica in self.plan.replicas if replica.id == replica_id)
+        plan = self.plan
+        return next(replica.name for replica in plan.candidates or plan.replicas if replica.id == replica_id)
 
     # What the controller does
 
@@ -123,7 +127,10 @@ class World:
         for create in actions.creates:
             self._create(create.resource.kind, create.name, create.body)
         for delete in actions.deletes:
-            self._delete(delete.resource.plural, delete.name)
+            if delete.foreground and self.lingers:
+                self._begin_deletion(delete.name)
+            else:
+                self._delete(delete.resource.plural, delete.name)
         for toggled in actions.suspends:
             self.suspend_job(toggled.name, toggled.suspend)
         for patch in actions.patches:
@@ -143,6 +150,16 @@ class World:
             self.services[name] = msgspec.convert(given, Service)
         else:
             self.has_config_map = True
+
+    def _begin_deletion(self, name: str) -> None:
+        job = self.jobs[name]
+        self.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=to_text(self.now)))
+
+    def reap(self) -> None:
+        """All that is on its way out has gone."""
+        for name, job in list(self.jobs.items()):
+            if job.metadata.deletion_timestamp is not None:
+                self.delete_job(name)
 
     def _patch(self, patch: Patch) -> None:
         """Of the Gang; null removes (RFC 7386)."""
@@ -248,8 +265,8 @@ class World:
             ]
 
     def all_run(self) -> None:
-        for replica in self.plan.replicas:
-            if replica.id not in self.job.status.succeeded_indexes:
+        for replica in fitted(self.plan, self.observed, self.job.status).replicas:
+            if replica.id not in self.job.status.succeeded_indexes and replica.name in self.jobs:
                 self.runs(replica.id)
 
 

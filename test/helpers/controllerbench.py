@@ -48,6 +48,9 @@ class Counted:
     def job_restarted(self, restarts: int) -> None:
         self.said.append(("restarted", restarts))
 
+    def job_resized(self, direction: str, reason: str) -> None:
+        self.said.append(("resized", direction, reason))
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self.said.append(("finished", state, seconds_since_start))
 

@@ -94,6 +94,12 @@ class Job(_Value, frozen=True):
     status: JobStatus = JobStatus()
 
 
+class Scale(_Value, frozen=True):
+    """The answer of a scale subresource (autoscaling/v1), of which nothing is read."""
+
+    metadata: ObjectMeta
+
+
 class Service(_Value, frozen=True):
     metadata: ObjectMeta
 

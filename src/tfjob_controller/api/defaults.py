@@ -78,6 +78,11 @@ def min_workers_of(spec: TFJobSpec) -> int | None:
     return next((least for least in (spec.autoscaling.min_workers, of_gang) if least is not None), 1)
 
 
+def bounds_of(spec: TFJobSpec) -> tuple[int, int] | None:
+    """The least and the most workers; None for a job without autoscaling."""
+    return (min_workers_of(spec) or 1, spec.autoscaling.max_workers) if spec.autoscaling is not None else None
+
+
 def resize_of(spec: TFJobSpec) -> str:
     """How the number of workers changes; empty for a job without autoscaling, whose TF_CONFIG lists what there is."""
     return (spec.autoscaling.resize or IN_PLACE) if spec.autoscaling is not None else ""

@@ -350,7 +350,10 @@ class ScalingStatus(_Value, frozen=True):
     target: Annotated[
         int, says("Workers that the autoscaler asks for just now; 0 while it asks for none.", format="int32")
     ] = 0
-    reason: Annotated[str, says("Why the autoscaler asks, or asked; empty where somebody else resized the job.")] = ""
+    target_reason: Annotated[str, says("Why it asks for them.")] = ""
+    reason: Annotated[
+        str, says("Why the autoscaler resized the job last; empty where the last one was somebody else.")
+    ] = ""
     generation: Annotated[
         int,
         says("With resize Restart: rises each time that all replicas are started anew for it.", format="int32"),

@@ -26,6 +26,7 @@ from typing import Any, Generic, Protocol
 
 import structlog
 
+from tfjob_controller.api.core import Scale
 from tfjob_controller.controller.faults import Fault, outcome_of
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.snapshot import Snapshots
@@ -34,13 +35,14 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import ObjectReference
-from tfjob_controller.kube.meta import ObjectT, Resource
+from tfjob_controller.kube.meta import ObjectT, Resource, key_of
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.difference import Actions, stop_all
+from tfjob_controller.trainer.emit import NORMAL, WARNING
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.status import NORMAL, WARNING, StatusResult
+from tfjob_controller.trainer.status import StatusResult
 
 log = structlog.get_logger(__name__)
 
@@ -134,7 +136,9 @@ class Engine(Generic[ObjectT]):
         recorder: Recorder,
         clock: Clock,
         is_busy: Callable[[], bool] = lambda: False,
+        scales: ResourceClient[Scale] | None = None,
     ) -> None:
+        """`scales` writes the scale subresource of jobs; without it none is ever resized by us."""
         self._kind = kind
         self._client = client
         self._store = store
@@ -143,6 +147,7 @@ class Engine(Generic[ObjectT]):
         self._recorder = recorder
         self._clock = clock
         self._is_busy = is_busy
+        self._scales = scales
         self._memos: dict[str, _Memo[ObjectT]] = {}
 
     def sync(self, key: str) -> Outcome:
@@ -205,6 +210,8 @@ class Engine(Generic[ObjectT]):
             rest_seconds = self._write_status(job, memo, result)
             if result.suspend_job and rest_seconds is None:
                 self._suspend(job)
+            if result.scale_to is not None and rest_seconds is None:
+                self._scale(job, result.scale_to)
         finally:
             self._tell_writes(job, memo)
         return _outcome(faults, _sooner(result.wake_after_seconds, rest_seconds))
@@ -250,6 +257,21 @@ class Engine(Generic[ObjectT]):
         body = {"metadata": {"uid": meta.uid}, **self._kind.suspension(job)}
         self._store.assume(self._client.patch(meta.namespace, meta.name, body))
         log.info("suspended")
+
+    def _scale(self, job: ObjectT, workers: int) -> None:
+        """Only if nobody has changed the spec since it was looked at: the wish may be out of date then."""
+        meta, known = job.metadata, self._store.get(key_of(job))
+        if self._scales is None or known is None or known.metadata.generation != meta.generation:
+            return
+        body = {"metadata": {"resourceVersion": known.metadata.resource_version}, "spec": {"replicas": workers}}
+        try:
+            self._scales.patch(meta.namespace, meta.name, body, subresource="scale")
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            log.info("somebody else wrote first", workers=workers)
+        else:
+            log.info("scaled", workers=workers)
 
     def _write_status(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float | None:
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""

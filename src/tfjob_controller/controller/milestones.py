@@ -20,6 +20,8 @@ class JobObserver(Protocol):
 
     def job_restarted(self, restarts: int) -> None: ...
 
+    def job_resized(self, direction: str, reason: str) -> None: ...
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
@@ -30,6 +32,9 @@ def tell(observer: JobObserver, job: TFJob, new: TFJobStatus, now: datetime) -> 
         observer.job_created()
     if new.restarts > old.restarts:
         observer.job_restarted(new.restarts - old.restarts)
+    if old.scaling is not None and new.scaling is not None and new.scaling.workers != old.scaling.workers:
+        direction = "down" if new.scaling.workers < old.scaling.workers else "up"
+        observer.job_resized(direction, "autoscaler" if new.scaling.reason else "spec")
     if new.phase == phases.RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
     if phases.is_finished(new) and not phases.is_finished(old):

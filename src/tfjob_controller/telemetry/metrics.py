@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -247,6 +248,16 @@ class JobMetrics:
         for state in ("Succeeded", "Failed"):
             self._finished.labels(state)
         self._restarts = Counter("tfjob_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
+        self._resizes = Counter(
+            "tfjob_resizes_total",
+            "Changes of the number of workers of running jobs, by direction (up, down) and by whom: autoscaler, or "
+            "spec for kubectl scale, a HorizontalPodAutoscaler and all others.",
+            ["direction", "reason"],
+            registry=registry,
+        )
+        for direction in ("up", "down"):
+            for reason in ("autoscaler", "spec"):
+                self._resizes.labels(direction, reason)
         self._time_to_running = Histogram(
             "tfjob_time_to_running_seconds",
             "Time from a job's creation until its chief runs for the first time.",
@@ -269,6 +280,9 @@ class JobMetrics:
     def job_restarted(self, restarts: int) -> None:
         self._restarts.inc(restarts)
 
+    def job_resized(self, direction: str, reason: str) -> None:
+        self._resizes.labels(direction, reason).inc()
+
     def job_finished(self, state: str, seconds_since_start: float | None) -> None:
         self._finished.labels(state).inc()
         if seconds_since_start is not None:
@@ -276,7 +290,7 @@ class JobMetrics:
 
 
 class JobCollector:
-    """`tfjob_jobs` and `tfjob_replicas`, counted in the cache when asked."""
+    """`tfjob_jobs`, `tfjob_replicas` and `tfjob_workers*`, counted in the cache when asked."""
 
     def __init__(self, jobs: Callable[[], Sequence[TFJob]]) -> None:
         self._jobs = jobs
@@ -292,13 +306,14 @@ class JobCollector:
             for each in job.status.replica_statuses:
                 for state, count in each.replicas_states.items():
                     replicas[job.metadata.namespace, each.tf_replica_type, state] += count
+        tallies: tuple[Tally[Any], ...] = (by_phase, replicas, *_workers(jobs))
         families = self._families()
-        for family, tally in zip(families, (by_phase, replicas), strict=True):
+        for family, tally in zip(families, tallies, strict=True):
             for labels, value in sorted(tally.items()):
                 family.add_metric(labels, value)
         return families
 
-    def _families(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+    def _families(self) -> tuple[GaugeMetricFamily, ...]:
         return (
             GaugeMetricFamily(
                 "tfjob_jobs",
@@ -310,7 +325,22 @@ class JobCollector:
                 "Replicas of jobs, by type and state, as the leader sees them.",
                 labels=["namespace", "type", "state"],
             ),
+            GaugeMetricFamily("tfjob_workers_actual", "Workers that unfinished jobs have.", labels=["namespace"]),
+            GaugeMetricFamily(
+                "tfjob_workers_desired", "Workers that unfinished jobs should have.", labels=["namespace"]
+            ),
         )
+
+
+def _workers(jobs: Sequence[TFJob]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
+    """Those that there are and those that there should be, by namespace: a label for each job would be too many."""
+    actual: Tally[tuple[str]] = Tally()
+    desired: Tally[tuple[str]] = Tally()
+    for job in jobs:
+        if job.status.scaling is not None and job.status.completion_time is None:
+            desired[(job.metadata.namespace,)] += job.status.scaling.workers
+            actual[(job.metadata.namespace,)] += job.status.worker_replicas
+    return actual, desired
 
 
 # Suffix, help, and how the figure is got, of what each informer shows; all are by resource.

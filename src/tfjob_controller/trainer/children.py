@@ -20,11 +20,11 @@ import msgspec
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES
 from tfjob_controller.api.defaults import restart_policy_of
-from tfjob_controller.api.tfjob import CONTAINER_NAME, NEVER, ON_FAILURE
+from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, NEVER, ON_FAILURE
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 from tfjob_controller.trainer.gangseat import Seat, take_seat
-from tfjob_controller.trainer.labels import job_labels, replica_labels
+from tfjob_controller.trainer.labels import GENERATION, job_labels, replica_labels
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME
 
@@ -37,7 +37,8 @@ BACKOFF_LIMIT = 2**31 - 1
 
 def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat | None = None) -> Body:
     """The batch/v1 Job that runs one replica; `seat` is its place in a gang."""
-    labels = _labels(plan, replica) | (seat.labels if seat is not None else {})
+    generation = {GENERATION: str(plan.generation)} if plan.resize == BY_RESTART else {}
+    labels = _labels(plan, replica) | generation | (seat.labels if seat is not None else {})
     restart_policy = restart_policy_of(replica.role.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
     pod_policy = NEVER if in_place else restart_policy

@@ -9,6 +9,7 @@ from tfjob_controller.api.tfjob import TFJobCondition
 CREATED = "Created"
 SCHEDULED = "Scheduled"
 RUNNING = "Running"
+RESIZING = "Resizing"
 RESTARTING = "Restarting"
 SUSPENDED = "Suspended"
 SUCCEEDED = "Succeeded"

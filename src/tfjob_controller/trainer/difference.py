@@ -18,11 +18,12 @@ from datetime import datetime
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, Job
 from tfjob_controller.api.gang import GANGS, Gang
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.tfjob import BY_RESTART, TFJob, TFJobStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
 from tfjob_controller.trainer.cleanup import all_that_go_on, jobs_to_stop, pods_to_delete
+from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.gang import (
     Gate,
     as_placed,
@@ -35,6 +36,7 @@ from tfjob_controller.trainer.gang import (
     wanted_spec,
 )
 from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.generations import is_due, turnover_of, workers_to_know
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import last_exit, training_container
@@ -104,6 +106,7 @@ def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> A
     status = job.status
     if job.metadata.deletion_timestamp is not None or is_finished(status):
         return NOTHING
+    plan = fitted(plan, observed, status)
     views = classify(plan, living(plan, observed), status.succeeded_indexes, now, status.start_time)
     if status.phase == CLEAN_UP:
         return _cleaning(plan, observed, views) or NOTHING
@@ -111,7 +114,9 @@ def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> A
         return NOTHING
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
-        return _running_gang(plan, plan.gang, gate, observed, views, status.restart_counts) or NOTHING
+        return _running_gang(plan, plan.gang, gate, observed, views, status) or NOTHING
+    if plan.resize == BY_RESTART:
+        return _turning(plan, observed, views, status) or NOTHING
     return _running(plan, observed, views, status.restart_counts) or NOTHING
 
 
@@ -141,26 +146,32 @@ def _running_gang(
     gate: Gate,
     observed: Observed,
     views: Sequence[View],
-    restart_counts: Mapping[str, int],
+    status: TFJobStatus,
 ) -> Actions:
     """While suspended, Jobs stay, whatever their attempt: they have no pods. What is stale goes when it is resumed."""
     suspend = plan.policy.suspend
     stale = {job.metadata.name for job in gate.stale}
     here = [view for view in views if view.replica.name not in stale]
-    redone = (*_redone(here, restart_counts), *_moved(gate, here))
+    redone = (*_redone(here, status.restart_counts), *_moved(gate, here))
+    waits = is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
     return Actions(
-        creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views)),
-        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate))),
+        creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
+        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale))),
         suspends=tuple(_toggled(views if suspend else here, suspend)),
         patches=tuple(_asked(plan, terms, gate, observed)),
     )
 
 
-def _seated(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
-    """The Gang alone, until it is placed and nothing of an earlier attempt is left; then all that has a seat."""
+def _seated(
+    plan: Plan, terms: GangTerms, gate: Gate, observed: Observed, views: Sequence[View], *, waits: bool
+) -> Iterator[Create]:
+    """The Gang alone, until it is placed and nothing of an earlier attempt is left; then all that has a seat.
+
+    `waits`: the status must be written first.
+    """
     if observed.gang is None:
         yield Create(GANGS, terms.name, gang_body(plan, wanted_spec(plan, terms, gate)))
-    if not (gate.is_open and gate.is_clear):
+    if waits or not (gate.is_open and gate.is_clear):
         return
     if plan.config_map and not observed.has_config_map:
         yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
@@ -178,14 +189,14 @@ def _asked(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed) -> Iter
     gang = observed.gang
     if gang is None or gang.metadata.deletion_timestamp is not None:
         return
-    body = spec_patch(gang, wanted_spec(plan, terms, gate))
+    body = spec_patch(gang, wanted_spec(plan, terms, gate), terms)
     if body is not None:
         yield Patch(GANGS, gang.metadata.name, body)
 
 
-def _taken_down(gate: Gate) -> Iterator[Delete]:
+def _taken_down(stale: Iterable[Job]) -> Iterator[Delete]:
     """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last."""
-    for job in gate.stale:
+    for job in stale:
         if job.metadata.deletion_timestamp is None:
             yield _delete(JOBS, job, foreground=True)
 
@@ -207,13 +218,31 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_coun
     )
 
 
+def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TFJobStatus) -> Actions:
+    """What `_running` does, but that children of another generation go first, and the status says which is present."""
+    suspend = plan.policy.suspend
+    turnover = turnover_of(plan, observed, views)
+    stale = {job.metadata.name for job in turnover.stale}
+    here = [view for view in views if view.replica.name not in stale]
+    waits = suspend or not turnover.is_clear or is_due(plan, status.scaling, workers_to_know(plan, views, None))
+    return Actions(
+        creates=() if waits else tuple(_creates(plan, observed, views)),
+        deletes=(
+            *_surplus(plan, observed),
+            *_redone(here, status.restart_counts),
+            *(() if suspend else _taken_down(turnover.stale)),
+        ),
+        suspends=tuple(_toggled(views if suspend else here, suspend)),
+    )
+
+
 def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
     """What is missing, the chief's first. A succeeded replica keeps its name, but never runs again."""
     if plan.config_map and not observed.has_config_map:
         yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
     for view in views:
         replica = view.replica
-        if view.job is None and view.state != replicas.SUCCEEDED:
+        if replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
             yield Create(JOBS, replica.name, build_job(plan, replica))
         if replica.name not in observed.services:
             yield Create(SERVICES, replica.name, build_service(plan, replica))

@@ -8,8 +8,12 @@ them are gone with their pods. Services and ConfigMap stay.
 
 Seats. A member of the gang (`worker-3`) is a seat, not a replica, for replicas that have succeeded take none in the
 attempts after that. In an attempt a Job keeps the seat that it was made for; replicas without a Job take the lowest
-free ones, in their order. As long as none has succeeded, seats and replicas have the same names. The Jobs of replicas
-that have succeeded are never stale: they run nothing, and hold the logs.
+free ones of those that the gang should have (`wanted_members`: it may have holes, once some have left), in their order.
+As long as none has succeeded or left, seats and replicas have the same names. The Jobs of replicas that have succeeded
+are never stale: they run nothing, and hold the logs.
+
+A job that is resized by a restart has generations besides: within an attempt, Jobs of another generation than the
+plan's are stale just as those of other attempts are.
 
 What a Job or pod says while it is taken down says nothing about the program: see `living`.
 
@@ -38,16 +42,17 @@ from tfjob_controller.api.gang import (
     GangSpec,
     placed_nodes,
 )
-from tfjob_controller.api.tfjob import WORKER
+from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.kube.statuspatch import merge_patch
 from tfjob_controller.trainer import replicas
-from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value
+from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
 from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.generations import is_of_generation
 from tfjob_controller.trainer.labels import job_labels
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan, environment_of
+from tfjob_controller.trainer.plan import Plan, Replica, environment_of
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
 
@@ -61,7 +66,8 @@ class Gate:
     """What the gang lets be done now.
 
     `seats`: by name of the replica, of those that may run in this attempt; none while the gate is closed. `members`:
-    how many seats the gang needs, by role. `stale`: Jobs of other attempts. `is_clear`: nothing of them is left.
+    how many seats the gang needs, by role. `stale`: Jobs of other attempts or generations. `is_clear`: nothing of them
+    is left.
     """
 
     is_open: bool
@@ -85,15 +91,17 @@ def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | Non
     gang = observed.gang
     attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
     done = {view.replica.name for view in views if _is_done(view)}
-    stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, attempt, done)]
-    taken = _taken_seats(plan, observed, done, attempt)
-    nodes = placed_nodes(gang.status) if gang is not None and attempt else {}
+    now = Present(plan, attempt)
+    stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
+    placed = gang if attempt else None
+    taken = _taken_seats(plan, observed, done, now, placed)
+    nodes = placed_nodes(placed.status) if placed is not None else {}
     return Gate(
         is_open=attempt > 0,
         seats={name: _seat(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
-        members=_sizes(taken.values()),
+        members=_sizes(taken.values(), placed),
         stale=stale,
-        is_clear=not stale and not any(_is_left_over(pod, attempt) for pods in observed.pods.values() for pod in pods),
+        is_clear=not stale and not any(_is_left_over(pod, now) for pods in observed.pods.values() for pod in pods),
     )
 
 
@@ -110,7 +118,7 @@ def living(plan: Plan, observed: Observed) -> Observed:
 
     A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
     """
-    if plan.gang is None or not _is_anything_going(observed):
+    if (plan.gang is None and plan.resize != BY_RESTART) or not _is_anything_going(observed):
         return observed
     jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job)}
     pods = {
@@ -129,9 +137,12 @@ def wanted_spec(plan: Plan, terms: GangTerms, gate: Gate) -> GangSpec:
     """What the Gang should ask for now."""
     count = gate.members.get(_WORKERS, 0)
     least = {} if terms.min_workers is None else {_WORKERS: min(terms.min_workers, count)}
+    most = {_WORKERS: max(terms.max_workers, count)} if terms.max_workers else {}
+    has_workers = any(each.name == _WORKERS for each in terms.members)
     return GangSpec(
         members=tuple(msgspec.structs.replace(each, count=gate.members.get(each.name, 0)) for each in terms.members),
-        min_members=least if any(each.name == _WORKERS for each in terms.members) else {},
+        min_members=least if has_workers else {},
+        max_members=most if has_workers else {},
         priority=terms.priority,
         timeout_seconds=terms.timeout_seconds,
         on_timeout="" if terms.on_timeout == ON_TIMEOUT_WAIT else terms.on_timeout,
@@ -145,7 +156,10 @@ def as_placed(plan: Plan, gate: Gate, views: Sequence[View]) -> Plan:
 
     TensorFlow waits until all that it was told of have come, and some may have no room for long. A role that serves is
     told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
+    Where workers come and go all are told of all, and wait for nobody.
     """
+    if plan.resize == IN_PLACE:
+        return plan
     known = [
         view.replica for view in views if view.replica.name in gate.seats or view.job is not None or _is_done(view)
     ]
@@ -179,14 +193,17 @@ def gang_body(plan: Plan, spec: GangSpec) -> Body:
     }
 
 
-def spec_patch(gang: Gang, wanted: GangSpec) -> Body | None:
+def spec_patch(gang: Gang, wanted: GangSpec, terms: GangTerms) -> Body | None:
     """The merge patch that makes the Gang ask for what is wanted; None if it does.
 
-    Its queue is the user's, and so are the most that its members may go to; but what is wanted is never more than that.
+    Its queue is the user's, and so are the most that its members may go to, where the job says nothing of that; but
+    what is wanted is never more than that.
     """
     counts = {each.name: each.count for each in wanted.members}
-    most = {name: max(count, counts.get(name, 0)) for name, count in gang.spec.max_members.items()}
-    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue, max_members=most)
+    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue)
+    if terms.max_workers is None:
+        most = {name: max(count, counts.get(name, 0)) for name, count in gang.spec.max_members.items()}
+        kept = msgspec.structs.replace(kept, max_members=most)
     if kept == gang.spec:
         return None
     return {"spec": merge_patch(msgspec.to_builtins(gang.spec), msgspec.to_builtins(kept))}
@@ -208,54 +225,78 @@ def is_misplaced(view: View, seat: Seat) -> bool:
     return view.job.metadata.labels.get(NODE_LABEL) != node_value(seat.node)
 
 
-def _taken_seats(plan: Plan, observed: Observed, done: set[str], attempt: int) -> dict[str, str]:
-    """The seat of each replica that takes one, by its name."""
-    label = str(attempt)
-    held = {
+def _taken_seats(plan: Plan, observed: Observed, done: set[str], now: Present, gang: Gang | None) -> dict[str, str]:
+    """The seat of each replica that takes one, by its name. `gang` is None while it has no placement."""
+    seats = {
         name: job.metadata.labels.get(MEMBER_LABEL, "")
         for name, job in observed.jobs.items()
-        if name in plan.by_name and job.metadata.labels.get(ATTEMPT_LABEL) == label
+        if name in plan.by_name and now.has(job)
     }
-    taken = set(held.values())
-    free: dict[str, Iterator[str]] = {role.name: _free_seats(role.name, taken) for role in plan.roles}
-    seats: dict[str, str] = {}
-    for each in sorted(plan.replicas, key=lambda replica: replica.index):
-        if each.name in held:
-            seats[each.name] = held[each.name]
-        elif each.name not in done:
-            seats[each.name] = next(free[each.role.name])
+    for role in plan.roles:
+        lacking = [each for each in plan.replicas if each.role is role and each.name not in seats.keys() | done]
+        if lacking:
+            free = _free_seats(role.name, set(seats.values()), len(lacking), gang)
+            seats.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
     return seats
 
 
-def _free_seats(role: str, taken: set[str]) -> Iterator[str]:
-    return (seat for index in itertools.count() if (seat := replica_id(role, index)) not in taken)
+def _index(replica: Replica) -> int:
+    return replica.index
 
 
-def _sizes(seats: Iterable[str]) -> dict[str, int]:
-    """One more than the highest seat of each role."""
-    sizes: dict[str, int] = {}
+def _free_seats(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
+    """First those that the gang should have."""
+    own = sum(seat.rpartition("-")[0] == role for seat in taken)
+    wanted = [seat for seat in wanted_seats(gang, role, own + lacking) if seat not in taken]
+    yield from wanted
+    beyond = (replica_id(role, index) for index in itertools.count())
+    yield from (seat for seat in beyond if seat not in taken and seat not in wanted)
+
+
+def _sizes(seats: Iterable[str], gang: Gang | None) -> dict[str, int]:
+    """How many seats of each role the gang must have so that these are among them."""
+    by_role: dict[str, set[int]] = {}
     for seat in seats:
         role, _, index = seat.rpartition("-")
-        sizes[role] = max(sizes.get(role, 0), int(index) + 1 if index.isdecimal() else 0)
-    return sizes
+        if index.isdecimal():
+            by_role.setdefault(role, set()).add(int(index))
+    return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
+
+
+def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
+    """Without holes it is plain."""
+    most = max(indexes) + 1
+    if len(indexes) == most or gang is None:
+        return most
+    needed = {replica_id(role, index) for index in indexes}
+    sizes = range(len(indexes), most)
+    return next((size for size in sizes if needed.issubset(wanted_seats(gang, role, size))), most)
 
 
 def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:
     return Seat(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
 
 
-def _is_stale(job: Job, attempt: int, done: set[str]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The attempt and generation that children may be of; an attempt of 0 is none."""
+
+    plan: Plan
+    attempt: int
+
+    def has(self, obj: Object) -> bool:
+        same_attempt = self.attempt > 0 and obj.metadata.labels.get(ATTEMPT_LABEL) == str(self.attempt)
+        return same_attempt and is_of_generation(self.plan, obj)
+
+
+def _is_stale(job: Job, now: Present, done: set[str]) -> bool:
     if job.metadata.name in done and job_outcome(job) == JOB_COMPLETE:
         return False
-    return not _is_of(job, attempt)
+    return not now.has(job)
 
 
-def _is_of(obj: Object, attempt: int) -> bool:
-    return obj.metadata.labels.get(ATTEMPT_LABEL) == str(attempt) and attempt > 0
-
-
-def _is_left_over(pod: Pod, attempt: int) -> bool:
-    return not _is_of(pod, attempt) and not is_finished(pod)
+def _is_left_over(pod: Pod, now: Present) -> bool:
+    return not now.has(pod) and not is_finished(pod)
 
 
 def _is_going(obj: Object) -> bool:

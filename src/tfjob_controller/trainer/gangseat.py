@@ -6,7 +6,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
+from msgspec.structs import replace
+
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, Gang, Member, wanted_members
+from tfjob_controller.trainer.names import replica_id
 
 # On children that are pinned: which node, as a label value can say it (a node's name may be longer than one).
 NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
@@ -27,6 +30,13 @@ class Seat:
     def labels(self) -> dict[str, str]:
         pinned = {NODE_LABEL: node_value(self.node)} if self.node else {}
         return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
+
+
+def wanted_seats(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
+    """Which seats a role has if it has so many, by index: `gang` is None while there is no placement."""
+    if gang is None:
+        return tuple(replica_id(role, index) for index in range(count))
+    return wanted_members(replace(gang, spec=replace(gang.spec, members=(Member(role, count),))))
 
 
 def node_value(node: str) -> str:

@@ -8,22 +8,28 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.defaults import gang_enabled
+from tfjob_controller.api.defaults import gang_enabled, min_workers_of
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
 from tfjob_controller.api.podrequests import member_of
 from tfjob_controller.api.tfjob import GangScheduling, TFJobSpec
 from tfjob_controller.trainer.names import gang_name
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
+# What is done when the gang scheduler wishes that a job had more workers, or fewer.
+RECOMMEND, ON = "recommend", "on"
 
 
 @dataclass(frozen=True, slots=True)
 class GangPolicy:
-    """The controller's flags. `pins`: each pod is pinned to its node by affinity, whatever scheduler it names."""
+    """The controller's flags. `pins`: each pod is pinned to its node by affinity, whatever scheduler it names.
+
+    `autoscaling`: off, recommend (it is only said) or on (it is done).
+    """
 
     which: str = OFF
     scheduler_name: str = ""
     pins: bool = False
+    autoscaling: str = OFF
 
     def covers(self, spec: TFJobSpec) -> bool:
         enabled = gang_enabled(spec)
@@ -47,6 +53,8 @@ class GangTerms:
     name: str
     members: tuple[Member, ...]
     min_workers: int | None = None
+    # The most workers that the gang scheduler may wish for; None leaves that to whoever edits the Gang.
+    max_workers: int | None = None
     timeout_seconds: int | None = None
     on_timeout: str = ON_TIMEOUT_WAIT
     priority: int = 0
@@ -66,13 +74,21 @@ def terms_of(
         members=tuple(
             member_of(role, count, _pod_spec(template, spec)) for role, (count, template) in templates.items()
         ),
-        min_workers=wishes.min_workers,
+        min_workers=min_workers_of(spec),
+        max_workers=_most_wished(spec, policy),
         timeout_seconds=wishes.timeout_seconds,
         on_timeout=wishes.on_timeout or ON_TIMEOUT_WAIT,
         priority=wishes.priority or 0,
         scheduler_name="" if policy.pins else policy.scheduler_name,
         pins=policy.pins,
     )
+
+
+def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
+    """0: nobody resizes it, so it is written down for nobody."""
+    if spec.autoscaling is None:
+        return None
+    return 0 if policy.autoscaling == OFF else spec.autoscaling.max_workers
 
 
 def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:

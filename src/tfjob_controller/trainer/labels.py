@@ -12,6 +12,9 @@ RUNTIME_ID = "runtime_id"
 TF_JOB_NAME = "tf_job_name"
 TASK_INDEX = "task_index"
 
+# On the Jobs and pods of a job that is resized by a restart: how often it was before they were made.
+GENERATION = "kubeflow.org/generation"
+
 # Put on pods by the Job controller: the name of the child Job that made the pod.
 POD_JOB_NAME = "batch.kubernetes.io/job-name"
 

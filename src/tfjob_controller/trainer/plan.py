@@ -16,18 +16,20 @@ from typing import Any
 from tfjob_controller.api.accelerators import apply_accelerators
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.defaults import (
+    bounds_of,
     chief_of,
     clean_pod_policy_of,
     failure_policy_of,
     port_of,
     replicas_of,
+    resize_of,
     restart_policy_of,
 )
-from tfjob_controller.api.tfjob import FAIL_ON_ANY, NEVER, PS, TFJOBS, ReplicaSpec, TFJob, TFJobSpec
+from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS, WORKER, ReplicaSpec, TFJob, TFJobSpec
 from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.cluster import tf_config_environment
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, terms_of
+from tfjob_controller.trainer.gangterms import NO_GANGS, OFF, GangPolicy, GangTerms, terms_of
 from tfjob_controller.trainer.names import child_name, config_map_name, replica_id
 from tfjob_controller.trainer.psserver import default_server_template
 
@@ -104,6 +106,16 @@ class Plan:
     gang: GangTerms | None = None
     # The job asks to be a gang, and the controller's flags say that none is.
     gang_refused: bool = False
+    # How the number of workers changes; empty for a job without autoscaling.
+    resize: str = ""
+    # With resize InPlace: all replicas that there may ever be, in the same order. Those that there are: see `elastic`.
+    candidates: tuple[Replica, ...] = ()
+    # With resize Restart: children of another generation are stopped.
+    generation: int = 0
+    # Bounds of the workers; None without autoscaling.
+    bounds: tuple[int, int] | None = None
+    # What is done about the gang scheduler's wishes: see `gangterms.GangPolicy`.
+    autoscaling: str = OFF
 
 
 def build_plan(
@@ -115,7 +127,8 @@ def build_plan(
     """
     spec = job.spec
     roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
-    replicas = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
+    every = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
+    replicas = tuple(each for each in every if each.index < each.role.replicas)
     return Plan(
         namespace=job.metadata.namespace,
         job_name=job.metadata.name,
@@ -126,12 +139,16 @@ def build_plan(
         replicas=replicas,
         by_name={replica.name: replica for replica in replicas},
         chief=replicas[0],
-        environment=environment_of(replicas),
+        environment=environment_of(every),
         config_map=config_map_name(spec.runtime_id) if any(map(_uses_default_server, spec.replica_specs)) else "",
         scheduler_name=spec.scheduler_name,
         priority_class_name=spec.priority_class_name,
         gang=terms_of(job.metadata.name, spec, gangs, {role.name: (role.replicas, role.template) for role in roles}),
         gang_refused=gangs.refuses(spec),
+        resize=resize_of(spec),
+        candidates=every if resize_of(spec) == IN_PLACE else (),
+        bounds=bounds_of(spec),
+        autoscaling=gangs.autoscaling,
     )
 
 
@@ -171,7 +188,7 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
     any_decides = failure_policy_of(job.spec) == FAIL_ON_ANY
     for role in roles:
         can_fail_itself = restart_rules or restart_policy_of(role.template) == NEVER
-        for index in range(role.replicas):
+        for index in range(_most_of(job.spec, role)):
             is_chief = role.replica_type == chief.replica_name and index == chief.replica_index
             decides = is_chief or any_decides
             yield Replica(
@@ -183,6 +200,13 @@ def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Itera
                 decides=decides,
                 fails_itself=decides and can_fail_itself,
             )
+
+
+def _most_of(spec: TFJobSpec, role: Role) -> int:
+    """How many of a role there may ever be: workers that come and go are known to all from the start."""
+    if role.replica_type != WORKER or spec.autoscaling is None or resize_of(spec) != IN_PLACE:
+        return role.replicas
+    return max(role.replicas, spec.autoscaling.max_workers)
 
 
 def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[str, str]]:

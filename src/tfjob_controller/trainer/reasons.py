@@ -15,6 +15,10 @@ INVALID_SPEC = "InvalidSpec"
 RESTARTED = "Restarted"
 SUSPENDED = "Suspended"
 RESUMED = "Resumed"
+RESIZED = "Resized"
+RESIZE_RECOMMENDED = "ResizeRecommended"
+OVERRIDDEN = "AutoscalerOverridden"
+PROGRESS_IGNORED = "ProgressIgnored"
 
 # Reasons of conditions.
 JOB_CREATED = "JobCreated"
@@ -22,6 +26,8 @@ CHIEF_RUNNING = "ChiefRunning"
 CHIEF_NOT_RUNNING = "ChiefNotRunning"
 REPLICAS_RESTARTING = "ReplicasRestarting"
 NONE_RESTARTING = "NoneRestarting"
+CHILDREN_FOLLOW = "ChildrenFollow"
+NONE_RECOMMENDED = "NoneRecommended"
 CHIEF_SUCCEEDED = "ChiefSucceeded"
 REPLICA_FAILED = "ReplicaFailed"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
@@ -45,6 +51,12 @@ DESCRIPTIONS: dict[str, str] = {
     RESTARTED: "Replicas ended with an error, or were lost, and are started again.",
     SUSPENDED: "spec.suspend is true: all pods are stopped, Services and child Jobs stay.",
     RESUMED: "spec.suspend is false again.",
+    RESIZED: "The number of workers was changed; the message says by whom, or why.",
+    RESIZE_RECOMMENDED: "The gang scheduler wishes for other workers; with --autoscaling=recommend it is only said.",
+    OVERRIDDEN: "Somebody else set other workers than the autoscaler: the last one wins.",
+    PROGRESS_IGNORED: "A worker's report of its steps could not be used; the message says why. Only the first is told.",
+    CHILDREN_FOLLOW: "Workers come or go: not all that should come have their Job, or not all that leave have gone.",
+    NONE_RECOMMENDED: "The gang scheduler does not wish for another number of workers any more.",
     JOB_CREATED: "The controller has seen the job.",
     CHIEF_RUNNING: "The chief's training container runs.",
     CHIEF_NOT_RUNNING: "The chief's training container does not run at the moment.",

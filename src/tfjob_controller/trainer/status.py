@@ -14,10 +14,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import WORKER, ReplicaStatus, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, ReplicaStatus, TFJob, TFJobStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.elastic import fitted
+from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
 from tfjob_controller.trainer.gang import gate_of, living
 from tfjob_controller.trainer.gangwait import Wait, wait_of
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
@@ -26,6 +28,7 @@ from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, Role
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View, classify, seconds_to_next_look
+from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
 from tfjob_controller.trainer.restarts import next_restart_counts, restarted_ids
 from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline
 
@@ -38,24 +41,13 @@ FAILED = "Failed"
 # How many replicas a sentence names.
 _SHOWN = 5
 
-NORMAL = "Normal"
-WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """One event on the job: type `Normal` or `Warning`, a reason from reasons.py, and a sentence."""
-
-    type: str
-    reason: str
-    note: str
-
 
 @dataclass(frozen=True, slots=True)
 class StatusResult:
     """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition).
 
-    `suspend_job`: set its spec.suspend, once this status is on record.
+    `suspend_job`: set its spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has
+    changed its spec since.
     """
 
     status: TFJobStatus
@@ -63,6 +55,7 @@ class StatusResult:
     wake_after_seconds: float | None = None
     delete_job: bool = False
     suspend_job: bool = False
+    scale_to: int | None = None
 
 
 def is_finished(status: TFJobStatus) -> bool:
@@ -76,6 +69,7 @@ def next_status(
     """The status that follows from what is observed. A fixed point: given its own answer, it returns that object."""
     if is_finished(job.status):
         return finished_status(job, now)
+    plan = fitted(plan, observed, job.status)
     views = classify(plan, living(plan, observed), job.status.succeeded_indexes, now, job.status.start_time)
     if job.status.phase == CLEAN_UP:
         return _cleaned(job, plan, observed, views, now)
@@ -159,6 +153,10 @@ def _active(
     if wait is not None and not plan.policy.suspend:
         said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
     verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now) or _waited_too_long(plan, wait)
+    resizing = Resizing(old.scaling)
+    if verdict is None:
+        resizing = resizing_of(Look(job, plan, observed, views, gate), said)
+        counted = replace(counted, scaling=resizing.scaling)
     if verdict is not None:
         status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
     elif plan.policy.suspend:
@@ -168,13 +166,16 @@ def _active(
     suspends = wait is not None and wait.suspends and verdict is None and not plan.policy.suspend
     if status == old:
         wake_after_seconds = _wake_after(plan, views, old, now, wait)
-        return StatusResult(old, wake_after_seconds=wake_after_seconds, suspend_job=suspends)
-    events = tuple(_events(old, status, views))
+        return StatusResult(
+            old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
+        )
+    events = (*_events(old, status, views), *resizing.events)
     if is_finished(status):
         return _result(job, status, list(events), now)
-    if status.phase == CLEAN_UP or any(view.must_redo for view in views):
-        return StatusResult(status, events, wake_after_seconds=0.0, suspend_job=suspends)
-    return StatusResult(status, events, _wake_after(plan, views, status, now, wait), suspend_job=suspends)
+    follows = (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
+    at_once = status.phase == CLEAN_UP or any(view.must_redo for view in views) or follows
+    wake_after_seconds = 0.0 if at_once else _wake_after(plan, views, status, now, wait)
+    return StatusResult(status, events, wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to)
 
 
 def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
@@ -245,6 +246,8 @@ def _ended(
     """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
     said.clear(conditions.RUNNING, verdict.reason, verdict.words)
     said.clear(conditions.RESTARTING, verdict.reason, verdict.words)
+    if said.is_true(conditions.RESIZING):
+        said.set(conditions.RESIZING, False, verdict.reason, verdict.words)
     said.set(conditions.SUCCEEDED if verdict.succeeded else conditions.FAILED, True, verdict.reason, verdict.words)
     return replace(
         counted,

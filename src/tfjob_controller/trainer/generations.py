@@ -1,0 +1,75 @@
+"""Jobs that are resized by a restart: all replicas are stopped, and started anew once nothing of before is left.
+
+Theory of operation. With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a
+job carry a generation in a label, and the status says which one is present and how many workers TF_CONFIG lists in it
+(`scaling.generation`, `scaling.members`). When another number of workers is due, the status is written first, with the
+next generation; what carries another one is stale from then on: it is deleted with its pods, as nobody's failure, and
+nothing is created before all of it is gone. A resize during a resize is only one generation more. Services stay, and so
+do the Jobs of replicas that have succeeded: they run nothing, and hold the logs.
+
+A gang counts as many workers as have a place, so that one that starts with a part of them is restarted when more come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.core import Job
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, ScalingStatus
+from tfjob_controller.kube.meta import Object
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.labels import GENERATION
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Turnover:
+    """`stale`: Jobs of other generations. `is_clear`: nothing of them is left."""
+
+    stale: Sequence[Job]
+    is_clear: bool
+
+
+def is_of_generation(plan: Plan, obj: Object) -> bool:
+    return plan.resize != BY_RESTART or obj.metadata.labels.get(GENERATION) == str(plan.generation)
+
+
+def turnover_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Turnover:
+    """For a job that is no gang."""
+    done = {view.replica.name for view in views if view.state == replicas.SUCCEEDED}
+    stale = [
+        job
+        for name, job in observed.jobs.items()
+        if name in plan.by_name
+        and not is_of_generation(plan, job)
+        and not (name in done and job_outcome(job) == JOB_COMPLETE)
+    ]
+    pods = (pod for some in observed.pods.values() for pod in some)
+    left_over = any(not is_of_generation(plan, pod) and not is_finished(pod) for pod in pods)
+    return Turnover(stale, not stale and not left_over)
+
+
+def workers_to_know(plan: Plan, views: Sequence[View], seated: Collection[str] | None) -> int:
+    """How many workers TF_CONFIG should list. `seated`: those with a place, by name; None where none needs one."""
+    workers = [view for view in views if view.replica.role.replica_type == WORKER]
+    if seated is None:
+        return len(workers)
+    known = [view for view in workers if view.replica.name in seated or view.state == replicas.SUCCEEDED]
+    return max((view.replica.index + 1 for view in known), default=0)
+
+
+def is_due(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:
+    """Must the status be written first? Nothing is created before it knows for how many workers."""
+    return plan.resize == BY_RESTART and (scaling is None or scaling.members != members)
+
+
+def next_generation(scaling: ScalingStatus, members: int) -> ScalingStatus:
+    """What is on record when the children for so many workers may be made."""
+    was_made = scaling.members > 0
+    return replace(scaling, generation=scaling.generation + was_made, members=members)
