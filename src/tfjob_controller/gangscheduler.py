@@ -43,6 +43,7 @@ from tfjob_controller.kube.transport import Transport
 from tfjob_controller.manager import StartError, on_signals
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.scheduling.decide import Policy
+from tfjob_controller.scheduling.scaling import ScalePolicy
 from tfjob_controller.telemetry import debug, health, logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
@@ -132,6 +133,7 @@ class GangScheduler:
             self._gate,
             self._clock,
             policy=_policy(options),
+            scale_policy=_scale_policy(options),
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -283,5 +285,12 @@ class _Relay:
 
 
 def _policy(options: ExtenderOptions) -> Policy:
-    keys = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
-    return Policy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=keys)
+    return Policy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=_topology_keys(options))
+
+
+def _scale_policy(options: ExtenderOptions) -> ScalePolicy:
+    return ScalePolicy(options.scale_down_after, options.scale_up_after, _topology_keys(options))
+
+
+def _topology_keys(options: ExtenderOptions) -> tuple[str, ...]:
+    return tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)

@@ -181,6 +181,16 @@ class ExtenderOptions:
     starvation_timeout: float = option(
         DURATION, "30s", "How long a gang may wait before nothing younger takes room that it could use."
     )
+    scale_down_after: float = option(
+        DURATION,
+        "30s",
+        "How long the first gang of the queue waits before running ones are asked to give elastic members away for it.",
+    )
+    scale_up_after: float = option(
+        DURATION,
+        "60s",
+        "How long no gang may have waited, and none been resized, before one is asked to have a member more.",
+    )
     bind_timeout: float = option(
         DURATION, "60s", "How long an admitted gang may make no progress before it goes back to the queue."
     )

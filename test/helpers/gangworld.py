@@ -28,17 +28,19 @@ from tfjob_controller.extender.placements import GangPlacements
 from tfjob_controller.extender.roomcheck import RoomCheck
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.clock import FakeClock, micro_time
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Lines
 from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.decide import Policy
+from tfjob_controller.scheduling.scaling import ScalePolicy
 
 NAMESPACE = "team"
 GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
 BIND_TIMEOUT_SECONDS = 60.0
+SCALE_DOWN_SECONDS, SCALE_UP_SECONDS = 30.0, 60.0
 _PREFIX = "scheduling.kubeflow.org"
 
 Object = dict[str, Any]
@@ -123,7 +125,14 @@ class GangWorld:
             threads=1,
         )
         self.admission = Admission(
-            self.gangs, self._pod_store, self._writer, self.gate, self.clock, policy=Policy(), rng=random.Random(1)
+            self.gangs,
+            self._pod_store,
+            self._writer,
+            self.gate,
+            self.clock,
+            policy=Policy(),
+            scale_policy=ScalePolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
+            rng=random.Random(1),
         )
         self.placements = GangPlacements(self.gangs, self.admission, lambda: True)
         self._node_handler = NodeHandler(self.admission)
@@ -212,8 +221,17 @@ class GangWorld:
             self.remove_pod(pod.metadata.name)
 
     def put_pod(
-        self, name: str, labels: dict[str, str], cpu: int, *, node: str = "", uid: str = "", phase: str = "Pending"
+        self,
+        name: str,
+        labels: dict[str, str],
+        cpu: int,
+        *,
+        node: str = "",
+        uid: str = "",
+        phase: str = "Pending",
+        ends: str | None = None,
     ) -> None:
+        """`ends`: it was told to, and should have done so by then."""
         self._versions += 1
         body = {
             "metadata": {
@@ -222,6 +240,7 @@ class GangWorld:
                 "uid": uid or f"{name}-{self._versions}",
                 "labels": labels,
                 "resourceVersion": str(self._versions),
+                "deletionTimestamp": ends,
             },
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": str(cpu)}}}]},
             "status": {"phase": phase},
@@ -240,6 +259,12 @@ class GangWorld:
         self.put_pod(
             name, pod.metadata.labels, _cpu_of(pod), node=pod.spec.node_name, uid=pod.metadata.uid, phase=phase
         )
+
+    def end_pod(self, name: str) -> None:
+        """It is told to end, and goes on until it is removed."""
+        pod = self.pods[f"{NAMESPACE}/{name}"]
+        ends = micro_time(self.clock.now())
+        self.put_pod(name, pod.metadata.labels, _cpu_of(pod), node=pod.spec.node_name, uid=pod.metadata.uid, ends=ends)
 
     def remove_pod(self, name: str) -> None:
         pod = self.pods.pop(f"{NAMESPACE}/{name}")
@@ -262,7 +287,17 @@ class GangWorld:
 
     # Owners
 
-    def add_gang(self, name: str, *, cpu: int = 1, priority: int = 0, **members: int) -> None:
+    def add_gang(
+        self,
+        name: str,
+        *,
+        cpu: int = 1,
+        priority: int = 0,
+        limits: tuple[int, int] | None = None,
+        **members: int,
+    ) -> None:
+        """`limits`: the least and the most of its workers."""
+        least, most = ({}, {}) if limits is None else ({"worker": limits[0]}, {"worker": limits[1]})
         body = {
             "metadata": {
                 "name": name,
@@ -272,6 +307,8 @@ class GangWorld:
             },
             "spec": {
                 "priority": priority,
+                "minMembers": least,
+                "maxMembers": most,
                 "members": [
                     {"name": kind, "count": count, "resources": {"cpu": str(cpu)}} for kind, count in members.items()
                 ],

@@ -5,6 +5,7 @@ takes all of them at once:
 
     settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone;
              those that are placed hold their room (holding.py)
+    resize   gangs that run: what their owners are asked for, and what they have done (resizing.py)
     decide   the queue, in order, on the view (waiting.py): who fits is reserved there, in the same step
     write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
 
@@ -23,11 +24,10 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes, wanted_members
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.caches import BY_GANG
@@ -35,7 +35,7 @@ from tfjob_controller.extender.holding import Gate, Holding
 from tfjob_controller.extender.lifecycle import Standing, pods_by_member, standing_of
 from tfjob_controller.extender.podneeds import PodNeeds
 from tfjob_controller.extender.refusals import Refusals
-from tfjob_controller.extender.relocation import resized_nodes
+from tfjob_controller.extender.resizing import Resizing
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.extender.waiting import WaitingLine
 from tfjob_controller.kube.clock import Clock
@@ -45,6 +45,7 @@ from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
+from tfjob_controller.scheduling.resizes import ScalePolicy
 from tfjob_controller.scheduling.view import ClusterView
 
 # After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
@@ -71,9 +72,10 @@ class Admission:
         clock: Clock,
         *,
         policy: Policy,
+        scale_policy: ScalePolicy | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.view = ClusterView()
+        self.view = view = ClusterView()
         self.lock = threading.Lock()
         self._gangs = gangs
         self._pods = pods
@@ -81,8 +83,9 @@ class Admission:
         self._gate = gate
         self._clock = clock
         self.needs = PodNeeds(clock)
-        self._holding = Holding(self.view, gate)
-        self._line = WaitingLine(self.view, policy, clock, self._wake)
+        self._holding = Holding(view, gate)
+        self._line = WaitingLine(view, policy, clock, self._wake)
+        self._resizing = Resizing(view, gangs, self.needs, scale_policy or ScalePolicy(), clock, self._wake)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._changed = threading.Condition()
         self._dirty: set[str] = set()
@@ -96,8 +99,6 @@ class Admission:
         self._failures: dict[str, int] = {}
         # Placed gangs of which some members should have other nodes, and there was none: looked at in every pass.
         self._homeless: set[str] = set()
-        # Placed gangs whose members may be others than their placement has: new ones, that have had no room so far.
-        self._unsettled: set[str] = set()
         # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
         self._uncertain: set[str] = set()
         self._computed_seconds = 0.0
@@ -189,8 +190,9 @@ class Admission:
         with self.lock:
             begin = self._clock.monotonic()
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
-            steps += self._resize({key_of(step.gang) for step in steps}, now)
-            steps += self._line.decide(now)
+            plan = self._resizing.plan(self._line.queue, now)
+            steps += self._resizing.steps(plan, {key_of(step.gang) for step in steps}, now)
+            steps += self._line.decide(now, plan.kept)
             self._computed_seconds = self._clock.monotonic() - begin
         for step in steps:
             if step.reserves:
@@ -219,6 +221,7 @@ class Admission:
         gang = self._gangs.get(key)
         self._line.remove(key)
         self._homeless.discard(key)
+        self._resizing.forget(key)
         if self._is_ending(key, gang) and not self._gate.wind_up(key):
             # Bindings are under way, and will be heard of: until then its room is not for others.
             return ()
@@ -238,7 +241,9 @@ class Admission:
             return (Step(gang, status, _result_of(status)),)
         standing = standing_of(gang)
         if standing is Standing.PLACED:
-            return self._place(key, self.needs.corrected(key, gang), pods)
+            gang = self.needs.corrected(key, gang)
+            self._resizing.see(gang, pods, all_pods, has_succeeded, now)
+            return self._place(key, gang, pods)
         self._holding.let_go(key)
         if standing is Standing.QUEUED:
             self._queue(key, lifecycle.above_old_pods(gang, all_pods))
@@ -265,7 +270,6 @@ class Admission:
         gang = self._holding.as_moved(lifecycle.as_found(lifecycle.shrunk(seen), pods))
         if not self._holding.hold(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
-        self._unsettled.add(key)
         found, is_any_left = self._holding.move(gang, pods, self._refusals.of(key), seen.metadata.resource_version)
         if is_any_left:
             self._homeless.add(key)
@@ -289,7 +293,7 @@ class Admission:
 
     def _forget(self, key: str) -> None:
         self._holding.let_go(key)
-        self._unsettled.discard(key)
+        self._resizing.forget(key)
         self._refusals.forget(key)
         self.needs.forget(key)
         self._line.forget(key)
@@ -298,25 +302,6 @@ class Admission:
         for numbers in (self._failures, self._given_up):
             numbers.pop(key, None)
         self._uids.pop(key, None)
-
-    def _resize(self, taken: AbstractSet[str], now: datetime) -> list[Step]:
-        """Members that were added to a bound gang, or had no room when it started, come when there is some.
-
-        After all others have been settled, since they may have given room back; not of gangs that are `taken`.
-        """
-        steps: list[Step] = []
-        for key in sorted(self._unsettled - taken):
-            gang = self._gangs.get(key)
-            if gang is None or gang.status.phase != BOUND or standing_of(gang) is not Standing.PLACED:
-                self._unsettled.discard(key)
-                continue
-            gang = self.needs.corrected(key, gang)
-            status = lifecycle.resized(gang, resized_nodes(self.view, gang), now)
-            if status.placement != gang.status.placement or status.members != gang.status.members:
-                steps.append(Step(gang, status, Result.RESIZED))
-            if len(placed_nodes(status)) == len(wanted_members(gang)):
-                self._unsettled.discard(key)
-        return steps
 
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
         """Back to the queue, after a rest that is longer each time."""

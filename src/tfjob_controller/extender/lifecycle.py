@@ -263,6 +263,11 @@ def is_asked(gang: Gang) -> bool:
     return any(counts.get(name, target) != target for name, target in gang.status.target_members.items())
 
 
+def asked(gang: Gang, kind: str, target: int, leaving: tuple[str, ...], reason: str) -> GangStatus:
+    """Its owner should have so many members of this kind, without those that are leaving."""
+    return replace(gang.status, target_members={kind: target}, target_reason=reason, leaving=leaving)
+
+
 def without_wish(status: GangStatus) -> GangStatus:
     """Nobody is asked for more members or fewer."""
     return replace(status, target_members={}, target_reason="", leaving=())

@@ -17,6 +17,7 @@ from tfjob_controller.api.gang import ADMITTED, Gang, placed_nodes, wanted_membe
 from tfjob_controller.extender.lifecycle import is_bound, lives
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demands_understood, requests_by_member
+from tfjob_controller.scheduling.elastic import anchors_of
 from tfjob_controller.scheduling.placement import replace_member
 from tfjob_controller.scheduling.view import ClusterView, kind_of
 
@@ -59,10 +60,11 @@ def other_nodes(
     return found, is_any_left
 
 
-def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:
+def resized_nodes(view: ClusterView, gang: Gang, exclude: Collection[str] = ()) -> dict[str, str]:
     """The nodes of a bound gang as its spec is now: members that went are left out, new ones placed where they fit.
 
-    One by one: a kind of which one does not fit waits, and the others go on. New ones are reserved.
+    One by one: a kind of which one does not fit waits, and the others go on. New ones are reserved; they come to its
+    parameter servers if they can, and never to the nodes that are to `exclude`.
     """
     placed = placed_nodes(gang.status)
     wanted = wanted_members(gang)
@@ -72,7 +74,8 @@ def resized_nodes(view: ClusterView, gang: Gang) -> dict[str, str]:
         demand = demands.get(kind_of(member))
         if member in placed or demand is None:
             continue
-        node = replace_member(view, demand, near=set(nodes.values()))
+        anchors = anchors_of(placed, demand.name)
+        node = replace_member(view, demand, exclude, near=set(nodes.values()), nearest=anchors)
         if node is None:
             del demands[demand.name]
             continue

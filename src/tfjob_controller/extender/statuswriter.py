@@ -39,11 +39,18 @@ class Result(StrEnum):
     RELEASED = "released"
     RETURNED = "returned"
     """Back in the queue after an attempt that came to nothing."""
+    SHRINK = "shrink_asked"
+    """Its owner is asked to have fewer members."""
+    GROW = "grow_asked"
+    """Or more."""
+    WITHDRAWN = "ask_withdrawn"
+    """Neither any more, though it has not followed."""
 
 
 FAILED = "failed"
-# Reason of the event; the others are those of the condition Scheduled.
+# Reasons of events; the others are those of the condition Scheduled.
 MOVED = "Moved"
+ASKED = {Result.SHRINK: "ShrinkAsked", Result.GROW: "GrowAsked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,8 @@ class StatusWriter:
         reason = _reason_of(gang.status)
         if step.result is Result.MOVED:
             reason, note = MOVED, "Some pods got another node: theirs was lost, full or refused"
+        elif step.result in ASKED:
+            reason, note = ASKED[step.result], _wish(gang)
         elif reason == _reason_of(step.gang.status):
             return
         else:
@@ -166,6 +175,14 @@ class StatusWriter:
         except ApiError as error:
             # kube-scheduler comes again by itself, some minutes later at the most.
             log.info("pod not woken", key=key_of(pod), error=str(error))
+
+
+def _wish(gang: Gang) -> str:
+    """`worker: 4 -> 2, room for default/b, waiting 31 s`."""
+    counts = {each.name: each.count for each in gang.spec.members}
+    targets = gang.status.target_members.items()
+    numbers = "; ".join(f"{kind}: {counts.get(kind, 0)} -> {target}" for kind, target in targets)
+    return f"{numbers}, {gang.status.target_reason}"
 
 
 def _reason_of(status: GangStatus) -> str:

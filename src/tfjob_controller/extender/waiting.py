@@ -6,7 +6,7 @@ be written not before its time. Threads: the admission loop's; `decide` under it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,7 +18,8 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
 from tfjob_controller.scheduling.explain import RESTING
-from tfjob_controller.scheduling.queue import rest_seconds
+from tfjob_controller.scheduling.queue import Queued, in_order, rest_seconds
+from tfjob_controller.scheduling.resizes import Kept
 from tfjob_controller.scheduling.view import ClusterView
 
 # A place in the queue is for people: it need not be right to the second.
@@ -58,11 +59,18 @@ class WaitingLine:
         """Its status could not be written, and should not be tried again before then."""
         self._blocked_until[key] = until
 
-    def decide(self, now: datetime) -> list[Step]:
-        """The line, in order; those who fit are reserved in the view from here on, and wait no more."""
+    def queue(self) -> Sequence[Queued]:
+        """Who waits, in order."""
+        return in_order(self._gangs.values())
+
+    def decide(self, now: datetime, kept: Kept | None = None) -> list[Step]:
+        """The line, in order; those who fit are reserved in the view from here on, and wait no more.
+
+        `kept`: nodes that are for one of them only.
+        """
         if not self._gangs:
             return []
-        verdicts = self._decider.decide(list(self._gangs.values()), now)
+        verdicts = self._decider.decide(list(self._gangs.values()), now, kept)
         steps = [self._step(verdict, now) for verdict in verdicts]
         self._wake_for_rests(now)
         return [step for step in steps if step is not None]

@@ -111,7 +111,7 @@ def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = Fa
         most=spec.max_members[member.name],
         count=member.count,
         priority=spec.priority,
-        anchors=_anchors(placed, member.name),
+        anchors=anchors_of(placed, member.name),
         may_resize=not (is_over or is_finishing)
         and nodes.keys() <= wanted
         and (target != member.count or not is_changing),
@@ -137,7 +137,8 @@ def _demand(member: Member) -> Demand | None:
         return None
 
 
-def _anchors(placed: Mapping[str, str], kind: str) -> frozenset[str]:
+def anchors_of(placed: Mapping[str, str], kind: str) -> frozenset[str]:
+    """The nodes that members of this kind would rather be on; `placed` is the node of each member of the gang."""
     servers = frozenset(node for member, node in placed.items() if kind_of(member) == PARAMETER_SERVERS)
     return servers or frozenset(node for member, node in placed.items() if kind_of(member) != kind)
 

@@ -26,14 +26,16 @@ def grown(
     if found:
         return Plan(found)
     may_grow = [each for each in running if each.may_resize and each.is_whole and each.count < each.most]
-    lacking = [each for each in running if len(each.nodes) < each.count]
-    if not may_grow or _first(view, lacking, lambda each: each.count):
-        # Members that are asked for, and fit, come first: they are placed in a moment.
+    if not may_grow:
         return Plan()
     after = timedelta(seconds=policy.scale_up_after_seconds)
     quiet = _latest([waited_at, *(each.last_resize for each in running)], now, after)
     if quiet is not None:
         return Plan(due=quiet + after)
+    lacking = [each for each in running if len(each.nodes) < each.count]
+    if _first(view, lacking, lambda each: each.count):
+        # Members that are asked for already, and fit, come first: they are placed in a moment.
+        return Plan()
     young = [_latest([each.bound_at], now, after) for each in may_grow]
     rested = [each for each, moment in zip(may_grow, young, strict=True) if moment is None]
     found = _first(view, rested, lambda each: each.count + 1)

@@ -75,11 +75,18 @@ def place(
 
 
 def replace_member(
-    view: Cluster, demand: Demand, exclude: Collection[str] = (), near: Collection[str] = ()
+    view: Cluster,
+    demand: Demand,
+    exclude: Collection[str] = (),
+    near: Collection[str] = (),
+    nearest: Collection[str] = (),
 ) -> str | None:
-    """Another node for one pod: one of `near` (where its siblings are) if possible, the one that is left with least."""
+    """Another node for one pod: one of `nearest` if possible, else of `near` (where its siblings are), else any.
+
+    Of several the one that is left with least.
+    """
     one = replace(demand, count=1, least=1)
-    for names in (near, None):
+    for names in (*filter(None, (nearest, near)), None):
         usable = _allowed(names, exclude)
         placement = place(view, [one], usable=usable)
         if isinstance(placement, Placement):

@@ -24,7 +24,7 @@ immutable, can be read without it (`rooms.get`), and so can whether a pod is cou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
@@ -92,6 +92,8 @@ class ClusterView:
         self._books: dict[str, _Book] = {}
         self._rooms: dict[str, Room] = {}
         self._pods: dict[str, _Pod] = {}
+        # Of pods that have been told to end: until when.
+        self._ends: dict[str, str] = {}
         self._gangs: dict[str, dict[str, _Reservation]] = {}
         # Pods by gang and member, to find those that cover a reservation made after them.
         self._gang_pods: dict[tuple[str, str], set[str]] = {}
@@ -125,6 +127,17 @@ class ClusterView:
     def has_pod(self, key: str) -> bool:
         """Whether this pod takes room on a node by now."""
         return key in self._pods
+
+    def ending(self) -> Iterator[tuple[str, Amounts, str]]:
+        """What will come free by itself: node and amounts of each pod that was told to end, and when it should have.
+
+        Not of those whose room is reserved for another in their place.
+        """
+        for key, moment in self._ends.items():
+            pod = self._pods[key]
+            reservation = self._gangs.get(pod.gang, {}).get(pod.member)
+            if reservation is None or not _covers(pod, reservation):
+                yield pod.node, pod.amounts, moment
 
     def without_gangs(self, node: str) -> Amounts:
         """What the node would have left if there were no gangs: allocatable less foreign pods."""
@@ -199,11 +212,16 @@ class ClusterView:
         old = self._pods.get(key)
         if new != old:
             self._replace_pod(key, old, new)
+        if new is not None and pod.metadata.deletion_timestamp:
+            self._ends[key] = pod.metadata.deletion_timestamp
+        else:
+            self._ends.pop(key, None)
 
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
         old = self._pods.get(key)
         if old is not None:
+            self._ends.pop(key, None)
             self._replace_pod(key, old, None)
 
     def _replace_pod(self, key: str, old: _Pod | None, new: _Pod | None) -> None:
