@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, bind_pod, delete_namespace, new_namespace
+from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, workers
+from helpers.playedgang import NODE, PREFIX, GangOf
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, condition, ends
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
@@ -20,44 +20,6 @@ from localcluster.fakekubelet import DEFAULT_NODES, FakeKubelet
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
-
-NODE = DEFAULT_NODES[0]
-PREFIX = "scheduling.kubeflow.org/"
-
-
-@dataclass(frozen=True, slots=True)
-class GangOf:
-    """The Gang of a trial's job, and who schedules it."""
-
-    trial: Trial
-
-    @property
-    def path(self) -> str:
-        group = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{self.trial.namespace}/gangs"
-        return f"{group}/{self.trial.name}-{self.trial.runtime_id}"
-
-    def get(self) -> Object:
-        return eventually(lambda: self.trial.jobs.api.find(self.path), PATIENCE_SECONDS, PERIOD_SECONDS) or {}
-
-    def says(self, phase: str, **status: Any) -> None:
-        self.get()
-        self.trial.jobs.api.patch(f"{self.path}/status", {"status": {"phase": phase, **status}})
-
-    def admit(self, attempt: int = 1, node: str = NODE) -> None:
-        members = [
-            f"{each['name']}-{index}" for each in self.get()["spec"]["members"] for index in range(each["count"])
-        ]
-        placement = [{"node": node, "members": members}]
-        self.says("Admitted", attempt=attempt, placement=placement, position=0, message="")
-
-    def back_to_the_queue(self) -> None:
-        self.says("Waiting", placement=[], message="a member did not come", position=1)
-
-    def bind(self) -> None:
-        """Put all pods on the node, as kube-scheduler and the extender would."""
-        for name, pod in self.trial.children("pods").items():
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-                bind_pod(self.trial.jobs.api, self.trial.namespace, name, NODE)
 
 
 @pytest.fixture

@@ -1,0 +1,80 @@
+"""The Gang of a TFJob on a real API server, and a test that plays its scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.cluster import bind_pod
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial
+from helpers.poll import eventually
+from localcluster.fakekubelet import DEFAULT_NODES
+
+Object = dict[str, Any]
+
+NODE = DEFAULT_NODES[0]
+PREFIX = "scheduling.kubeflow.org/"
+
+
+@dataclass(frozen=True, slots=True)
+class GangOf:
+    """The Gang of a trial's job, and who schedules it."""
+
+    trial: Trial
+
+    @property
+    def path(self) -> str:
+        group = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{self.trial.namespace}/gangs"
+        return f"{group}/{self.trial.name}-{self.trial.runtime_id}"
+
+    def get(self) -> Object:
+        return eventually(lambda: self.trial.jobs.api.find(self.path), PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+
+    def says(self, phase: str, **status: Any) -> None:
+        self.get()
+        self.trial.jobs.api.patch(f"{self.path}/status", {"status": {"phase": phase, **status}})
+
+    def admit(self, attempt: int = 1, node: str = NODE) -> None:
+        members = [
+            f"{each['name']}-{index}" for each in self.get()["spec"]["members"] for index in range(each["count"])
+        ]
+        placement = [{"node": node, "members": members}]
+        self.says("Admitted", attempt=attempt, placement=placement, position=0, message="")
+
+    def bound(self) -> None:
+        self.admit()
+        self.bind_all()
+        self.says("Bound")
+
+    def bind_all(self) -> None:
+        """Until every member has a pod on the node."""
+        members = sum(each["count"] for each in self.get()["spec"]["members"])
+
+        def done() -> bool:
+            self.bind()
+            pods = self.trial.children("pods").values()
+            return sum(bool(pod["spec"].get("nodeName")) for pod in pods) >= members
+
+        eventually(done, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+    def wishes(self, target: int, *leaving: str, reason: str) -> None:
+        self.says("Bound", targetMembers={"worker": target}, leaving=list(leaving), targetReason=reason)
+
+    def follows(self, *workers: int) -> None:
+        """The members that there are now, once the owner asks for as many."""
+        eventually(lambda: self.count() == len(workers), PATIENCE_SECONDS, PERIOD_SECONDS)
+        members = ["master-0", *(f"worker-{index}" for index in workers)]
+        placement = [{"node": NODE, "members": members}]
+        self.says("Bound", placement=placement, targetMembers=None, leaving=None, targetReason=None)
+
+    def count(self) -> int:
+        return next(int(each["count"]) for each in self.get()["spec"]["members"] if each["name"] == "worker")
+
+    def back_to_the_queue(self) -> None:
+        self.says("Waiting", placement=[], message="a member did not come", position=1)
+
+    def bind(self) -> None:
+        """Put all pods on the node, as kube-scheduler and the extender would."""
+        for name, pod in self.trial.children("pods").items():
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                bind_pod(self.trial.jobs.api, self.trial.namespace, name, NODE)
