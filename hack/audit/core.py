@@ -12,8 +12,9 @@ them (audit.order), with the time, and calls `tick` a few times in a second. Rul
                      none, or while the gang was not admitted at all. A member whose pod has finished counts as bound.
     stuck            an admitted gang is not bound, and for so long nothing has come nearer: no pod made, none bound.
     fits-and-waits   a gang waited for longer than `fit_grace_seconds` though all of it fitted on free room that is not
-                     reserved for others, at every instant of that time, and nobody who goes before it had waited so
-                     long that nodes are kept for it. Said only where filling node after node finds the fit.
+                     reserved for others, at every instant of that time, nobody who goes before it had waited so
+                     long that nodes are kept for it, and no gang was giving members away, whose room is kept for one
+                     that waits. Said only where filling node after node finds the fit.
     preempted        kube-scheduler has evicted a pod in favour of another one.
 
 Each is said once for each pod, or for each attempt of a gang. All times are seconds since the epoch.
@@ -42,6 +43,8 @@ class Limits:
     fit_grace_seconds: float = 2.0
     starvation_timeout_seconds: float = 30.0
     race_seconds: float = 1.0
+    resize_seconds: float = 60.0
+    """How long after a resize its room may still be kept for one gang: its pods have to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +319,16 @@ class Audit:
         free = self._rooms.free(reservations(self._placed()))
         held_from = self._held_from(now)
         for life in lives:
-            self._judge_wait(life, free, held_from, now)
+            if self._is_room_given(now):
+                life.fits_since = None
+            else:
+                self._judge_wait(life, free, held_from, now)
+
+    def _is_room_given(self, now: float) -> bool:
+        """Whether running gangs have been asked for members, or have just given some."""
+        gangs = (life.gang for life in self._lives.values())
+        since = now - self._limits.resize_seconds
+        return any(each.is_asked or (each.resized_at and each.resized_at > since) for each in gangs)
 
     def _judge_wait(
         self, life: _Life, free: Mapping[str, Mapping[str, int]], held_from: tuple[int, float, str] | None, now: float

@@ -79,6 +79,9 @@ class Gang:
     not_before: float
     is_suspended: bool
     is_leaving: bool
+    is_asked: bool
+    """Whether its owner should have another number of members."""
+    resized_at: float
 
     @property
     def is_placed(self) -> bool:
@@ -138,6 +141,8 @@ def gang_of(obj: Object) -> Gang:
         not_before=moment(status.get("notBefore")),
         is_suspended=bool(spec.get("suspend", False)),
         is_leaving="deletionTimestamp" in meta,
+        is_asked=bool(status.get("targetMembers")),
+        resized_at=moment(status.get("lastResizeTime")),
     )
 
 

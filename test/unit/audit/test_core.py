@@ -50,6 +50,7 @@ class World:
             "placement": [{"node": "node-a", "members": list(members)}] if members else [],
             "waitingSince": more.get("since", "1970-01-01T00:00:00Z"),
             **({"notBefore": more["not_before"]} if "not_before" in more else {}),
+            **more.get("said", {}),
         }
         spec = {
             "members": [{"name": "worker", "count": more.get("count", 2), "resources": {"cpu": "1"}}],
@@ -350,6 +351,21 @@ def test_who_comes_before_a_starving_gang_need_not_wait(world: World) -> None:
     world.gang("old", 0.5, count=5, since="1970-01-01T00:00:05Z")
     world.gang("older", 40.0, since="1970-01-01T00:00:01Z")
     assert world.rules(40.0, 50.0) == ["fits-and-waits"]
+
+
+@pytest.mark.parametrize(
+    ("said", "rules"),
+    [
+        pytest.param({"targetMembers": {"worker": 1}}, [], id="asked for it"),
+        pytest.param({"lastResizeTime": "1970-01-01T00:01:00Z"}, [], id="gave some just now"),
+        pytest.param({"lastResizeTime": "1970-01-01T00:00:05Z"}, ["fits-and-waits"], id="gave some long ago"),
+    ],
+)
+def test_room_that_another_gang_gives_away_may_be_kept(world: World, said: dict[str, Any], rules: list[str]) -> None:
+    world.gang("gives", 60.0, "Bound", "worker-0", said=said, count=1)
+    world.pod("worker-0", 60.0, gang="gives", node="node-a")
+    world.gang("g", 70.0, since="1970-01-01T00:01:10Z")
+    assert world.rules(70.0, 75.0) == rules
 
 
 def test_an_eviction_in_favour_of_another_pod_is_a_violation(world: World) -> None:

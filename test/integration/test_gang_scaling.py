@@ -1,0 +1,157 @@
+"""Gangs that give room away and grow again, beside a real, unmodified kube-scheduler; their owner is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.gangkeeper import Keeper, pod_name
+from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.poll import eventually
+from localcluster import ports
+from localcluster.extender import Extender
+from localcluster.gangscheduler import GangScheduler
+from localcluster.programs import LOOPBACK
+
+pytestmark = pytest.mark.cluster
+
+# The fixture's two nodes take four pods each.
+ALL = 8
+LIMITS: dict[str, Any] = {"minMembers": {"worker": 4}, "maxMembers": {"worker": ALL}}
+PATIENCE_SECONDS = 60.0
+NEVER_GROWS = 3600.0
+
+Object = dict[str, Any]
+
+
+def status(keeper: Keeper, name: str) -> Object:
+    return keeper.seen(name).status
+
+
+def fill(keeper: Keeper) -> None:
+    """An elastic gang on all there is, and one of three that waits for room."""
+    keeper.submit("big", ALL, **LIMITS)
+    keeper.tend_until_whole("big")
+    keeper.submit("next", 3)
+    keeper.await_phase("Waiting", "next", timeout=PATIENCE_SECONDS)
+
+
+def await_target(keeper: Keeper, target: int) -> Object:
+    """What the gang `big` is told while it should have so many."""
+    eventually(lambda: status(keeper, "big").get("targetMembers") == {"worker": target}, PATIENCE_SECONDS, 0.05)
+    return status(keeper, "big")
+
+
+def set_count(keeper: Keeper, count: int) -> None:
+    members = [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]
+    keeper.api.patch(f"{keeper.gangs_path}/big", {"spec": {"members": members}})
+
+
+def await_members(keeper: Keeper, count: int) -> None:
+    """Its placement has followed, and it is not asked for anything any more."""
+
+    def has_followed() -> bool:
+        seen = keeper.seen("big")
+        return len(seen.placed) == count and not seen.status.get("targetMembers")
+
+    eventually(has_followed, PATIENCE_SECONDS, 0.05)
+
+
+def await_lack(keeper: Keeper, available: str) -> None:
+    """The gang scheduler has seen that so many CPUs are free, and `next` is told so."""
+
+    def is_told() -> bool:
+        missing = status(keeper, "next").get("missing") or [{}]
+        return bool(missing[0].get("available") == available)
+
+    eventually(is_told, PATIENCE_SECONDS, 0.05)
+
+
+def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has_ended(gang_cluster: Cluster) -> None:
+    keeper = Keeper(gang_cluster.api)
+    options = {"scale_down_after": 1.0, "scale_up_after": 2.0}
+    with (
+        running_gang_scheduler(gang_cluster.kubeconfig, **options) as scheduler,
+        GangScheduler(gang_cluster.own, extender_url(scheduler)),
+    ):
+        fill(keeper)
+        told = await_target(keeper, 5)
+        leaving = told["leaving"]
+        assert len(leaving) == 3
+        assert "worker-0" not in leaving
+        assert told["targetReason"].startswith("room for gangs/next, waiting ")
+        keeper.submit("small", 1)
+        keeper.await_phase("Waiting", "small", timeout=PATIENCE_SECONDS)
+        set_count(keeper, 5)
+        await_members(keeper, 5)
+        assert not keeper.seen("big").placed.keys() & set(leaving)
+        keeper.delete_pod(pod_name("big", leaving[0], 1))
+        # There is room for the small one now.
+        await_lack(keeper, "1")
+        for member in leaving[1:]:
+            keeper.delete_pod(pod_name("big", member, 1))
+        seen = keeper.await_phase("Admitted", "next", timeout=PATIENCE_SECONDS)
+        assert (seen["small"].phase, seen["small"].attempt) == ("Waiting", 0)
+        keeper.tend_until_whole("next", "big")
+        for name in ("small", "next"):
+            keeper.api.delete(f"{keeper.gangs_path}/{name}")
+        for member in seen["next"].placed:
+            keeper.delete_pod(pod_name("next", member, 1))
+        told = await_target(keeper, 6)
+        assert (told["targetReason"], told.get("leaving")) == ("the cluster has room", None)
+        set_count(keeper, 6)
+        await_members(keeper, 6)
+        keeper.tend_until_whole("big")
+        await_target(keeper, 7)
+
+
+@pytest.fixture
+def extender(gang_cluster: Cluster) -> Iterator[Extender]:
+    """A process of its own, to be killed."""
+    with ports.reserve(2, LOOPBACK) as (port, probes_port):
+        flags = ("--scale-down-after=1s", f"--scale-up-after={NEVER_GROWS:.0f}s", "--bind-timeout=10m")
+        extender = Extender(gang_cluster.own, port, probes_port, *flags)
+        try:
+            extender.start()
+            extender.wait_ready()
+            with GangScheduler(gang_cluster.own, extender.url):
+                yield extender
+        finally:
+            extender.kill()
+
+
+def test_a_gang_scheduler_that_is_killed_at_any_step_of_a_shrink_goes_on(
+    gang_cluster: Cluster, extender: Extender
+) -> None:
+    def kill_and_start() -> None:
+        extender.kill()
+        extender.start()
+        extender.wait_ready()
+
+    keeper = Keeper(gang_cluster.api)
+    fill(keeper)
+    told = await_target(keeper, 5)
+    extender.kill()
+    keeper.submit("small", 1)
+    extender.start()
+    extender.wait_ready()
+    keeper.await_phase("Waiting", "small", timeout=PATIENCE_SECONDS)
+    assert status(keeper, "big")["leaving"] == told["leaving"]
+    extender.kill()
+    set_count(keeper, 5)
+    extender.start()
+    extender.wait_ready()
+    await_members(keeper, 5)
+    kill_and_start()
+    keeper.delete_pod(pod_name("big", told["leaving"][0], 1))
+    await_lack(keeper, "1")
+    extender.kill()
+    for member in told["leaving"][1:]:
+        keeper.delete_pod(pod_name("big", member, 1))
+    extender.start()
+    seen = keeper.await_phase("Admitted", "next", timeout=PATIENCE_SECONDS)
+    assert (seen["small"].phase, seen["small"].attempt) == ("Waiting", 0)
+    keeper.tend_until_whole("big", "next")
