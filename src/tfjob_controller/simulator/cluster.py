@@ -1,7 +1,7 @@
 """The cluster and its jobs as the gang scheduler sees them: Nodes and Gangs like those of a real one.
 
-A node has 8 CPUs for each GPU; a worker takes 4 for each of its own, a parameter server 1. So GPUs are what is scarce,
-and servers fit nearly anywhere, as in clusters that are used for training.
+A node has 8 CPUs for each GPU; a worker takes 4 for each of its own, a parameter server a tenth of one. So GPUs are
+what is scarce, and servers never keep workers out: without gangs those of a hundred jobs wait on their nodes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def gang_of(job: SimJob, *, elastic: bool) -> Gang:
 
 def _members(job: SimJob) -> tuple[Member, ...]:
     worker = Member(WORKER, job.workers, {"cpu": str(_WORKER_CPUS * job.gpus), GPU: str(job.gpus)})
-    return (Member(SERVER, job.servers, {"cpu": "1"}), worker) if job.servers else (worker,)
+    return (Member(SERVER, job.servers, {"cpu": "100m"}), worker) if job.servers else (worker,)
 
 
 def gpus_by_node(job: SimJob, node_of: Mapping[str, str]) -> dict[str, int]:

@@ -16,12 +16,12 @@ from tfjob_controller.simulator.experiment import Cell, Findings, explore, grid,
 from tfjob_controller.simulator.jobs import SimulationError, SpeedModel
 from tfjob_controller.simulator.options import JSON, SimulateOptions
 from tfjob_controller.simulator.policy import POLICIES, Settings
-from tfjob_controller.simulator.reporting import as_json, summary_of, table_of
+from tfjob_controller.simulator.reporting import as_json, heading_of, summary_of, table_of
 from tfjob_controller.simulator.trace import read_trace
 from tfjob_controller.simulator.workload import Workload
 
 # Wide enough for a table where there is no terminal.
-_WIDTH = 170
+_WIDTH = 200
 
 
 def run(options: SimulateOptions) -> int:
@@ -98,10 +98,12 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 def _print_tables(found: Sequence[Findings]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for findings in found:
+        console.print(heading_of(findings), highlight=False)
         console.print(table_of(findings))
     if len(found) > 1:
         for measure in ("completion_mean", "waiting_mean", "elapsed_mean", "makespan", "allocated", "useful"):
-            console.print(summary_of(found, measure, f"{measure.replace('_', ', ')}: change from default, 95 %"))
+            console.print(f"{measure.replace('_', ', ')}: change from default, 95 % of each", highlight=False)
+            console.print(summary_of(found, measure))
 
 
 def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:

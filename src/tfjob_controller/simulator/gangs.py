@@ -180,8 +180,8 @@ class Gangs:
 
     def _added(self, gang: Gang, members: list[str], nodes: Mapping[str, str]) -> dict[str, str]:
         """Nodes for members that come; none for those for which there is no room."""
-        demands = {each.name: each for each in demands_of(gang.spec)}
         found: dict[str, str] = {}
+        demands = {each.name: each for each in demands_of(gang.spec)} if members else {}
         for member in members:
             demand = demands[kind_of(member)]
             node = self._node_for(demand, {*nodes.values(), *found.values()})

@@ -122,7 +122,7 @@ class SimulateOptions:
         DURATION,
         "10m",
         "Without gangs: after so long without any progress somebody deletes the pods of the youngest job that holds "
-        "some. Kubernetes itself would never do so.",
+        "GPUs. Kubernetes itself would never do so.",
     )
     output: str = option(choice(TABLE, JSON), TABLE, "How the result is written to standard output; -o for short.")
     plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")

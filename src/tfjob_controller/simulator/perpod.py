@@ -6,9 +6,8 @@ last attempt; one that finds no room waits until room comes free, and is then tr
 the same time, or whose pods back off, take room in turns, and each can hold a part. A job works once all its pods have
 a node.
 
-If nothing works, no pod is still to be made, and jobs hold a part, that is a *deadlock*: Kubernetes would leave it so
-for ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds some are deleted by hand and made
-anew.
+If nothing works, no pod is still to be made, and jobs hold GPUs, that is a *deadlock*: Kubernetes would leave it so for
+ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and made anew.
 
 Favourable to kube-scheduler: it takes no time, and all pods of a job that is done give their room back in one moment.
 
@@ -110,7 +109,7 @@ class PerPod:
                 self._order += 1
                 demand = partial.demands[kind_of(event.member)]
                 self._new.append(_Pod(event.job, event.member, demand, self._order))
-        elif event.number == self._wake and self._is_stuck():
+        elif event.number == self._wake and self._dead_since is not None:
             self._evict()
 
     def step(self) -> None:
@@ -165,7 +164,7 @@ class PerPod:
     # Deadlocks
 
     def _is_stuck(self) -> bool:
-        return not self._executions.running and not self._coming and any(p.node_of for p in self._partial.values())
+        return not self._executions.running and not self._coming and any(map(_holds_gpus, self._partial.values()))
 
     def _watch_for_deadlock(self) -> None:
         now = self._timeline.now
@@ -182,8 +181,8 @@ class PerPod:
         self._timeline.put(self._timeline.now + ms(self._settings.deadlock_timeout_seconds), Wake(self._wake))
 
     def _evict(self) -> None:
-        """By hand: the youngest of those that hold something. Its pods are made anew, and come last."""
-        holders = [each for each in self._partial.values() if each.node_of]
+        """By hand: the youngest of those that hold what the others lack. Its pods are made anew, and come last."""
+        holders = [each for each in self._partial.values() if _holds_gpus(each)]
         partial = max(holders, key=lambda each: (each.job.arrival_ms, each.job.name))
         name, now = partial.job.name, self._timeline.now
         self._ledger.note(now, "evict", name, len(partial.node_of), list(set(partial.node_of.values())))
@@ -196,3 +195,7 @@ class PerPod:
         self._room_came = True
         self._make_pods(partial)
         self._set_alarm()
+
+
+def _holds_gpus(partial: _Partial) -> bool:
+    return bool(gpus_by_node(partial.job, partial.node_of))

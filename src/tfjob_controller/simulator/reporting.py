@@ -16,13 +16,17 @@ from tfjob_controller.simulator.policy import BASELINE
 _PLUS_MINUS = "\u00b1"
 
 
-def table_of(findings: Findings) -> Table:
-    """One cell: means over seeds, with 95 % confidence intervals, of each run's mean, median and so on."""
+def heading_of(findings: Findings) -> str:
+    """What stands above its table."""
     runs = len(next(iter(findings.by_policy.values())))
-    title = (
+    return (
         f"{findings.cell.name}: {findings.cell.shape.gpus} GPUs, {runs} run{'s' if runs > 1 else ''} of each; seconds"
     )
-    table = Table(title=title, title_justify="left")
+
+
+def table_of(findings: Findings) -> Table:
+    """One cell: means over seeds, with 95 % confidence intervals, of each run's mean, median and so on."""
+    table = Table()
     table.add_column("policy", no_wrap=True)
     for name in TIMES:
         table.add_column(f"{name}: mean, median, P95", justify="right", no_wrap=True)
@@ -45,9 +49,9 @@ def _row(findings: Findings, policy: str) -> Iterable[str]:
     yield _change(_change_of(findings, policy, "completion_mean"))
 
 
-def summary_of(many: Sequence[Findings], measure: str, title: str) -> Table:
+def summary_of(many: Sequence[Findings], measure: str) -> Table:
     """Of several cells: how much a measure differs from that of the baseline, in percent."""
-    table = Table(title=title, title_justify="left")
+    table = Table()
     table.add_column("cluster, arrivals", no_wrap=True)
     policies = [name for name in many[0].by_policy if name != BASELINE]
     for policy in policies:

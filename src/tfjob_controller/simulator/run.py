@@ -59,7 +59,10 @@ class Run:
 def simulate(
     jobs: Sequence[SimJob], shape: ClusterShape, policy: Policy, settings: Settings, *, detailed: bool = False
 ) -> Run:
-    """Until all jobs have ended. `detailed`: with segments and levels. Raises SimulationError for a job too large."""
+    """Until all jobs have ended. `detailed`: with segments and levels. Raises SimulationError for a job too large.
+
+    RuntimeError: jobs wait though nothing will happen any more, which is a fault of the rules, or here.
+    """
     check_fits(jobs, shape)
     timeline: Timeline[Event] = Timeline()
     executions = Executions(timeline, Ledger(detailed), settings.speed)
@@ -67,6 +70,8 @@ def simulate(
     for job in jobs:
         timeline.put(job.arrival_ms, Arrival(job))
     while len(executions.ended_ms) < len(jobs):
+        if not timeline:
+            raise RuntimeError(f"{len(jobs) - len(executions.ended_ms)} jobs wait for ever under {policy.name}")
         for event in timeline.take():
             _handle(event, executions, scheduler)
         scheduler.step()

@@ -1,0 +1,46 @@
+"""Small simulations in few words. Numbers are round: two workers work twice as fast, a spread job half as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfjob_controller.simulator.cluster import ClusterShape
+from tfjob_controller.simulator.jobs import SimJob, SpeedModel, ms
+from tfjob_controller.simulator.policy import POLICIES, Settings
+from tfjob_controller.simulator.run import Run, simulate
+
+ROUND = SpeedModel(doubling=1.0, spread=0.5, restart_seconds=30.0)
+AT_ONCE = Settings(speed=ROUND, pod_seconds=0.0)
+
+
+def a_job(
+    name: str,
+    arrival: float,
+    workers: int,
+    work: float,
+    *,
+    servers: int = 0,
+    least: int | None = None,
+    most: int | None = None,
+    gpus: int = 1,
+) -> SimJob:
+    return SimJob(
+        name, ms(arrival), servers, workers, workers if least is None else least, workers if most is None else most,
+        work, gpus,
+    )  # fmt: skip
+
+
+def simulated(jobs: Sequence[SimJob], nodes: int, gpus: int, policy: str, settings: Settings = AT_ONCE) -> Run:
+    return simulate(jobs, ClusterShape(nodes, gpus), POLICIES[policy], settings, detailed=True)
+
+
+def times(run: Run) -> Mapping[str, tuple[float, float]]:
+    """When each job started and ended, in seconds."""
+    return {each.job.name: (each.started_ms / 1000, each.ended_ms / 1000) for each in run.outcomes}
+
+
+def decisions(run: Run, *what: str) -> list[tuple[Any, ...]]:
+    """Of the given kinds: when, what, which job, its workers."""
+    return [(each.moment_ms / 1000, each.what, each.job, each.workers) for each in run.ledger.entries
+            if each.what in what]  # fmt: skip
