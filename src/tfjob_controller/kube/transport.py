@@ -1,7 +1,8 @@
 """Requests to the API server: authenticated, timed, limited, retried where that is safe.
 
 Theory of operation. urllib3 keeps the connections, set up by config.py with TLS, proxy and client certificate; nothing
-of the kubernetes client runs per request. There are three lanes, pools of their own:
+of the kubernetes client runs per request, and of urllib3 only what exchange.py leaves to it: streams, and requests
+through a proxy. There are three lanes, pools of their own:
 
 - *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
   costs a TLS handshake per call: 3 ms of CPU where the call itself takes 0.4. So `pool_size` is the number of threads
@@ -22,11 +23,11 @@ Source: client-go rest/request.go, rest/transport.go.
 from __future__ import annotations
 
 import platform
-import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from typing import TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -37,6 +38,7 @@ from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.exchange import Answer, can_send, exchange, unanswered
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
 from tfjob_controller.kube.requester import (
     APPLY_PATCH,
@@ -79,14 +81,6 @@ _STREAM_POOL_SIZE = 8
 
 # urllib3 must neither repeat nor redirect: it knows nothing of outcomes and would carry the token elsewhere.
 _NEVER = Retry(total=False, redirect=False)
-# Failures before anything was sent.
-_NOT_SENT = (
-    urllib3.exceptions.NewConnectionError,
-    urllib3.exceptions.ConnectTimeoutError,
-    urllib3.exceptions.ProxyError,
-    urllib3.exceptions.EmptyPoolError,
-    urllib3.exceptions.ClosedPoolError,
-)
 
 
 class _Unobserved:
@@ -117,6 +111,12 @@ class _Call:
     headers: dict[str, str] = field(repr=False)  # holds the token
     priority: Priority
     repeatable: bool
+
+
+# An answer of which everything is there, or one that is read bit by bit.
+Response = TypeVar("Response", Answer, BaseHTTPResponse)
+# The number: seconds for it all.
+_Exchange: TypeAlias = Callable[[_Call, float], Response]
 
 
 class _Lanes:
@@ -195,8 +195,7 @@ class Transport:
         headers = {"Accept": JSON, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         call = _Call("GET", self._target(path, query), None, headers, Priority.NORMAL, False)
         self._take_token(call)
-        timeout = Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, read_timeout_seconds), read=read_timeout_seconds)
-        response = self._authenticated(call, timeout, preload=False)
+        response = self._authenticated(call, read_timeout_seconds, self._open_stream)
         stream = Stream(response, self._forget_stream)
         with self._lock:
             self._streams.add(stream)
@@ -228,9 +227,8 @@ class Transport:
         deadline = self._clock.monotonic() + timeout_seconds
         while True:
             left_seconds = max(0.001, deadline - self._clock.monotonic())
-            timeout = Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, left_seconds), read=left_seconds)
             try:
-                return self._authenticated(call, timeout, preload=True).data
+                return self._authenticated(call, left_seconds, self._exchange).data
             except ApiError as error:
                 if retries is None:
                     raise
@@ -246,17 +244,19 @@ class Transport:
                 self._retries += 1
             self._take_token(call)
 
-    def _authenticated(self, call: _Call, timeout: Timeout, *, preload: bool) -> BaseHTTPResponse:
+    def _authenticated(self, call: _Call, seconds: float, exchange_: _Exchange[Response]) -> Response:
         """One attempt, and after a 401 a second if there are other credentials than those refused."""
         authorization = self._credentials.authorization()
         try:
-            return self._attempt(call, authorization, timeout, preload)
+            return self._attempt(call, authorization, seconds, exchange_)
         except ApiError as error:
             if not error.is_unauthorized or not self._credentials.renew(authorization):
                 raise
-        return self._attempt(call, self._credentials.authorization(), timeout, preload)
+        return self._attempt(call, self._credentials.authorization(), seconds, exchange_)
 
-    def _attempt(self, call: _Call, authorization: str | None, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
+    def _attempt(
+        self, call: _Call, authorization: str | None, seconds: float, exchange_: _Exchange[Response]
+    ) -> Response:
         if self._stop.is_set():
             raise ApiError(NO_RESPONSE, "Closed", "the transport is closed")
         if authorization is not None:
@@ -266,24 +266,42 @@ class Transport:
         begin = self._clock.monotonic()
         code = "<error>"
         try:
-            response = self._exchange(call, timeout, preload)
+            response = exchange_(call, seconds)
             code = str(response.status)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _unanswered(call.method, self._host, error) from error
+            raise unanswered(call.method, self._host, error) from error
         finally:
             self._observer.request_finished(call.method, self._host, code, self._clock.monotonic() - begin)
         if 200 <= response.status < 300:
             return response
         raise self._refused(call.method, response)
 
-    def _exchange(self, call: _Call, timeout: Timeout, preload: bool) -> BaseHTTPResponse:
-        lanes = self._lanes
-        if lanes.generation != self._credentials.certificate_generation:
-            lanes = self._renewed_lanes()
-        if not preload:
-            pool = lanes.streams
-        else:
-            pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
+    def _exchange(self, call: _Call, seconds: float) -> Answer:
+        """The whole answer."""
+        lanes = self._current_lanes()
+        pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
+        if can_send(pool, call.method, call.target):
+            return exchange(
+                pool,
+                self._host,
+                call.method,
+                call.target,
+                call.body,
+                call.headers,
+                connect_timeout_seconds=min(CONNECT_TIMEOUT_SECONDS, seconds),
+                timeout_seconds=seconds,
+            )
+        response = self._urlopen(pool, call, seconds, preload=True)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, headers, response.data)
+
+    def _open_stream(self, call: _Call, seconds: float) -> BaseHTTPResponse:
+        """The head of an answer."""
+        return self._urlopen(self._current_lanes().streams, call, seconds, preload=False)
+
+    def _urlopen(
+        self, pool: urllib3.HTTPConnectionPool, call: _Call, seconds: float, *, preload: bool
+    ) -> BaseHTTPResponse:
         return pool.urlopen(
             call.method,
             call.target,
@@ -292,10 +310,14 @@ class Transport:
             _NEVER,
             redirect=False,
             assert_same_host=False,
-            timeout=timeout,
-            pool_timeout=timeout.read_timeout,  # type: ignore[arg-type] # annotated as int, but handed to queue.get
+            timeout=Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, seconds), read=seconds),
+            pool_timeout=seconds,  # type: ignore[arg-type] # annotated as int, but handed to queue.get
             preload_content=preload,
         )
+
+    def _current_lanes(self) -> _Lanes:
+        lanes = self._lanes
+        return lanes if lanes.generation == self._credentials.certificate_generation else self._renewed_lanes()
 
     def _renewed_lanes(self) -> _Lanes:
         """Connections with the new client certificate; the old ones would go on showing the old one."""
@@ -305,13 +327,14 @@ class Transport:
                 self._lanes = _Lanes(self._config, self._pool_size)
             return self._lanes
 
-    def _refused(self, method: str, response: BaseHTTPResponse) -> ApiError:
+    def _refused(self, method: str, response: Answer | BaseHTTPResponse) -> ApiError:
         try:
             body = response.data
         except (urllib3.exceptions.HTTPError, OSError):
             body = b""
-        response.release_conn()
-        retry_after_seconds = parse_retry_after(response.headers.get("Retry-After"), self._clock.now())
+        if isinstance(response, BaseHTTPResponse):
+            response.release_conn()
+        retry_after_seconds = parse_retry_after(response.headers.get("retry-after"), self._clock.now())
         return api_error(
             response.status,
             body,
@@ -332,33 +355,3 @@ def default_user_agent(program: str = "tfjob-controller") -> str:
         version = "unknown"
     system, machine = platform.system().lower(), platform.machine().lower()
     return f"{program}/{version} ({system}/{machine}) python/{platform.python_version()}"
-
-
-def _unanswered(method: str, host: str, error: Exception) -> ApiError:
-    """No answer, or not all of one: the request may have been carried out unless it never left."""
-    if isinstance(error, urllib3.exceptions.EmptyPoolError):
-        reason, what = "PoolTimeout", "no connection became free in time"
-    elif isinstance(error, _NOT_SENT) or _is_certificate_refused(error):
-        reason, what = "NotConnected", f"cannot connect: {_root(error)}"
-    elif isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError)):
-        reason, what = "Timeout", "no answer in time"
-    else:
-        reason, what = "ConnectionBroken", f"the connection broke: {_root(error)}"
-    unknown = method != "GET" and reason not in ("PoolTimeout", "NotConnected")
-    return ApiError(NO_RESPONSE, reason, f"{host}: {what}", outcome_unknown=unknown)
-
-
-def _is_certificate_refused(error: Exception) -> bool:
-    return isinstance(error, urllib3.exceptions.SSLError) and isinstance(
-        error.args[0] if error.args else None, ssl.SSLCertVerificationError
-    )
-
-
-def _root(error: BaseException) -> str:
-    """The operating system's or TLS's own words, which urllib3 wraps once or twice."""
-    while True:
-        inner = next((arg for arg in reversed(error.args) if isinstance(arg, BaseException)), None) or error.__cause__
-        if inner is None:
-            break
-        error = inner
-    return " ".join(str(error).split()) or type(error).__name__
