@@ -1,9 +1,9 @@
 """Jobs as gangs, by the live rules: who starts is `scheduling.decide`'s to say, where `scheduling.placement`'s, and who
 is resized `scheduling.scaling`'s. Nothing here decides anything but where pods go without locality (`spreading`).
 
-Theory of operation. As in the extender's admission loop, in each step: members that a running gang lacks get a node if
-there is one; wishes to resize are computed; the queue is decided on, and who is admitted has its room. What takes time
-between programs there takes none here: a wish is followed at once, and the step is repeated until nothing changes.
+Theory of operation. As in the extender's admission loop, in each step: wishes to resize are computed; members that a
+running gang lacks get a node if there is one; the queue is decided on, and who is admitted has its room. What takes
+time between programs there takes none here: a wish is followed at once, and the step is repeated until nothing changes.
 Gangs are the same objects as in the API server, with the fields that their owner and the gang scheduler would write.
 """
 
@@ -21,7 +21,7 @@ from tfjob_controller.scheduling import scaling
 from tfjob_controller.scheduling.decide import Admit, Decider, Unschedulable
 from tfjob_controller.scheduling.decide import Policy as DecidePolicy
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
-from tfjob_controller.scheduling.elastic import Elastic, elastic_of
+from tfjob_controller.scheduling.elastic import Elastic, anchors_of, elastic_of
 from tfjob_controller.scheduling.placement import Placement, replace_member
 from tfjob_controller.scheduling.queue import in_order
 from tfjob_controller.scheduling.scaling import Kept, Plan, Resize, ScalePolicy
@@ -32,6 +32,9 @@ from tfjob_controller.simulator.jobs import SimJob, ms
 from tfjob_controller.simulator.policy import Policy, Settings
 from tfjob_controller.simulator.spreading import node_for, spread_members
 from tfjob_controller.simulator.timeline import Timeline
+
+# Who is admitted sooner has not waited: as the extender counts it.
+_AT_ONCE_MS = 5000
 
 
 class Gangs:
@@ -80,12 +83,11 @@ class Gangs:
 
     def step(self) -> None:
         now = moment_of(self._timeline.now)
-        self._fill(now)
+        if not self._policy.autoscaling:
+            self._admit(now, None)
+            return
         plan = self._plan(now)
-        while self._follow(plan, now) or self._admit(now, plan.kept):
-            if not self._policy.autoscaling:
-                return
-            self._fill(now)
+        while self._follow(plan, now) or self._fill(plan.kept, now) or self._admit(now, plan.kept):
             plan = self._plan(now)
         self._wake_at(plan.due)
 
@@ -95,7 +97,7 @@ class Gangs:
         """Whether any gang has started."""
         if not self._waiting:
             return False
-        verdicts = self._decider.decide(list(self._waiting.values()), now)
+        verdicts = self._decider.decide(list(self._waiting.values()), now, kept)
         admitted = [each for each in verdicts if isinstance(each, Admit)]
         for verdict in verdicts:
             if isinstance(verdict, Unschedulable):
@@ -119,7 +121,7 @@ class Gangs:
     def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
         gang_key = admit.gang_key
         gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
-        if self._timeline.now > job.arrival_ms:
+        if self._timeline.now - job.arrival_ms >= _AT_ONCE_MS:
             self._waited_at = now
         status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_at=micro_time(now))
         self._keep(gang_key, replace(gang, status=status), node_of)
@@ -155,36 +157,41 @@ class Gangs:
             gang = self._bound[resize.key]
             members = tuple(_counting(each, resize) for each in gang.spec.members)
             spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
-            self._settle(resize.key, replace(gang, spec=spec, status=status), now, resize.reason)
+            self._settle(replace(gang, spec=spec, status=status), plan.kept, now, resize.reason)
         return bool(plan.resizes)
 
-    def _fill(self, now: datetime) -> None:
-        """Members that had no room when their gang started come when there is some."""
-        for gang_key in sorted(self._lacking):
-            self._settle(gang_key, self._bound[gang_key], now, "there is room for all of it")
+    def _fill(self, kept: Kept | None, now: datetime) -> bool:
+        """Members that had no room when their gang started come when there is some. Whether any came."""
+        came = [self._settle(self._bound[each], kept, now, "there is room for it") for each in sorted(self._lacking)]
+        return any(came)
 
-    def _settle(self, gang_key: str, gang: Gang, now: datetime, reason: str) -> None:
-        """Give a bound gang the members that it should have, as far as there is room."""
+    def _settle(self, gang: Gang, kept: Kept | None, now: datetime, reason: str) -> bool:
+        """Give a bound gang the members that it should have, as far as there is room. Whether they are others now."""
+        gang_key = key_of(gang)
         before = placed_nodes(gang.status)
         wanted = wanted_members(gang)
         for member in before.keys() - set(wanted):
             self._view.release_member(gang_key, member)
         nodes = {member: before[member] for member in wanted if member in before}
-        nodes |= self._added(gang, [member for member in wanted if member not in before], nodes)
+        nodes |= self._added(gang, [member for member in wanted if member not in before], kept)
         if nodes == before:
-            return
+            if gang is not self._bound[gang_key]:
+                self._keep(gang_key, gang, before)
+            return False
         status = replace(gang.status, leaving=(), last_resize_time=micro_time(now))
         self._keep(gang_key, replace(gang, status=status), nodes)
         self._executions.resize(gang.metadata.name, nodes, ms(self._settings.pause_seconds), reason)
-        self._elastic.pop(gang_key, None)
+        return True
 
-    def _added(self, gang: Gang, members: list[str], nodes: Mapping[str, str]) -> dict[str, str]:
+    def _added(self, gang: Gang, members: list[str], kept: Kept | None) -> dict[str, str]:
         """Nodes for members that come; none for those for which there is no room."""
         found: dict[str, str] = {}
         demands = {each.name: each for each in demands_of(gang.spec)} if members else {}
         for member in members:
             demand = demands[kind_of(member)]
-            node = self._node_for(demand, {*nodes.values(), *found.values()})
+            node = self._node_for(
+                demand, placed_nodes(gang.status) | found, frozenset() if kept is None else kept.nodes
+            )
             if node is None:
                 break
             requests = requests_by_member([demand])
@@ -192,10 +199,12 @@ class Gangs:
             found[member] = node
         return found
 
-    def _node_for(self, demand: Demand, near: set[str]) -> str | None:
+    def _node_for(self, demand: Demand, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
+        """Near its parameter servers, else near any of its own; without locality where there is most room."""
         if self._policy.locality:
-            return replace_member(self._view, demand, near=near)
-        return node_for(self._view, demand, spread=True)
+            near, nearest = set(placed.values()), anchors_of(placed, demand.name)
+            return replace_member(self._view, demand, exclude, near=near, nearest=nearest)
+        return node_for(self._view, demand, spread=True, exclude=exclude)
 
     def _wake_at(self, due: datetime | None) -> None:
         """Look again then, though nothing else may happen."""

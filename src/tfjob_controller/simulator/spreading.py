@@ -11,14 +11,14 @@ apis/config/v1/default_plugins.go. Its other default scores are equal on nodes t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from tfjob_controller.scheduling.demand import Demand, requests_by_member
 from tfjob_controller.scheduling.view import ClusterView, kind_of
 
 
-def node_for(view: ClusterView, demand: Demand, *, spread: bool) -> str | None:
-    """None if no node has room for it."""
+def node_for(view: ClusterView, demand: Demand, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:
+    """None if no node has room for it but those that are to `exclude`."""
     best: tuple[float, str] | None = None
     for group in view.pool(demand.constraint).groups.values():
         room = next(iter(group.values()))
@@ -26,8 +26,11 @@ def node_for(view: ClusterView, demand: Demand, *, spread: bool) -> str | None:
             continue
         share = room.free["cpu"] / room.allocatable["cpu"]
         score = -share if spread else share
-        if best is None or score < best[0] or (score == best[0] and min(group) < best[1]):
-            best = score, min(group)
+        if best is not None and score > best[0]:
+            continue
+        first = min((name for name in group if name not in exclude), default=None)
+        if first is not None:
+            best = (score, first) if best is None else min(best, (score, first))
     return None if best is None else best[1]
 
 
