@@ -86,6 +86,10 @@ demo: $(READY) ## Run the example job on two real nodes and show how it goes; KE
 demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
 	@$(PY) -m demo.gang
 
+.PHONY: demo-autoscale
+demo-autoscale: $(READY) ## Show a job that gives workers up for another one, and gets them back; real TensorFlow, two nodes
+	@$(PY) -m demo.autoscale
+
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
 	@$(PY) -m chaos

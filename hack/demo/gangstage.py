@@ -32,6 +32,8 @@ NAMESPACE = "default"
 NODES = ("node-1", "node-2")
 GPUS_PER_NODE = 4
 GPU = "nvidia.com/gpu"
+# Flags of both programs; an address for probes follows.
+SERVING = ("--metrics-bind-address", "0", "--health-probe-bind-address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
     try:
         screen.step(f"a control plane, and {len(NODES)} pretended nodes with {GPUS_PER_NODE} GPUs each")
         plane = stack.up(folder, owner=process.myself(), report=screen.detail)
-        with _stopping(folder, screen), _kubelet(plane) as api:
+        with stopping(folder, screen), _kubelet(plane) as api:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)
             screen.detail(apply_crds(kubectl, root).replace("\n", "  "))
             _start_programs(plane, screen)
@@ -60,7 +62,8 @@ def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
 
 
 @contextmanager
-def _stopping(folder: Path, screen: Screen) -> Iterator[None]:
+def stopping(folder: Path, screen: Screen) -> Iterator[None]:
+    """Stops the stack at the end of the block, whatever ends that."""
     try:
         yield
     finally:
@@ -80,23 +83,23 @@ def _kubelet(plane: ControlPlane) -> Iterator[Api]:
 
 
 def _start_programs(plane: ControlPlane, screen: Screen) -> None:
-    """The controller, the gang scheduler and its kube-scheduler; they end with the stack, whose mark they bear."""
+    """The controller, the gang scheduler and its kube-scheduler."""
     with ports.reserve(3) as (controller, extender, health):
         screen.step(
             "tfjob-controller run; tfjob-controller extender, and a second, unmodified kube-scheduler beside it"
         )
         screen.detail(f"logs: {plane.logs}")
-        serving = ["--metrics-bind-address", "0", "--health-probe-bind-address"]
         # One child after the other, so that two jobs that come at the same time meet: on a real cluster the default
         # limits of the Job controller see to that.
         slowly = ["--concurrent-writes", "1"]
-        _start(plane, "run", [*slowly, *serving, f"127.0.0.1:{controller}"], controller)
+        start_program(plane, "run", [*slowly, *SERVING, f"127.0.0.1:{controller}"], controller)
         address = f"127.0.0.1:{extender}"
-        _start(plane, "extender", ["--extender-bind-address", address, *serving, f"127.0.0.1:{health}"], health)
+        start_program(plane, "extender", ["--extender-bind-address", address, *SERVING, f"127.0.0.1:{health}"], health)
         GangScheduler(plane, f"http://{address}").start()
 
 
-def _start(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -> None:
+def start_program(plane: ControlPlane, command: str, flags: Sequence[str], port: int) -> None:
+    """`tfjob-controller <command>`, ready; it ends with the stack, whose mark it bears."""
     log = plane.logs / f"tfjob-controller-{command}.log"
     argv = [sys.executable, "-m", "tfjob_controller", command, "--kubeconfig", str(plane.kubeconfig), *flags]
     identity = process.spawn(argv, log=log, mark=plane.folder)

@@ -1,0 +1,294 @@
+"""`make demo-autoscale`: a training job gives workers up for another one, and gets them back when that has ended.
+
+Real TensorFlow on two real nodes. The first job has as many workers as fit. A second one arrives and finds no room: the
+first is shrunk, both run, the second ends, the first grows again. None of its workers that stay is restarted.
+
+Exit code 0 only if all of that was seen. Ctrl-C stops whatever the demo has started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from demo.autoscalejobs import (
+    FIRST,
+    FIRST_STEPS,
+    LEAST,
+    MOST,
+    SECOND,
+    SECOND_STEPS,
+    SECOND_WORKERS,
+    Holder,
+    Object,
+    Seen,
+    holders,
+    line,
+    manifests,
+    running,
+    steps_said,
+    table,
+)
+from demo.autoscalestage import SCALE_DOWN_AFTER, SCALE_UP_AFTER, AutoscaleStage, open_autoscale_stage
+from demo.checks import Check
+from demo.follow import DemoError
+from demo.kubectl import KubectlError
+from demo.screen import Screen
+from localcluster.api import RefusedError
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = Path("manifests/samples/train-elastic.yaml")
+INTERRUPTED = 128 + signal.SIGINT
+POLL_SECONDS = 0.3
+# For each step. On a machine that does nothing else all of them together take less than two minutes.
+TIMEOUT_SECONDS = 120.0
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+JOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
+WORKER_0 = f"tf_job_name={FIRST},job_type=WORKER,task_index=0"
+CHIEF_OF_SECOND = f"tf_job_name={SECOND},job_type=WORKER,task_index=0"
+
+Show = Callable[["Look"], None]
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    if os.environ.get("KUBECONFIG"):
+        screen.detail(
+            "KUBECONFIG is not used: this demo needs a cluster that is full when it says so; it brings its own"
+        )
+    try:
+        with open_autoscale_stage(ROOT, screen) as stage:
+            checks = Demo(stage, screen).run()
+            for check in checks:
+                screen.check(check)
+            farewell(screen)
+    except (DemoError, KubectlError, RefusedError) as error:
+        screen.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        screen.step("interrupted: everything that the demo started is stopped")
+        return INTERRUPTED
+    return 0 if all(check.holds for check in checks) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is there at one moment."""
+
+    holders: list[Holder]
+    jobs: dict[str, Object]
+    seconds: float
+
+    def status(self, job: str) -> Object:
+        status: Object = self.jobs.get(job, {}).get("status", {})
+        return status
+
+    def workers(self, job: str) -> int:
+        """Those that run, and stay."""
+        return running(self.holders, job, "worker")
+
+    def has(self, job: str, workers: int) -> bool:
+        """So many workers and the parameter server run, and no others are left."""
+        present = sum(each.job == job for each in self.holders)
+        return self.workers(job) == workers and running(self.holders, job) == present == workers + 1
+
+    def notes(self) -> dict[str, str]:
+        return {name: _note(job.get("status", {})) for name, job in sorted(self.jobs.items())}
+
+
+def _note(status: Object) -> str:
+    progress = status.get("progress") or {}
+    steps = f"{progress.get('done', 0)} of {progress['total']} steps" if progress.get("total") else ""
+    return ", ".join(part for part in (str(status.get("phase", "")), steps, str(status.get("reason", ""))) if part)
+
+
+@dataclass(slots=True)
+class Demo:
+    """The acts, in order."""
+
+    stage: AutoscaleStage
+    screen: Screen
+    began: float = field(default_factory=time.monotonic)
+    seen: Seen = field(default_factory=Seen)
+
+    def run(self) -> list[Check]:
+        """Raises `DemoError` if a step does not come."""
+        jobs = manifests((ROOT / SAMPLE).read_text())
+        self._fill(jobs[FIRST])
+        before, steps_before = self._first_pods(), self._steps_of_first()
+        self._make_room(jobs[SECOND])
+        self._both_run()
+        self._second_ends()
+        self._grow_again()
+        return [
+            Check(True, f"the first job gave up {MOST - LEAST} workers for the second, and got them back"),
+            *self._untouched(before, steps_before),
+            self._counted(),
+        ]
+
+    def _fill(self, manifest: list[Object]) -> None:
+        what = f"a parameter server and {MOST} workers, of which it needs {LEAST}"
+        self._title(f"1. {FIRST}: {what}. It fills the cluster")
+        self._create(manifest)
+        self._until(f"{FIRST} to run with {MOST} workers", FIRST, lambda now: now.has(FIRST, MOST))
+        self._until(f"{FIRST} to train", FIRST, lambda _: self._steps_of_first() > 0)
+        self.screen.output(f"It trains, {FIRST_STEPS} steps in all, which the parameter server counts.")
+
+    def _make_room(self, manifest: list[Object]) -> None:
+        what = f"{SECOND}: a parameter server and {SECOND_WORKERS} workers. There is no room"
+        self._title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler asks {FIRST} for some")
+        self._create(manifest)
+        self._until(f"{SECOND} to wait for room", SECOND, lambda now: "needs" in now.status(SECOND).get("reason", ""))
+        self._show("kubectl get gangs")
+        self._until(
+            f"{FIRST} to be shrunk to {LEAST} workers", SECOND, lambda now: _workers_asked(now.jobs, FIRST) == LEAST
+        )
+        self.screen.output(
+            f"That is written to {FIRST}'s spec.workerReplicas, as kubectl scale would do it. Workers away from its "
+            f"parameter server leave first; their room is kept for {SECOND}."
+        )
+
+    def _both_run(self) -> None:
+        self._until(
+            f"both to run, {FIRST} with {LEAST} workers and {SECOND} with {SECOND_WORKERS}",
+            SECOND,
+            lambda now: now.has(FIRST, LEAST) and now.has(SECOND, SECOND_WORKERS),
+        )
+        self._title(f"3. Both run, until {SECOND} has done its {SECOND_STEPS} steps")
+        self._show("kubectl get tfjobs")
+        self._show("kubectl get gangs")
+
+    def _second_ends(self) -> None:
+        self._until(f"{SECOND} to end", SECOND, lambda now: now.status(SECOND).get("phase") in ("Done", "Failed"))
+
+    def _grow_again(self) -> None:
+        self._title(f"4. The cluster has room, and nobody waits: each {SCALE_UP_AFTER} {FIRST} gets a worker back")
+        self._until(f"{FIRST} to run with {MOST} workers again", FIRST, lambda now: now.has(FIRST, MOST))
+        self._show(f"kubectl events --for tfjob/{FIRST}", only="Resized")
+
+    def _untouched(self, before: dict[str, int], steps_before: int) -> Iterator[Check]:
+        after = self._first_pods()
+        stayed = [name for name, restarts in before.items() if after.get(name) == restarts]
+        text = f"{LEAST + 1} of its pods went on all the time: none was restarted"
+        yield Check(len(stayed) == LEAST + 1, text)
+        steps = self._steps_of_first()
+        text = f"it went on training: {steps_before} steps before, {steps} of {FIRST_STEPS} now"
+        yield Check(steps > steps_before, text)
+
+    def _counted(self) -> Check:
+        log = self.stage.kubectl.run("logs", "-l", CHIEF_OF_SECOND, "--tail=-1")
+        said = next((each for each in log.splitlines() if each.startswith("steps counted")), "no steps counted")
+        words = f"steps counted: {SECOND_STEPS} of {SECOND_STEPS}"
+        return Check(said.startswith(words), f"{SECOND}, counted by TensorFlow: {said}")
+
+    def _create(self, manifest: list[Object]) -> None:
+        names = ", ".join(f"{each['kind']} {each['metadata']['name']}" for each in manifest)
+        with self.screen.command(f"kubectl create -f {names}"):
+            body = {"apiVersion": "v1", "kind": "List", "items": manifest}
+            self.screen.output(self.stage.kubectl.run("create", "-f", "-", stdin=json.dumps(body)))
+
+    def _until(self, what: str, whom: str, predicate: Callable[[Look], bool]) -> None:
+        """Show what happens until it is so. `whom` is the job that says why, if it never is."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        with self._showing() as show:
+            while True:
+                now = self._look()
+                show(now)
+                if predicate(now):
+                    return
+                if now.status(whom).get("phase") == "Failed":
+                    raise DemoError(f"waiting for {what}: {whom} failed: {now.status(whom).get('reason')}")
+                if time.monotonic() > deadline:
+                    why = now.status(whom).get("reason") or "the jobs' events say why"
+                    raise DemoError(
+                        f"not within {TIMEOUT_SECONDS:.0f} s: {what}. {whom}: {why}; logs: {self.stage.logs}"
+                    )
+                time.sleep(POLL_SECONDS)
+
+    @contextmanager
+    def _showing(self) -> Iterator[Show]:
+        """A live picture on a terminal, elsewhere a line for each change. Events are lines on both."""
+        nodes = [node["metadata"]["name"] for node in self.stage.api.list("/api/v1/nodes")]
+        if not self.screen.is_live:
+            yield lambda now: self._tell(now, nodes)
+            return
+        with Live(console=self.screen.console, refresh_per_second=4) as live:
+
+            def show(now: Look) -> None:
+                self._tell_news(now)
+                live.update(table(now.holders, nodes, now.notes(), now.seconds))
+
+            yield show
+
+    def _tell(self, now: Look, nodes: list[str]) -> None:
+        self._tell_news(now)
+        if self.seen.is_new(words := line(now.holders, nodes)):
+            self.screen.output(f"{now.seconds:5.1f} s  {words}")
+
+    def _tell_news(self, now: Look) -> None:
+        for words in self.seen.news(self.stage.api.list(EVENTS)):
+            self.screen.output(f"{now.seconds:5.1f} s  {words}")
+
+    def _look(self) -> Look:
+        api = self.stage.api
+        jobs = {each["metadata"]["name"]: each for each in api.list(JOBS)}
+        return Look(holders(api.list(PODS)), jobs, time.monotonic() - self.began)
+
+    def _first_pods(self) -> dict[str, int]:
+        """Restarts of each of its pods, by name."""
+        pods = self.stage.api.list(PODS, f"tf_job_name={FIRST}")
+        return {
+            pod["metadata"]["name"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+            for pod in pods
+        }
+
+    def _steps_of_first(self) -> int:
+        """As its worker 0 says, which learns it from the parameter server."""
+        return steps_said(self.stage.kubectl.run("logs", "-l", WORKER_0, "--tail=20"))
+
+    def _show(self, command: str, only: str = "") -> None:
+        """`only` lines with this word."""
+        self.screen.blank()
+        with self.screen.command(f"{command} | grep {only}" if only else command):
+            said = self.stage.kubectl.run(*command.split()[1:]).splitlines()
+            self.screen.output("\n".join(each for each in said if only in each))
+
+    def _title(self, text: str) -> None:
+        self.screen.blank()
+        self.screen.step(text)
+
+
+def _workers_asked(jobs: dict[str, Object], name: str) -> int | None:
+    """What the `scale` subresource of a job says."""
+    workers: int | None = jobs.get(name, {}).get("spec", {}).get("workerReplicas")
+    return workers
+
+
+def farewell(screen: Screen) -> None:
+    """What to do next."""
+    screen.blank()
+    screen.output(
+        "Next:\n"
+        f"  kubectl apply -f {SAMPLE}      # resize it by hand: kubectl scale tfjob/train-elastic --replicas=4\n"
+        "  spec: {gang: {enabled: true}, autoscaling: {minWorkers: 1, maxWorkers: 4}}\n"
+        "  tfjob-controller run --autoscaling=recommend      # first only says what it would do\n"
+        "docs/autoscaling.md tells what the program must do, when not to use it, and how to tune the delays."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The two jobs of the demo of autoscaling, and how its picture says who holds what."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from demo.autoscale import SAMPLE
+from demo.autoscalejobs import (
+    FIRST,
+    FIRST_STEPS,
+    LEAST,
+    MOST,
+    SECOND,
+    SECOND_WORKERS,
+    Seen,
+    holders,
+    line,
+    manifests,
+    running,
+    steps_said,
+    table,
+)
+from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
+from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.validation import validate
+
+ROOT = Path(__file__).parents[3]
+NODE_NAMES = ["node-1", "node-2"]
+
+
+def pod(
+    job: str, replica: str, node: str = "node-1", *, phase: str = "Running", leaves: bool = False
+) -> dict[str, Any]:
+    role, _, index = replica.partition("-")
+    labels = {"tf_job_name": job, "job_type": role.upper(), "task_index": index}
+    deleted = {"deletionTimestamp": "2026-11-21T20:00:00Z"} if leaves else {}
+    return {"metadata": {"labels": labels, **deleted}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        pytest.param([], "node-1 [2 free]   node-2 [2 free]", id="nobody"),
+        pytest.param(
+            [pod("first", "worker-1", "node-2"), pod("first", "worker-0"), pod("first", "ps-0")],
+            "node-1 [first: ps-0 worker-0 | 1 free]   node-2 [first: worker-1 | 1 free]",
+            id="parameter servers take no GPU",
+        ),
+        pytest.param(
+            [pod("first", "worker-0", leaves=True), pod("second", "worker-0", phase="Pending")],
+            "node-1 [first: worker-0 (leaves) | second: worker-0 (starts)]   node-2 [2 free]",
+            id="who comes and who goes",
+        ),
+        pytest.param(
+            [pod("first", "worker-0", ""), pod("first", "worker-1", phase="Succeeded")],
+            "node-1 [2 free]   node-2 [2 free]",
+            id="who has no node yet, or has ended, holds nothing",
+        ),
+        pytest.param(
+            [{"metadata": {}, "spec": {"nodeName": "node-1"}}],
+            "node-1 [2 free]   node-2 [2 free]",
+            id="pods of no job are no business of this picture",
+        ),
+    ],
+)
+def test_a_line_says_who_holds_what(pods: list[dict[str, Any]], words: str) -> None:
+    assert line(holders(pods), NODE_NAMES) == words
+
+
+def test_the_table_of_a_terminal_says_the_same() -> None:
+    found = holders([pod("first", "worker-0"), pod("first", "ps-0", "node-2"), pod("second", "worker-1", leaves=True)])
+    printed = io.StringIO()
+    Console(file=printed, width=140).print(table(found, NODE_NAMES, {"first": "Running", "second": ""}, 12.3))
+    shown = [each.split() for each in printed.getvalue().splitlines()]
+    assert ["node-1", "first", "worker-0", "second", "worker-1", "(leaves)"] in shown
+    assert ["node-2", "·", "·", "first", "ps-0"] in shown
+    assert ["first:", "Running"] in shown
+
+
+def test_only_those_that_run_and_stay_count() -> None:
+    found = holders(
+        [
+            pod("first", "ps-0"),
+            pod("first", "worker-0"),
+            pod("first", "worker-1", leaves=True),
+            pod("first", "worker-2", phase="Pending"),
+            pod("second", "worker-0"),
+        ]
+    )
+    assert (running(found, "first"), running(found, "first", "worker")) == (2, 1)
+
+
+def test_the_second_job_fits_exactly_when_the_first_has_its_least() -> None:
+    assert MOST == NODES * GPUS_PER_NODE
+    assert LEAST + SECOND_WORKERS == MOST
+
+
+def test_the_jobs_are_ones_that_the_controller_takes() -> None:
+    made = manifests((ROOT / SAMPLE).read_text())
+    jobs = {name: objects[-1] for name, objects in made.items()}
+    assert list(jobs) == [FIRST, SECOND]
+    for name, job in jobs.items():
+        assert validate(decode_tfjob(msgspec.json.encode(job))) is None, name
+        (workers,) = (each for each in job["spec"]["replicaSpecs"] if each["tfReplicaType"] == "WORKER")
+        assert workers["template"]["spec"]["containers"][0]["resources"]["limits"] == {GPU: "1"}
+        autoscaling = job["spec"]["autoscaling"]
+        assert autoscaling["minWorkers"] <= workers["replicas"] <= autoscaling["maxWorkers"]
+
+
+@pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        pytest.param("", 0, id="nothing yet"),
+        pytest.param("worker-0: my share of the steps is 5 of 20000", 0, id="a share is no step"),
+        pytest.param(
+            f"w: 3 steps of my own, 9 of {FIRST_STEPS} by all\nw: 4 steps of my own, 13 of {FIRST_STEPS} by all",
+            13,
+            id="the last line counts",
+        ),
+    ],
+)
+def test_steps_in_a_log(log: str, steps: int) -> None:
+    assert steps_said(log) == steps
+
+
+def event(uid: str, reason: str, note: str, time: str = "2026-11-21T20:00:00.000000Z") -> dict[str, Any]:
+    about = {"metadata": {"uid": uid}, "regarding": {"name": "first"}}
+    return {**about, "reason": reason, "note": note, "eventTime": time}
+
+
+def test_each_resize_is_told_once_and_in_order() -> None:
+    seen = Seen()
+    down = event("1", "Resized", "shrunk 4 → 2 workers: room for default/second, waiting 5 s", "2026-11-21T20:00:01.0Z")
+    up = event("2", "Resized", "grown 2 → 3 workers: the cluster has room", "2026-11-21T20:00:09.0Z")
+    other = event("3", "SuccessfulCreate", "Created job: first-worker-0")
+    assert seen.news([other]) == []
+    assert seen.news([up, other, down]) == [f"Resized first: {each['note']}" for each in (down, up)]
+    assert seen.news([up, down]) == []
+
+
+def test_only_a_change_of_the_line_is_told() -> None:
+    seen = Seen()
+    assert [seen.is_new(words) for words in ("a", "a", "b")] == [True, False, True]
