@@ -139,7 +139,7 @@ class GangScheduler:
         self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved)
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.admission.view.used_shares)
         self.servers = health.servers_for(self._routes())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
 

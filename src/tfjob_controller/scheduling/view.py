@@ -18,7 +18,7 @@ of nodes has few different rooms.
 A room may be negative: pods of other schedulers came where something was reserved.
 
 Threads: none of its methods may run at the same time as another; the caller holds one lock. But one room, which is
-immutable, can be read without it (`rooms.get`), and so can whether a pod is counted (`has_pod`).
+immutable, can be read without it (`rooms.get`), and so can whether a pod is counted (`has_pod`) and `used_shares`.
 """
 
 from __future__ import annotations
@@ -183,6 +183,17 @@ class ClusterView:
         return ViewStatistics(
             len(self._rooms), len(self._pods), len(self._gangs), len(members), len(open_members), reserved
         )
+
+    def used_shares(self) -> Mapping[str, float]:
+        """By resource: what bound pods request, as a share of what all nodes have. Needs no lock."""
+        total: dict[str, int] = {}
+        left: dict[str, int] = {}
+        for room in list(self._rooms.values()):
+            _add(total, room.allocatable, 1)
+            _add(left, room.free, 1)
+            # Reserved room is free as long as the pods are not there.
+            _add(left, room.reserved, 1)
+        return {name: 1 - left[name] / value for name, value in total.items() if value}
 
     # Nodes and pods
 

@@ -18,6 +18,8 @@ from tfjob_controller.api.gang import PHASES, WAITING, Gang
 _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
 # kube-scheduler waits for a filter; a bind waits for the gang.
 _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5]
+# Of `extender.statuswriter.Result`.
+_DIRECTIONS = {"shrink_asked": "shrink", "grow_asked": "grow"}
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
 
@@ -30,6 +32,12 @@ class GangMetrics:
             "gang_status_writes_total",
             "Statuses of Gangs that were written, by what they say; failed: the write was refused.",
             ["result"],
+            registry=registry,
+        )
+        self._asked = Counter(
+            "gang_resizes_asked_total",
+            "Wishes that a running gang have fewer members (shrink) or more (grow), told to its owner.",
+            ["direction"],
             registry=registry,
         )
         self._waited = Histogram(
@@ -61,12 +69,19 @@ class GangMetrics:
             "gang_extender_errors_total", "Calls that could not be read.", ["verb"], registry=registry
         )
 
-    def collect(self, gangs: Callable[[], Sequence[Gang]], reserved: Callable[[], Mapping[str, int]]) -> None:
-        """Show gangs by phase and what is reserved for pods that are not there yet, when it is asked for."""
-        self.registry.register(_Collector(gangs, reserved))
+    def collect(
+        self,
+        gangs: Callable[[], Sequence[Gang]],
+        reserved: Callable[[], Mapping[str, int]],
+        used: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        """Show gangs by phase, and by resource what is reserved and what share of all is used, when it is asked for."""
+        self.registry.register(_Collector(gangs, reserved, used))
 
     def written(self, result: str, gang: Gang) -> None:
         self._writes.labels(result).inc()
+        if result in _DIRECTIONS:
+            self._asked.labels(_DIRECTIONS[result]).inc()
         if result == "admitted" and gang.status.waiting_since and gang.status.admitted_time:
             waited = datetime.fromisoformat(gang.status.admitted_time) - datetime.fromisoformat(
                 gang.status.waiting_since
@@ -84,25 +99,41 @@ class GangMetrics:
 
 
 class _Collector:
-    def __init__(self, gangs: Callable[[], Sequence[Gang]], reserved: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        gangs: Callable[[], Sequence[Gang]],
+        reserved: Callable[[], Mapping[str, int]],
+        used: Callable[[], Mapping[str, float]],
+    ) -> None:
         self._gangs = gangs
         self._reserved = reserved
+        self._used = used
 
     def describe(self) -> Iterable[Metric]:
-        return [_gangs(), _reserved()]
+        return [_gangs(), _reserved(), _used()]
 
     def collect(self) -> Iterable[Metric]:
-        gangs, reserved = _gangs(), _reserved()
+        gangs, reserved, used = _gangs(), _reserved(), _used()
         phases = Tally(gang.status.phase or WAITING for gang in self._gangs())
         for phase in PHASES:
             gangs.add_metric([phase], phases[phase])
         for resource, amount in sorted(self._reserved().items()):
             reserved.add_metric([resource], amount)
-        return [gangs, reserved]
+        for resource, share in sorted(self._used().items()):
+            used.add_metric([resource], share)
+        return [gangs, reserved, used]
 
 
 def _gangs() -> GaugeMetricFamily:
     return GaugeMetricFamily("gang_gangs", "Gangs by phase.", labels=["phase"])
+
+
+def _used() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "gang_cluster_used_ratio",
+        "What bound pods request, gangs' and others', as a share of what all nodes have: their allocatable.",
+        labels=["resource"],
+    )
 
 
 def _reserved() -> GaugeMetricFamily:

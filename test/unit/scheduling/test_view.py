@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.gangs import a_node, a_pod, a_view, workers
+from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.scheduling.demand import demand_of
 from tfjob_controller.scheduling.rooms import full_nodes
 from tfjob_controller.scheduling.view import ClusterView
 
 GANG = "ns/g"
+SOON = "2026-11-21T12:00:30Z"
 ONE_CPU = {"worker": {"cpu": 1000, "pods": 1}}
 
 
@@ -212,3 +215,46 @@ def test_a_pool_holds_the_nodes_that_suit_and_follows_them() -> None:
 def test_a_quantity_that_is_none_counts_as_nothing() -> None:
     view = a_view(a_node("n", cpu="many"))
     assert "cpu" not in view.free("n")
+
+
+def ending_pod(name: str, *, gang: str = "", member: str = "", node: str = "n") -> ScheduledPod:
+    pod = a_pod(name, node, gang=gang, member=member)
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOON))
+
+
+def test_pods_that_were_told_to_end_are_known_until_they_have() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(a_pod("p", "n"))
+    assert list(view.ending()) == []
+    view.set_pod(ending_pod("p"))
+    assert list(view.ending()) == [("n", {"cpu": 1000, "pods": 1}, SOON)]
+    assert cpu(view) == 7000
+    view.remove_pod("ns/p")
+    assert list(view.ending()) == []
+
+
+def test_one_that_has_finished_leaves_nothing_to_come() -> None:
+    view = a_view(a_node("n"))
+    view.set_pod(ending_pod("p"))
+    pod = ending_pod("p")
+    view.set_pod(replace(pod, status=replace(pod.status, phase="Succeeded")))
+    assert list(view.ending()) == []
+
+
+def test_no_room_comes_of_a_pod_whose_place_is_reserved_for_the_next_one() -> None:
+    view = reserved("worker-0")
+    view.set_pod(ending_pod("p", gang="g", member="worker-0"))
+    view.set_pod(ending_pod("q", gang="g", member="worker-1"))
+    assert [amounts["cpu"] for _, amounts, _ in view.ending()] == [1000]
+    view.release(GANG)
+    assert len(list(view.ending())) == 2
+
+
+def test_what_pods_use_is_a_share_of_what_the_nodes_have_whatever_is_reserved() -> None:
+    view = reserved("worker-0")
+    assert view.used_shares()["cpu"] == 0
+    view.set_pod(a_pod("p", "m", "4"))
+    assert view.used_shares()["cpu"] == 0.25
+    view.set_pod(a_pod("w", "n", "1", gang="g", member="worker-0"))
+    assert view.used_shares()["cpu"] == 0.3125
+    assert ClusterView().used_shares() == {}

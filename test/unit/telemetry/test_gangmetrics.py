@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.extender.statuswriter import Result
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 
@@ -26,6 +27,22 @@ def test_gangs_are_shown_by_phase_and_what_is_reserved_by_resource() -> None:
     assert 'gang_gangs{phase="Waiting"} 1.0' in text
     assert 'gang_reserved_amount{resource="cpu"} 1500.0' in text
     assert "secret-name" not in text
+
+
+def test_the_share_of_the_nodes_that_is_used_is_shown_by_resource() -> None:
+    registry = CollectorRegistry()
+    GangMetrics(registry).collect(list, dict, lambda: {"cpu": 0.75})
+    assert 'gang_cluster_used_ratio{resource="cpu"} 0.75' in scraped(registry)
+
+
+def test_wishes_for_other_sizes_are_counted_by_direction() -> None:
+    registry = CollectorRegistry()
+    metrics = GangMetrics(registry)
+    for result in (Result.SHRINK, Result.SHRINK, Result.GROW, Result.WITHDRAWN, Result.RESIZED):
+        metrics.written(result, gang("Bound"))
+    text = scraped(registry)
+    assert 'gang_resizes_asked_total{direction="shrink"} 2.0' in text
+    assert 'gang_resizes_asked_total{direction="grow"} 1.0' in text
 
 
 def test_an_admission_is_counted_with_the_time_that_the_gang_has_waited() -> None:
