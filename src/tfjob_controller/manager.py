@@ -38,6 +38,7 @@ from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.caches import Caches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.logreader import LogReader
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
@@ -184,6 +185,9 @@ class Manager:
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         self._elector = self._new_elector(config.namespace) if options.leader_elect else None
+        self._logs = LogReader(
+            self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
+        )
         self._workers: Workers | None = None
         self._engine: Engine[TFJob] | None = None
         self.metrics.collect_jobs(self._jobs_led)
@@ -230,6 +234,7 @@ class Manager:
             gc.collect()
             gc.freeze()
             self._workers.start()
+            self._logs.start()
             log.info("working", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
 
     def _wait_for_version(self) -> tuple[int, int] | None:
@@ -266,7 +271,7 @@ class Manager:
             kind,
             ResourceClient(self.transport, TFJOBS, decode_tfjob),
             store,
-            self.caches.snapshots(),
+            self.caches.snapshots(self._logs.readings_of),
             self.caches.writer(self._fanout),
             self._recorder,
             self._clock,
@@ -320,6 +325,7 @@ class Manager:
     def _stop_parts(self) -> bool:
         self._queue.shut_down()
         ended = self._workers.stop(_WORKERS_SECONDS) if self._workers is not None else True
+        self._logs.stop(_PART_SECONDS)
         self._fanout.stop()
         self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
@@ -361,7 +367,14 @@ class Manager:
 
     def _restarts(self) -> dict[str, int]:
         of_workers = self._workers.restarts() if self._workers is not None else {}
-        return self.caches.informers.restarts() | of_workers | {"events": self._recorder.statistics().restarts}
+        return (
+            self.caches.informers.restarts()
+            | of_workers
+            | {
+                "events": self._recorder.statistics().restarts,
+                "logs": self._logs.restarts,
+            }
+        )
 
 
 class _Version(msgspec.Struct):

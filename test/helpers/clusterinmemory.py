@@ -27,6 +27,7 @@ from tfjob_controller.api.core import (
     Job,
     JobSpec,
     Pod,
+    PodMeta,
     PodStatus,
     Running,
     Service,
@@ -35,13 +36,13 @@ from tfjob_controller.api.core import (
 )
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.difference import Actions, Patch, plan_actions
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
 from tfjob_controller.trainer.plan import Plan, build_plan
 from tfjob_controller.trainer.replicas import job_outcome
 from tfjob_controller.trainer.status import StatusResult, next_status
@@ -85,6 +86,7 @@ class World:
     events: list[Emit] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     lingers: bool = False
+    readings: dict[str, Reading] | None = None
 
     @property
     def plan(self) -> Plan:
@@ -92,7 +94,9 @@ class World:
 
     @property
     def observed(self) -> Observed:
-        return Observed(dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map, self.gang)
+        return Observed(
+            dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map, self.gang, self.readings
+        )
 
     def name(self, replica_id: str) -> str:
         plan = self.plan
@@ -221,7 +225,7 @@ class World:
     def _new_pod(self, name: str) -> Pod:
         owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
         uid = f"uid-{next(_uids)}"
-        meta = ObjectMeta(
+        meta = PodMeta(
             name=f"{name}-{uid}",
             uid=uid,
             creation_timestamp=to_text(self.now),
@@ -245,7 +249,7 @@ class World:
         )
 
     def _last(self, replica_id: str) -> ContainerState:
-        pods = self.pods.get(self.name(replica_id)) or [Pod(ObjectMeta())]
+        pods = self.pods.get(self.name(replica_id)) or [Pod(PodMeta())]
         statuses = pods[-1].status.container_statuses or (ContainerStatus(),)
         return statuses[0].state if statuses[0].state.terminated else statuses[0].last_state
 

@@ -137,16 +137,23 @@ class Play:
         self._adopted()
         self._foreign()
         self._ganged()
+        self._wished()
         servers = parameter_servers(1)
         whole = tfjob(master(template=runs(0.3)), workers(1, template=runs(60)), servers, name="whole", **_IMAGE)
         whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
+        # Its worker's log is asked for, though nobody has it.
+        whole["spec"]["autoscaling"] = {"maxWorkers": 1, "progress": {"pattern": "step ([0-9]+)"}}
         self.jobs.submit(whole)
         early = parameter_servers(1, template=runs(0.2))
         shrinking = tfjob(master(template=runs(0.3)), workers(2, template=runs(60)), early, name="shrinking")
         self.jobs.submit(shrinking)
 
     def goes_on(self) -> None:
-        """What the user does in the middle: once `shrinking` has all its children, it gets smaller and sleeps."""
+        """What the user does in the middle: once `shrinking` has all its children, it gets smaller and sleeps.
+
+        And the gang scheduler: it wishes that `wished` were smaller.
+        """
+        self._wish()
         has_all = any("shrinking-worker-" in name and name.endswith("-1") for name in self.jobs.children("jobs"))
         if has_all and not self._has_shrunk:
             self._has_shrunk = True
@@ -189,6 +196,22 @@ class Play:
         group, name = "scheduling.kubeflow.org/v1alpha1", "ganged-dddd"
         spec = {"members": [{"name": "master"}]}
         self._make(f"/apis/{group}", "gangs", name, owner, apiVersion=group, kind="Gang", spec=spec)
+
+    def _wished(self) -> None:
+        job = tfjob(master(template=runs(60)), workers(2, template=runs(60)), name="wished", RuntimeId="eeee")
+        job["spec"] |= {"gang": {"enabled": True}, "autoscaling": {"maxWorkers": 2}}
+        self.jobs.submit(job)
+
+    def _wish(self) -> None:
+        group = "scheduling.kubeflow.org/v1alpha1"
+        path = f"/apis/{group}/namespaces/{self.jobs.namespace}/gangs/wished-eeee"
+        gang = self.jobs.api.find(path)
+        if gang is None or gang.get("status"):
+            return
+        placement = [{"node": "fake-1", "members": ["master-0", "worker-0", "worker-1"]}]
+        wish = {"targetMembers": {"worker": 1}, "leaving": ["worker-1"], "targetReason": "a test"}
+        status = {"phase": "Bound", "attempt": 1, "placement": placement, **wish}
+        self.jobs.api.patch(f"{path}/status", {"status": status})
 
     def _owner(self, job: Object) -> Object:
         meta = job["metadata"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from helpers.gangauditor import audited
 from helpers.gangowner import GANGS, SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
+from helpers.logkubelet import Kubelet
 from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
 from helpers.poll import eventually
 from localcluster.api import Api
@@ -91,3 +95,19 @@ def gang_scheduling(gang_cluster: Cluster) -> Iterator[Cluster]:
         assert scheduler.extender is not None
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             yield gang_cluster
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A kubelet's certificate and its key."""
+    folder = tmp_path_factory.mktemp("kubelet")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kubelet", "-days", "2"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.fixture
+def logging_node(api: Api, pair: tuple[Path, Path]) -> Iterator[Kubelet]:
+    with Kubelet(api, f"node-{secrets.token_hex(4)}", pair) as kubelet:
+        yield kubelet

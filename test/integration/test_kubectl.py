@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
-import ssl
 import subprocess
 import sys
 import threading
@@ -20,13 +18,12 @@ import structlog
 from helpers.cluster import (
     Cluster,
     delete_service_account,
-    make_node,
     new_service_account,
     set_pod_running,
     set_pod_waiting,
     write_kubeconfig,
 )
-from helpers.httpserver import Answer, HttpServer, Request
+from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import FOREVER, Playground, Trial, alone, ends
 from helpers.poll import eventually
@@ -209,55 +206,6 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert trial.name in done.stdout
-
-
-class Kubelet:
-    """A node whose kubelet has logs, and nothing else."""
-
-    def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
-        self.name = name
-        self.requests: list[Request] = []
-        self.chunks: Iterator[bytes] | None = None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*pair)
-        self.server = HttpServer(self._answer, context)
-        self._api = api
-
-    def __enter__(self) -> Kubelet:
-        self.server.__enter__()
-        # Only for pods that name it: those of other tests would wait here for ever.
-        closed = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": {"unschedulable": True}}
-        self._api.create("/api/v1/nodes", closed)
-        make_node(self._api, self.name)
-        endpoints = {"kubeletEndpoint": {"Port": int(self.server.url.rpartition(":")[2])}}
-        status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
-        self._api.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._api.delete(f"/api/v1/nodes/{self.name}")
-        self.server.__exit__()
-
-    def _answer(self, request: Request) -> Answer:
-        self.requests.append(request)
-        pod = request.path.split("/")[-2]
-        text = b"step 1 of %s\nstep 2\n" % pod.encode()
-        return Answer(body=text, headers={"Content-Type": "text/plain"}, chunks=self.chunks)
-
-
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("kubelet")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kubelet", "-days", "2"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
-
-
-@pytest.fixture
-def logging_node(api: Api, pair: tuple[Path, Path]) -> Iterator[Kubelet]:
-    with Kubelet(api, f"node-{secrets.token_hex(4)}", pair) as kubelet:
-        yield kubelet
 
 
 def on(node: Kubelet) -> dict[str, Any]:

@@ -39,6 +39,7 @@ NAME = "tfjob-controller"
 FINALIZERS = Right("kubeflow.org", "tfjobs/finalizers", "update")
 # Renewed often, so that the right to do it is soon missed, and lost late, however slow the machine.
 LEADS: dict[str, Any] = {
+    "autoscaling": "on",
     "leader_elect": True,
     "leader_elect_lease_duration": 90.0,
     "leader_elect_renew_deadline": 60.0,
@@ -98,6 +99,7 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
     kubelet = FakeKubelet(strict.api, namespace=namespace, behaviour=play.behaviour)
     with kubelet, running_controller(kubeconfig, "", **leads) as manager:
         _to_the_end(play)
+        eventually(lambda: jobs_workers(play, "wished") == 1, 60, 0.1)
         assert forbidden(manager) == 0
         # The one right that only this server asks for.
         role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
@@ -111,6 +113,13 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
             return forbidden(manager) > 0
 
         eventually(refused, 30, 0.5)
+
+
+def jobs_workers(play: Play, name: str) -> int | None:
+    """How many workers its spec asks for by now, if it says so."""
+    play.goes_on()
+    found: int | None = play.jobs.get(name)["spec"].get("workerReplicas")
+    return found
 
 
 def _to_the_end(play: Play) -> None:

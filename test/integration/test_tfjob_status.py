@@ -49,6 +49,7 @@ def test_a_running_job_has_these_fields_under_these_names(trial: Trial) -> None:
             {"tf_replica_type": "PS", "state": "Running", "ReplicasStates": {"Running": 2}},
         ],
         "ready": {"master": "1/1", "worker": "1/1", "ps": "2/2"},
+        "scaling": {"workers": 1},
         "workerReplicas": 1,
         "workerSelector": f"job_type=WORKER,kubeflow.org=,runtime_id={trial.runtime_id},tf_job_name={trial.name}",
     }

@@ -6,6 +6,9 @@ import msgspec
 
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
+# Set by the program of a worker: how many steps this pod has done.
+STEPS_ANNOTATION = "kubeflow.org/steps"
+
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -70,8 +73,18 @@ class PodStatus(_Value, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
+class PodAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Those that are read."""
+
+    steps: str = msgspec.field(default="", name=STEPS_ANNOTATION)
+
+
+class PodMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
+    annotations: PodAnnotations = PodAnnotations()
+
+
 class Pod(_Value, frozen=True):
-    metadata: ObjectMeta
+    metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

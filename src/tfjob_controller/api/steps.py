@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from tfjob_controller.api.tfjob import MAX_PATTERN, MAX_STEPS
+from tfjob_controller.api.tfjob import MAX_PATTERN, MAX_STEPS, TFJobSpec
 
 # So many characters of a line are looked at.
 MAX_LINE = 200
@@ -34,6 +34,13 @@ def compiled(pattern: str) -> re.Pattern[str] | None:
         return re.compile(pattern, re.ASCII)
     except (re.error, OverflowError, FutureWarning):  # a range from z to a, {5,2}; a warning where they are errors
         return None
+
+
+def pattern_of(spec: TFJobSpec) -> re.Pattern[str] | None:
+    """None for a job that gives none."""
+    if spec.autoscaling is None or spec.autoscaling.progress is None:
+        return None
+    return compiled(spec.autoscaling.progress.pattern)
 
 
 def repeats_of(pattern: str) -> int:

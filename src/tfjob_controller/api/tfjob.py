@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tfjob_controller.api.core import STEPS_ANNOTATION
 from tfjob_controller.api.describe import INT32_MAX, says
 from tfjob_controller.api.gang import ON_TIMEOUT
 from tfjob_controller.kube.meta import ObjectMeta, Resource
@@ -40,9 +41,6 @@ RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 MAX_STEPS = 2**53 - 1
 # Enough for a line of a log; what may stand in it: progress.py.
 MAX_PATTERN = 200
-
-# On a worker's pod, set by its program: how many steps this pod has done.
-STEPS_ANNOTATION = "kubeflow.org/steps"
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -20,9 +20,10 @@ from tfjob_controller.controller.handlers import (
     identity_matters,
     keys_by_owner,
     keys_by_runtime,
+    pod_matters,
     state_matters,
 )
-from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.writer import Children, Writer
 from tfjob_controller.kube.client import ResourceClient
@@ -69,11 +70,13 @@ class Caches:
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
             self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0))
-        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), state_matters))
+        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), pod_matters))
 
-    def snapshots(self) -> Snapshots:
+    def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
+        """`readings`: what is known of workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
-        return Snapshots(self.jobs.store, self.services.store, self.pods.store, self.config_maps.store, gangs)
+        of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
+        return Snapshots(*of_children, gangs, readings)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""

@@ -127,6 +127,11 @@ def identity_matters(old: Object, new: Object) -> bool:
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
 
 
+def pod_matters(old: Pod, new: Pod) -> bool:
+    """Of a pod: its state, and the steps that it says it has done."""
+    return state_matters(old, new) or old.metadata.annotations != new.metadata.annotations
+
+
 def state_matters(old: Job | Pod | Gang, new: Job | Pod | Gang) -> bool:
     """Of a Job, pod or Gang: also what it says of itself, as far as it is read."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)

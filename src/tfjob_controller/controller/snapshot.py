@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
@@ -10,11 +10,15 @@ from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.labels import POD_JOB_NAME, TF_JOB_NAME, name_value
-from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan
 
 # The index over child Jobs, Services and Gangs by the UID of the job that controls them.
 BY_OWNER = "owner"
+
+
+# What the logs of a job's workers say, by the job's UID; see `Observed.readings`.
+ReadingsOf = Callable[[str], Mapping[str, Reading]]
 
 
 class Snapshots:
@@ -27,13 +31,15 @@ class Snapshots:
         pods: Store[Pod],
         config_maps: Store[ConfigMap],
         gangs: Store[Gang] | None = None,
+        readings: ReadingsOf | None = None,
     ) -> None:
-        """`gangs` is None where none are watched."""
+        """`gangs` is None where none are watched, `readings` where nobody reads logs."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
         self._config_maps = config_maps
         self._gangs = gangs
+        self._readings = readings
 
     def take(self, owner: Object, plan: Plan) -> Observed:
         """The children of `owner` as of now."""
@@ -45,6 +51,7 @@ class Snapshots:
             pods=self._pods_of(owner, jobs, runtime_key(namespace, plan.runtime_id)),
             has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
             gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
+            readings=self._readings(uid) if self._readings is not None and plan.pattern is not None else None,
         )
 
     def jobs_of(self, owner: Object) -> Sequence[Job]:

@@ -107,7 +107,7 @@ class TFJobKind:
         return replace(job, status=status)
 
     def is_minor(self, job: TFJob, result: StatusResult) -> bool:
-        return _of_substance(job.status) == _of_substance(result.status)
+        return not result.is_urgent and _of_substance(job.status) == _of_substance(result.status)
 
     def told(self, job: TFJob, result: StatusResult, now: datetime) -> None:
         tell(self._observer, job, result.status, now)
@@ -122,6 +122,7 @@ def _of_substance(status: TFJobStatus) -> TFJobStatus:
         ready={},
         worker_replicas=0,
         succeeded_indexes=(),
+        progress=None,
         conditions=tuple(
             replace(each, message="") if each.type == conditions.SCHEDULED else each for each in status.conditions
         ),

@@ -67,6 +67,8 @@ def print_description(screen: Any, description: Description, now: datetime) -> N
             "State": description.state,
             "Reason": description.reason,
             "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
+            "Workers": description.workers,
+            "Progress": description.progress,
             "Restarts": f"{description.restarts}{limit}",
             "Runtime-Id": description.runtime_id,
             "Created": _ago(description.created, now),

@@ -11,10 +11,12 @@ from datetime import datetime
 import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob import TFJob, TFJobCondition
+from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
+from tfjob_controller.api.tfjob import WORKER, TFJob, TFJobCondition
 from tfjob_controller.api.validation import validate
 from tfjob_controller.kubectl.reads import Event
 from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import build_plan
@@ -65,6 +67,8 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     restarts: int
     backoff_limit: int | None
     ready: dict[str, str]
+    workers: str
+    progress: str
     hints: list[str]
     replicas: list[ReplicaRow]
     conditions: list[TFJobCondition]
@@ -79,7 +83,7 @@ def views_of(job: TFJob, observed: Observed, now: datetime) -> tuple[View, ...]:
     """Its replicas, none where the job has not begun or never can."""
     if not job.spec.runtime_id or validate(job) is not None:
         return ()
-    plan = build_plan(job, ControllerConfig())
+    plan = fitted(build_plan(job, ControllerConfig()), observed, job.status)
     return classify(plan, observed, job.status.succeeded_indexes, now, job.status.start_time)
 
 
@@ -99,11 +103,32 @@ def describe(job: TFJob, views: Sequence[View], events_of: EventsOf) -> Descript
         restarts=status.restarts,
         backoff_limit=job.spec.backoff_limit,
         ready=status.ready,
+        workers=_workers(job),
+        progress=_progress(job),
         hints=list(_hints(job)),
         replicas=[_row(view, counts) for view in views],
         conditions=list(status.conditions),
         events=_events(job, views, events_of),
     )
+
+
+def _workers(job: TFJob) -> str:
+    """How many there should be, within which bounds; empty for a job that is not resized."""
+    autoscaling, scaling = job.spec.autoscaling, job.status.scaling
+    if autoscaling is None:
+        return ""
+    bounds = f"from {min_workers_of(job.spec)} to {autoscaling.max_workers}, {resize_of(job.spec)}"
+    target = f", {scaling.target} asked for: {scaling.target_reason}" if scaling is not None and scaling.target else ""
+    return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
+
+
+def _progress(job: TFJob) -> str:
+    """Empty for a job that counts no steps."""
+    progress = job.status.progress
+    if progress is None:
+        return ""
+    of = f" of {progress.total}" if progress.total else ""
+    return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
 
 
 def _hints(job: TFJob) -> Iterable[str]:

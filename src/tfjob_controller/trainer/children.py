@@ -20,7 +20,7 @@ import msgspec
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES
 from tfjob_controller.api.defaults import restart_policy_of
-from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, NEVER, ON_FAILURE
+from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 from tfjob_controller.trainer.gangseat import Seat, take_seat
@@ -31,6 +31,9 @@ from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME
 Body = dict[str, Any]
 
 PORT_NAME = "tf-port"
+# For the training containers of a job with autoscaling.totalSteps: all there are to do, and a worker's share.
+TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
+_FALL_BACK_TO_LOGS = "FallbackToLogsOnError"
 # The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
 BACKOFF_LIMIT = 2**31 - 1
 
@@ -110,12 +113,30 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_pl
         return {"restartPolicy": ON_FAILURE, **container} if in_place else container
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
-    return {**container, **rules, "env": _env(container, plan.environment(replica))}
+    last_words = {"terminationMessagePolicy": _FALL_BACK_TO_LOGS} if _is_read(plan, replica) else {}
+    env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.shares is not None)]
+    return {**last_words, **container, **rules, "env": env}
 
 
-def _env(container: Mapping[str, Any], added: Mapping[str, str]) -> list[Any]:
+def _is_read(plan: Plan, replica: Replica) -> bool:
+    """Where the log says how many steps were done, its end stays to be read when the pod goes."""
+    return plan.pattern is not None and replica.role.replica_type == WORKER
+
+
+def _steps(plan: Plan, replica: Replica) -> list[Any]:
+    """First of all, since a variable can only use what stands before it."""
+    if plan.shares is None:
+        return []
+    values = {TOTAL_STEPS: plan.shares.total}
+    if replica.role.replica_type == WORKER:
+        values[STEPS] = plan.shares.by_index.get(replica.index, 0)
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool) -> list[Any]:
     """The user's variables, then ours; one of the same name is ours alone, so that nobody wonders which one counts."""
-    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in added]
+    ours = {*added, TOTAL_STEPS, STEPS} if shares else added
+    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in ours]
     return own + [{"name": name, "value": value} for name, value in added.items()]
 
 

@@ -23,12 +23,17 @@ from tfjob_controller.trainer.gang import is_placed, takes_part
 from tfjob_controller.trainer.gangseat import wanted_seats
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.progress import with_shares
 
 _WORKER = WORKER.lower()
 
 
 def fitted(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
     """The same plan if there is nothing to fit."""
+    return with_shares(_with_present(plan, observed, status), observed, status)
+
+
+def _with_present(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
     if plan.resize == BY_RESTART:
         generation = status.scaling.generation if status.scaling is not None else 0
         return plan if generation == plan.generation else dataclasses.replace(plan, generation=generation)

@@ -10,6 +10,19 @@ from tfjob_controller.api.gang import Gang
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What stood in the group of `progress.pattern` in the last line of a worker's log that it matched.
+
+    `problem`: why the log is not read any more. `is_last`: no more is to be expected, the worker has ended.
+    """
+
+    replica: str = ""
+    text: str = ""
+    problem: str = ""
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Children *owned by the job* (controller reference with its UID), taken from caches at one moment.
 
@@ -23,6 +36,8 @@ class Observed:
     has_config_map: bool = False
     # Only of a job that is one.
     gang: Gang | None = None
+    # What the logs of workers say, by UID of the pod, for a while also of pods that are gone; None where nobody reads.
+    readings: Mapping[str, Reading] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ I/O, no clock but arguments, nothing is mutated, so any thread may call it and r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,9 @@ from tfjob_controller.api.defaults import (
     replicas_of,
     resize_of,
     restart_policy_of,
+    total_steps_of,
 )
+from tfjob_controller.api.steps import pattern_of
 from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS, WORKER, ReplicaSpec, TFJob, TFJobSpec
 from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
@@ -83,6 +86,14 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """Steps to be done: by all workers from the beginning, and by each one that starts now, by its index."""
+
+    total: int
+    by_index: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All children that a job should have, and the rules that they run by."""
 
@@ -112,10 +123,19 @@ class Plan:
     candidates: tuple[Replica, ...] = ()
     # With resize Restart: children of another generation are stopped.
     generation: int = 0
+    # How a worker's log says how many steps it has done; None: an annotation of its pod does.
+    pattern: re.Pattern[str] | None = None
+    total_steps: int | None = None
+    # Of a job with total_steps: see `progress`.
+    shares: Shares | None = None
     # Bounds of the workers; None without autoscaling.
     bounds: tuple[int, int] | None = None
     # What is done about the gang scheduler's wishes: see `gangterms.GangPolicy`.
     autoscaling: str = OFF
+
+    @property
+    def counts_steps(self) -> bool:
+        return self.total_steps is not None or self.pattern is not None
 
 
 def build_plan(
@@ -147,6 +167,8 @@ def build_plan(
         gang_refused=gangs.refuses(spec),
         resize=resize_of(spec),
         candidates=every if resize_of(spec) == IN_PLACE else (),
+        pattern=pattern_of(spec),
+        total_steps=total_steps_of(spec),
         bounds=bounds_of(spec),
         autoscaling=gangs.autoscaling,
     )

@@ -72,6 +72,14 @@ def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
     return None
 
 
+def was_started(pod: Pod) -> bool:
+    """Has the training container run? There is no log before that."""
+    container = training_container(pod)
+    if container is None:
+        return False
+    return container.state.waiting is None or container.last_state.terminated is not None
+
+
 def all_containers_ended(pod: Pod) -> bool:
     """Nothing in the pod runs or will: it only waits to be counted."""
     statuses = pod.status.container_statuses

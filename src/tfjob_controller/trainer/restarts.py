@@ -7,7 +7,7 @@ not at once, since a cache that starts anew may show an object once more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tfjob_controller.api.core import Job
 from tfjob_controller.trainer.pods import FAILED, is_disrupted, training_container
@@ -25,7 +25,11 @@ def next_restart_counts(views: Sequence[View], counts: Mapping[str, int]) -> dic
         for uid, count in _seen(view):
             if count > raised.get(uid, 0):
                 raised[uid] = count
-    return _folded(views, raised) if len(raised) > MAX_GONE else raised
+    if len(raised) <= MAX_GONE:
+        return raised
+    present = {view.job.metadata.uid for view in views if view.job is not None}
+    present.update(pod.metadata.uid for view in views for pod in view.pods)
+    return folded(raised, present)
 
 
 def is_recorded(view: View, counts: Mapping[str, int]) -> bool:
@@ -59,9 +63,8 @@ def _failures(view: View, job: Job) -> int:
     return job.status.failed + view.must_redo - (job_outcome(job) == JOB_FAILED and not view.must_redo)
 
 
-def _folded(views: Sequence[View], counts: dict[str, int]) -> dict[str, int]:
-    present = {view.job.metadata.uid for view in views if view.job is not None}
-    present.update(pod.metadata.uid for view in views for pod in view.pods)
+def folded(counts: dict[str, int], present: Collection[str]) -> dict[str, int]:
+    """Those that are gone in one sum, once there are many."""
     gone = [uid for uid in counts if uid not in present and uid != GONE]
     if len(gone) <= MAX_GONE:
         return counts

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, ReplicaStatus, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, Progress, ReplicaStatus, TFJob, TFJobStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
@@ -27,6 +27,7 @@ from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
 from tfjob_controller.trainer.plan import Plan, Role
 from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.progress import has_last_words, is_unread, next_progress
 from tfjob_controller.trainer.replicas import View, classify, seconds_to_next_look
 from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
 from tfjob_controller.trainer.restarts import next_restart_counts, restarted_ids
@@ -38,6 +39,8 @@ CLEAN_UP = "CleanUp"
 DONE = "Done"
 FAILED = "Failed"
 
+# A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
+_UNREAD_SECONDS = 2.0
 # How many replicas a sentence names.
 _SHOWN = 5
 
@@ -46,8 +49,8 @@ _SHOWN = 5
 class StatusResult:
     """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition).
 
-    `suspend_job`: set its spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has
-    changed its spec since.
+    `is_urgent`: it holds what nobody can find out again, so the write must not wait. `suspend_job`: set its
+    spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has changed its spec since.
     """
 
     status: TFJobStatus
@@ -56,6 +59,7 @@ class StatusResult:
     delete_job: bool = False
     suspend_job: bool = False
     scale_to: int | None = None
+    is_urgent: bool = False
 
 
 def is_finished(status: TFJobStatus) -> bool:
@@ -147,7 +151,8 @@ def _active(
     old = job.status
     gate = gate_of(plan, observed, views)
     wait = wait_of(plan, gate, observed, old, now)
-    counted = _counted(job, plan, views, to_text(now), starts=gate is None or gate.is_open)
+    progress = next_progress(plan, observed, old.progress)
+    counted = _counted(job, plan, views, to_text(now), progress, starts=gate is None or gate.is_open)
     said = Conditions(old.conditions, to_text(now), job.metadata.generation)
     said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
     if wait is not None and not plan.policy.suspend:
@@ -157,6 +162,8 @@ def _active(
     if verdict is None:
         resizing = resizing_of(Look(job, plan, observed, views, gate), said)
         counted = replace(counted, scaling=resizing.scaling)
+    elif is_unread(plan, observed):
+        return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
     if verdict is not None:
         status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
     elif plan.policy.suspend:
@@ -175,14 +182,23 @@ def _active(
     follows = (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
     at_once = status.phase == CLEAN_UP or any(view.must_redo for view in views) or follows
     wake_after_seconds = 0.0 if at_once else _wake_after(plan, views, status, now, wait)
-    return StatusResult(status, events, wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to)
+    return StatusResult(
+        status,
+        events,
+        wake_after_seconds,
+        suspend_job=suspends,
+        scale_to=resizing.scale_to,
+        is_urgent=has_last_words(observed, old.progress, progress),
+    )
 
 
 def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
     return wait.verdict if wait is not None and not plan.policy.suspend else None
 
 
-def _counted(job: TFJob, plan: Plan, views: Sequence[View], now_text: str, *, starts: bool) -> TFJobStatus:
+def _counted(
+    job: TFJob, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
+) -> TFJobStatus:
     """The old status with all that is simply counted brought up to date."""
     old = job.status
     restart_counts = next_restart_counts(views, old.restart_counts)
@@ -192,6 +208,7 @@ def _counted(job: TFJob, plan: Plan, views: Sequence[View], now_text: str, *, st
         start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
         replica_statuses=tuple(_role_status(role, views) for role in plan.roles),
         ready={role.name: _ready(role, views) for role in plan.roles},
+        progress=progress,
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),
         restart_counts=restart_counts,
         restarts=sum(restart_counts.values()),
@@ -328,6 +345,8 @@ def _events(old: TFJobStatus, new: TFJobStatus, views: Sequence[View]) -> Iterat
     was_suspended = conditions.has_true(old.conditions, conditions.SUSPENDED)
     if was_suspended != conditions.has_true(new.conditions, conditions.SUSPENDED):
         yield Emit(NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended))
+    if new.progress is not None and new.progress.ignored and not (old.progress and old.progress.ignored):
+        yield Emit(WARNING, reasons.PROGRESS_IGNORED, f"Progress is not counted: {new.progress.ignored}")
     if new.phase not in (CLEAN_UP, DONE, FAILED):
         yield from _scheduling_event(old, new)
     if new.phase != old.phase:

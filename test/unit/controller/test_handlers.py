@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.poll import eventually
-from tfjob_controller.api.core import Job, JobStatus, Pod, PodStatus, Service
+from tfjob_controller.api.core import Job, JobStatus, Pod, PodMeta, PodStatus, Service
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec, TFJobStatus
 from tfjob_controller.controller.handlers import (
@@ -148,7 +148,7 @@ def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clo
     jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
     for version, name in enumerate(("copy", "train", "zebra"), 5):
         jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, name=name, resource_version=str(version))))
-    pod = Pod(ObjectMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
+    pod = Pod(PodMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
     ChildHandler(queue, keys_by_runtime(jobs), state_matters).on_add(pod, is_initial=False)
     assert queued_after(queue, clock) == {"team/copy", "team/train", "team/zebra"}
 
@@ -164,14 +164,14 @@ def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clo
 def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: list[str]) -> None:
     jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
-    pod = Pod(ObjectMeta(name="p", namespace="team", labels=labels))
+    pod = Pod(PodMeta(name="p", namespace="team", labels=labels))
     assert [*keys_by_runtime(jobs)(pod)] == expected
 
 
 def test_a_pod_of_another_namespace_is_another_job_s() -> None:
     jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
-    assert [*keys_by_runtime(jobs)(Pod(ObjectMeta(name="p", namespace="x", labels={"runtime_id": "ab12"})))] == []
+    assert [*keys_by_runtime(jobs)(Pod(PodMeta(name="p", namespace="x", labels={"runtime_id": "ab12"})))] == []
 
 
 HEARTBEAT = replace(META, resource_version="9", labels={"a": "b"})

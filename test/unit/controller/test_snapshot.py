@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import master, parameter_servers
-from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.api.core import ConfigMap, Job, Pod, PodMeta, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
@@ -109,7 +110,7 @@ def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: Obje
     ],
 )
 def test_pods_that_are_not_the_jobs(stores: Stores, meta: ObjectMeta) -> None:
-    stores.pods.upsert(Pod(meta))
+    stores.pods.upsert(Pod(msgspec.convert(msgspec.to_builtins(meta), PodMeta)))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}
 
 

@@ -1,0 +1,189 @@
+"""Reads from workers' logs how many steps they have done, for jobs that say how (`autoscaling.progress.pattern`).
+
+Theory of operation. One thread looks at all such jobs in the caches: of each worker whose program was started it reads
+the end of the log every `PERIOD_SECONDS`, more often once it is told to end, and for the last time when it has ended
+for good; what the last line that matches says is kept. What is new is told by queueing the job: the sync takes it from
+here (`readings_of`), and never waits for a log itself.
+
+A node that does not answer costs the others a few seconds, so its pods are left alone for a while after that. A log
+that cannot be read is none: what its program says in the message of its end, and whatever was read before, stands.
+
+Nothing here is remembered by a restarted controller, nor needs to be: what counts is in the job's status.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.api.steps import pattern_of
+from tfjob_controller.api.tfjob import CONTAINER_NAME, WORKER, TFJob
+from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.trainer.labels import JOB_TYPE
+from tfjob_controller.trainer.observed import Reading
+from tfjob_controller.trainer.pods import all_containers_ended, was_started
+from tfjob_controller.trainer.progress import last_match, worker_id
+from tfjob_controller.trainer.status import is_finished
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS = 2.0
+# Who is told to end says its last words within moments, and is gone after that. So often it is looked who that is.
+LAST_WORDS_SECONDS = 0.25
+# The end of a log: what a program prints between two looks.
+TAIL_LINES = 100
+LIMIT_BYTES = 256 * 1024
+_ANSWER_SECONDS = 5.0
+# A node that lets us wait for so long is one that does not answer.
+_SLOW_SECONDS = 2.0
+_REST_SECONDS = 30.0
+# Of a pod that has ended: it may be that its node takes a moment to answer.
+_LAST_TRIES = 3
+# A pattern that takes so long is not tried again: all jobs wait for this thread.
+TOO_SLOW_SECONDS = 0.5
+# How long what was read of a pod is kept after it has gone, so that the sync which it waits for knows it.
+KEPT_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of one pod. Times are monotonic."""
+
+    job_uid: str
+    reading: Reading
+    seen_at: float
+    # The next look at a worker that goes on; and at any, where its node does not answer.
+    not_before: float = 0.0
+    rests_until: float = 0.0
+    failures: int = 0
+
+
+class LogReader:
+    """See the module. `tell` is given the key of a job that something new is known of."""
+
+    def __init__(
+        self,
+        requester: Requester,
+        jobs: Store[TFJob],
+        pods: Store[Pod],
+        tell: Callable[[str], object],
+        clock: Clock,
+    ) -> None:
+        self._requester = requester
+        self._jobs = jobs
+        self._pods = pods
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._stop = threading.Event()
+        self._thread = SupervisedThread("logs", self._run, stop=self._stop, clock=clock)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """False if a request is still under way after that time."""
+        self._stop.set()
+        return self._thread.join(timeout_seconds)
+
+    @property
+    def restarts(self) -> int:
+        return self._thread.restarts
+
+    def readings_of(self, job_uid: str) -> Mapping[str, Reading]:
+        """By UID of the pod. Any thread."""
+        with self._lock:
+            return {uid: known.reading for uid, known in self._known.items() if known.job_uid == job_uid}
+
+    def look(self) -> bool:
+        """One round over all jobs; False if there is nobody to look at."""
+        found = False
+        for job in self._jobs.list():
+            if pattern_of(job.spec) is None or not job.spec.runtime_id or is_finished(job.status):
+                continue
+            for pod in self._workers_of(job):
+                if self._stop.is_set():
+                    return False
+                self._look_at(job, pod)
+                found = True
+        self._forget()
+        return found
+
+    def _run(self) -> None:
+        rest = 0.0
+        while not self._clock.sleep(rest, self._stop):
+            rest = LAST_WORDS_SECONDS if self.look() else PERIOD_SECONDS
+
+    def _workers_of(self, job: TFJob) -> Iterator[Pod]:
+        key = runtime_key(job.metadata.namespace, job.spec.runtime_id)
+        for pod in self._pods.by_index(BY_RUNTIME, key):
+            if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod):
+                yield pod
+
+    def _look_at(self, job: TFJob, pod: Pod) -> None:
+        now = self._clock.monotonic()
+        known = self._known.get(pod.metadata.uid)
+        if known is None:
+            known = _Known(job.metadata.uid, Reading(worker_id(pod)), now)
+            with self._lock:
+                self._known[pod.metadata.uid] = known
+        known.seen_at = now
+        is_ending = pod.metadata.deletion_timestamp is not None or all_containers_ended(pod)
+        if known.reading.is_last or now < (known.rests_until if is_ending else known.not_before):
+            return
+        known.not_before = now + PERIOD_SECONDS
+        before, known.reading = known.reading, self._read(job, pod, known)
+        if known.reading != before:
+            self._tell(key_of(job))
+
+    def _read(self, job: TFJob, pod: Pod, known: _Known) -> Reading:
+        has_ended, begin = all_containers_ended(pod), self._clock.monotonic()
+        try:
+            text = self._tail_of(pod)
+        except ApiError as error:
+            log.debug("cannot read a log", pod=pod.metadata.name, error=str(error))
+            known.failures += 1
+            now = self._clock.monotonic()
+            if now - begin > _SLOW_SECONDS:
+                known.not_before = known.rests_until = now + _REST_SECONDS
+            return replace(known.reading, is_last=has_ended and known.failures >= _LAST_TRIES)
+        known.failures = 0
+        return self._matched(job, known.reading, text, is_last=has_ended)
+
+    def _matched(self, job: TFJob, before: Reading, text: str, *, is_last: bool) -> Reading:
+        pattern = pattern_of(job.spec)
+        if pattern is None:
+            return before
+        begin = time.thread_time()
+        said = last_match(pattern, text)
+        if time.thread_time() - begin > TOO_SLOW_SECONDS:
+            problem = f"progress.pattern takes too long on the log of {before.replica}: it is not read any more"
+            return replace(before, problem=problem, is_last=True)
+        return replace(before, text=before.text if said is None else said, is_last=is_last)
+
+    def _tail_of(self, pod: Pod) -> str:
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
+        query = {"container": CONTAINER_NAME, "tailLines": str(TAIL_LINES), "limitBytes": str(LIMIT_BYTES)}
+        body = self._requester.request(
+            "GET", path, query=query, accept="text/plain, */*", timeout_seconds=_ANSWER_SECONDS, retry=False
+        )
+        return body.decode("utf-8", "replace")
+
+    def _forget(self) -> None:
+        """What nobody asks for any more."""
+        too_old = self._clock.monotonic() - KEPT_SECONDS
+        with self._lock:
+            for uid in [uid for uid, known in self._known.items() if known.seen_at < too_old]:
+                del self._known[uid]

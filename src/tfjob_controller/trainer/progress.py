@@ -1,0 +1,148 @@
+"""How far a job is, in steps, and which share of what is left a worker gets that starts now.
+
+Theory of operation. Each worker's pod has done so many steps since it started: its program says so in an annotation of
+the pod, or in its log (`autoscaling.progress.pattern`), which a thread of the controller reads, and the kubelet for the
+last words of a container that ended with an error. The status maps the UID of each pod that ever was to the highest
+number seen of it, and their sum is what is done: it never falls, and outlives pods and controllers. A report that is no
+number, or lower than the one before, counts for nothing; the first such report is kept, so that it is told once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tfjob_controller.api.core import Pod
+from tfjob_controller.api.steps import said_by, steps_in
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, Progress, TFJobStatus
+from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
+from tfjob_controller.trainer.observed import Observed, Reading
+from tfjob_controller.trainer.plan import Plan, Shares
+from tfjob_controller.trainer.pods import all_containers_ended, shortened, training_container, was_started
+from tfjob_controller.trainer.restarts import folded
+
+# What a report may say and be shown of it.
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one pod says of itself. `text` is empty where there is only a `problem`."""
+
+    uid: str
+    replica: str
+    text: str
+    problem: str = ""
+
+
+def next_progress(plan: Plan, observed: Observed, old: Progress | None) -> Progress | None:
+    """None for a job that counts no steps."""
+    if not plan.counts_steps:
+        return old
+    known = old or Progress()
+    counts, ignored = dict(known.counts), known.ignored
+    for report in _reports(plan, observed):
+        steps = steps_in(report.text)
+        problem = report.problem or _problem(report, steps, known.counts.get(report.uid, 0))
+        if problem:
+            ignored = ignored or problem
+        elif steps is not None and steps > counts.get(report.uid, -1):
+            counts[report.uid] = steps
+    counts = folded(counts, _present(observed))
+    return Progress(done=sum(counts.values()), total=plan.total_steps or 0, counts=counts, ignored=ignored)
+
+
+def with_shares(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
+    """The plan with what each worker that starts now is to do."""
+    if plan.total_steps is None:
+        return plan
+    progress = next_progress(plan, observed, status.progress)
+    left = max(0, plan.total_steps - (progress.done if progress is not None else 0))
+    members = status.scaling.members if plan.resize == BY_RESTART and status.scaling is not None else 0
+    workers = sorted(
+        each.index
+        for each in plan.replicas
+        if each.role.replica_type == WORKER
+        and each.id not in status.succeeded_indexes
+        and (each.index < members or not members)
+    )
+    share, rest = divmod(left, max(len(workers), 1))
+    shares = {index: share + (place < rest) for place, index in enumerate(workers)}
+    return replace(plan, shares=Shares(plan.total_steps, shares))
+
+
+def is_unread(plan: Plan, observed: Observed) -> bool:
+    """Has a worker ended whose log was not read to its end? Nobody is waited for where nobody reads."""
+    if plan.pattern is None or observed.readings is None:
+        return False
+    readings = observed.readings
+    return any(
+        was_started(pod) and all_containers_ended(pod) and not readings.get(pod.metadata.uid, Reading()).is_last
+        for pod in workers_of(observed)
+    )
+
+
+def has_last_words(observed: Observed, old: Progress | None, new: Progress | None) -> bool:
+    """Is there a new number of a pod that may be gone at any moment?"""
+    if new is None or new == old:
+        return False
+    before: Mapping[str, int] = old.counts if old is not None else {}
+    changed = {uid for uid, steps in new.counts.items() if steps != before.get(uid)}
+    staying = {
+        pod.metadata.uid
+        for pod in workers_of(observed)
+        if pod.metadata.deletion_timestamp is None and not all_containers_ended(pod)
+    }
+    return not changed <= staying
+
+
+def workers_of(observed: Observed) -> Iterator[Pod]:
+    """Their pods, those of workers that are not wanted any more too."""
+    for pods in observed.pods.values():
+        for pod in pods:
+            if pod.metadata.labels.get(JOB_TYPE) == WORKER:
+                yield pod
+
+
+def worker_id(pod: Pod) -> str:
+    return f"{WORKER.lower()}-{pod.metadata.labels.get(TASK_INDEX, '')}"
+
+
+def last_match(pattern: re.Pattern[str], text: str) -> str | None:
+    """What the last line that matches says."""
+    said = (said_by(pattern, line) for line in reversed(text.splitlines()))
+    return next((each for each in said if each is not None), None)
+
+
+def _reports(plan: Plan, observed: Observed) -> Iterator[Report]:
+    for pod in workers_of(observed):
+        uid, name = pod.metadata.uid, worker_id(pod)
+        if plan.pattern is None:
+            if pod.metadata.annotations.steps:
+                yield Report(uid, name, pod.metadata.annotations.steps)
+        elif (said := _last_words(plan.pattern, pod)) is not None:
+            yield Report(uid, name, said)
+    for uid, reading in (observed.readings or {}).items():
+        if plan.pattern is not None and (reading.text or reading.problem):
+            yield Report(uid, reading.replica, reading.text, reading.problem)
+
+
+def _last_words(pattern: re.Pattern[str], pod: Pod) -> str | None:
+    """The end of the log of a container that ended with an error (`terminationMessagePolicy`)."""
+    container = training_container(pod)
+    ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
+    return last_match(pattern, ended.message) if ended is not None and ended.message else None
+
+
+def _problem(report: Report, steps: int | None, before: int) -> str:
+    if steps is None:
+        return f"{report.replica} says {shortened(report.text)[:_SHOWN]!r}, which is no number of steps"
+    if steps < before:
+        return f"{report.replica} went back from {before} to {steps} steps"
+    return ""
+
+
+def _present(observed: Observed) -> set[str]:
+    """Those that may be reported of again."""
+    return {pod.metadata.uid for pod in workers_of(observed)}.union(observed.readings or ())

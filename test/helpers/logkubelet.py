@@ -1,0 +1,46 @@
+"""A node whose kubelet has logs, and nothing else: the API server asks it for them as it asks any."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+from helpers.cluster import make_node
+from helpers.httpserver import Answer, HttpServer, Request
+from localcluster.api import Api
+
+
+class Kubelet:
+    """`logs`: what a pod has printed, by its name; those that are not named have printed two lines."""
+
+    def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self.chunks: Iterator[bytes] | None = None
+        self.logs: dict[str, str] = {}
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        self.server = HttpServer(self._answer, context)
+        self._api = api
+
+    def __enter__(self) -> Kubelet:
+        self.server.__enter__()
+        # Only for pods that name it: those of other tests would wait here for ever.
+        closed = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": {"unschedulable": True}}
+        self._api.create("/api/v1/nodes", closed)
+        make_node(self._api, self.name)
+        endpoints = {"kubeletEndpoint": {"Port": int(self.server.url.rpartition(":")[2])}}
+        status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
+        self._api.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._api.delete(f"/api/v1/nodes/{self.name}")
+        self.server.__exit__()
+
+    def _answer(self, request: Request) -> Answer:
+        self.requests.append(request)
+        pod = request.path.split("/")[-2]
+        text = self.logs.get(pod, f"step 1 of {pod}\nstep 2\n")
+        return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=self.chunks)

@@ -1,0 +1,190 @@
+"""Steps: shares of them, and what has been done, on a real API server. Logs are those of a kubelet of the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, delete_namespace, new_namespace, pod_path, set_pod_running
+from helpers.controller import Jobs
+from helpers.controllerprocess import controller_process
+from helpers.kubectl import Kubectl
+from helpers.logkubelet import Kubelet
+from helpers.manifests import container, master, pod_template, workers
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Playground, Script, Trial, alone
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+RESTART = {"minWorkers": 1, "maxWorkers": 6, "resize": "Restart", "totalSteps": 100}
+IN_PLACE = {**RESTART, "resize": "InPlace"}
+
+
+def await_done(trial: Trial, done: int) -> None:
+    trial.await_status(lambda status: status.get("progress", {}).get("done") == done)
+
+
+def report(trial: Trial, replica: str, steps: str) -> None:
+    """What the program does: it annotates its own pod."""
+    name = trial.await_running(replica)["metadata"]["name"]
+    annotations = {"kubeflow.org/steps": steps}
+    trial.jobs.api.patch(pod_path(trial.namespace, name), {"metadata": {"annotations": annotations}})
+
+
+def env(trial: Trial, replica: str) -> dict[str, str]:
+    (each,) = trial.child_job(replica)["spec"]["template"]["spec"]["containers"]
+    return {variable["name"]: variable["value"] for variable in each["env"]}
+
+
+def shares(trial: Trial, count: int) -> list[int]:
+    return [int(env(trial, f"worker-{index}")["TFJOB_STEPS"]) for index in range(count)]
+
+
+def await_generation(trial: Trial, generation: str, count: int) -> None:
+    """All Jobs are of it."""
+
+    def whole() -> bool:
+        jobs = trial.children("jobs").values()
+        return [job["metadata"]["labels"]["kubeflow.org/generation"] for job in jobs] == [generation] * count
+
+    eventually(whole, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def test_after_a_resize_each_worker_gets_its_share_of_what_is_left(trial: Trial) -> None:
+    trial.submit(master(), workers(2), autoscaling=RESTART)
+    trial.await_phase("Running")
+    assert shares(trial, 2) == [50, 50]
+    assert env(trial, "master-0")["TFJOB_TOTAL_STEPS"] == "100"
+    report(trial, "worker-0", "21")
+    report(trial, "worker-1", "19")
+    await_done(trial, 40)
+    trial.change(workerReplicas=4)
+    await_generation(trial, "1", 5)
+    assert shares(trial, 4) == [15, 15, 15, 15]
+    report(trial, "worker-3", "15")
+    await_done(trial, 55)
+    trial.change(workerReplicas=2)
+    await_generation(trial, "2", 3)
+    assert shares(trial, 2) == [23, 22]
+    assert trial.status()["progress"]["total"] == 100
+
+
+def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_others_keep_theirs(trial: Trial) -> None:
+    trial.submit(master(), workers(2), autoscaling=IN_PLACE)
+    trial.await_phase("Running")
+    report(trial, "worker-0", "40")
+    await_done(trial, 40)
+    trial.change(workerReplicas=3)
+    trial.await_pod("worker-2")
+    assert shares(trial, 3) == [50, 50, 20]
+    trial.change(workerReplicas=1)
+    report(trial, "worker-0", "200")
+    await_done(trial, 200)
+    trial.change(workerReplicas=2)
+    trial.await_pod("worker-1")
+    assert shares(trial, 2) == [50, 0]
+
+
+@pytest.mark.parametrize(
+    ("reports", "problem"),
+    [
+        (["12", "many"], "worker-0 says 'many', which is no number of steps"),
+        (["12", "3"], "worker-0 went back from 12 to 3 steps"),
+    ],
+)
+def test_a_report_that_cannot_be_is_ignored_and_told_once(trial: Trial, reports: list[str], problem: str) -> None:
+    trial.submit(master(), workers(1), autoscaling=IN_PLACE)
+    first, second = reports
+    report(trial, "worker-0", first)
+    await_done(trial, 12)
+    report(trial, "worker-0", second)
+    trial.await_event("ProgressIgnored", problem)
+    report(trial, "worker-0", "nothing")
+    report(trial, "worker-0", "13")
+    await_done(trial, 13)
+    assert trial.notes("ProgressIgnored") == [f"Progress is not counted: {problem}"]
+
+
+def test_nothing_is_lost_or_counted_twice_when_the_controller_is_killed(
+    control_plane: Cluster, administrator: Kubectl, tmp_path: Path
+) -> None:
+    namespace, script, log = new_namespace(control_plane.api, "steps"), Script(), tmp_path / "log"
+    kubelet = FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script)
+    playground = Playground(None, Jobs(control_plane.api, namespace), script)  # type: ignore[arg-type]  # a process
+    trial = playground.new_trial()
+    with kubelet, controller_process(control_plane.kubeconfig, namespace, log) as first:
+        trial.submit(master(), workers(2), autoscaling=IN_PLACE)
+        report(trial, "worker-0", "10")
+        report(trial, "worker-1", "20")
+        await_done(trial, 30)
+        trial.change(workerReplicas=1)
+        eventually(lambda: len(trial.children("pods")) == 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        first.kill()
+        report(trial, "worker-0", "12")
+        with controller_process(control_plane.kubeconfig, namespace, log):
+            await_done(trial, 32)
+    delete_namespace(control_plane.api, namespace)
+
+
+# From logs
+
+
+def on(node: Kubelet) -> Object:
+    return pod_template(container(), nodeName=node.name)
+
+
+def start(trial: Trial, replica: str) -> str:
+    pod = str(trial.await_pod(replica)["metadata"]["name"])
+    set_pod_running(trial.jobs.api, trial.namespace, pod)
+    return pod
+
+
+def test_the_log_says_how_far_a_worker_is_and_its_end_is_read_before_the_job_is_over(
+    trial: Trial, logging_node: Kubelet
+) -> None:
+    autoscaling = {**IN_PLACE, "progress": {"pattern": "^step ([^ ]+)"}}
+    trial.submit(master(template=alone()), workers(1, template=on(logging_node)), autoscaling=autoscaling)
+    start(trial, "master-0")
+    pod = start(trial, "worker-0")
+    logging_node.logs[pod] = "hello\nstep 41 done\nstep 42 done\nloss 0.3\n"
+    # Until now it has printed what all print: step 2.
+    trial.await_status(lambda status: status.get("progress", {}).get("done") in (2, 42))
+    await_done(trial, 42)
+    (*_, last) = logging_node.requests
+    assert (last.query["tailLines"], "limitBytes" in last.query) == ("100", True)
+    logging_node.logs[pod] = "step 100 done\n"
+    trial.end("worker-0")
+    trial.end("master-0")
+    assert trial.await_end()["progress"]["done"] == 100
+    asked = len(logging_node.requests)
+    trial.await_phase("Done")
+    assert len(logging_node.requests) == asked
+
+
+def test_a_line_that_is_no_number_is_told(trial: Trial, logging_node: Kubelet) -> None:
+    autoscaling = {**IN_PLACE, "progress": {"pattern": "^step ([^ ]+)"}}
+    trial.submit(master(template=alone()), workers(1, template=on(logging_node)), autoscaling=autoscaling)
+    pod = str(trial.await_pod("worker-0")["metadata"]["name"])
+    logging_node.logs[pod] = "step one\n"
+    start(trial, "worker-0")
+    trial.await_event("ProgressIgnored", "worker-0 says 'one', which is no number of steps")
+    logging_node.logs[pod] += "step 5\n"
+    await_done(trial, 5)
+
+
+def test_what_a_worker_said_last_counts_when_it_is_told_to_end(trial: Trial) -> None:
+    """Its kubelet has no log of it any more; the message of its end, which the kubelet takes from the log, is there."""
+    autoscaling = {**RESTART, "progress": {"pattern": "^step ([0-9]+)"}}
+    trial.submit(master(), workers(2, template=alone()), autoscaling=autoscaling)
+    start(trial, "worker-0")
+    start(trial, "worker-1")
+    (each,) = trial.child_job("worker-1")["spec"]["template"]["spec"]["containers"]
+    assert each["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    trial.end("worker-1", 143, "step 9\nstep 10\nterminated\n")
+    await_done(trial, 10)
