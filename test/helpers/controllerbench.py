@@ -9,6 +9,7 @@ from typing import Any
 from helpers.fakeapi import FakeApi, Object
 from helpers.manifests import tfjob
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.caches import Caches
@@ -18,6 +19,7 @@ from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.store import version_of
@@ -101,6 +103,7 @@ class ControllerBench:
             self.recorder,
             self.clock,
             is_busy=lambda: self.is_busy,
+            scales=ResourceClient(self.api, TFJOBS, decoder_for(Scale)),
         )
 
     def create(self, *replica_specs: Any, **spec: Any) -> Object:

@@ -136,6 +136,10 @@ class FakeApi:
         return self._store(path, body, None)
 
     def _patch(self, path: str, body: Object) -> Object:
+        if path.endswith("/scale"):
+            # Of a TFJob; the answer is not the Scale that a server would give, but nothing of it is read.
+            path, workers = path.removesuffix("/scale"), body["spec"]["replicas"]
+            body = {**body, "spec": {"workerReplicas": workers}}
         target, _, subresource = path.partition("/status")
         old = self._found(target)
         wanted = body.get("metadata", {})

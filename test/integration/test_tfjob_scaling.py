@@ -171,6 +171,35 @@ def test_what_a_horizontal_pod_autoscaler_writes_is_done(trial: Trial) -> None:
     await_resized(trial, "scaled 1 → 3 workers by spec.workerReplicas")
 
 
+def test_a_real_horizontal_pod_autoscaler_scales_the_job(trial: Trial) -> None:
+    """It needs no metrics for that: there are fewer workers than its least."""
+    trial.submit(master(), workers(1), workerReplicas=1, autoscaling=BOUNDS)
+    trial.await_phase("Running")
+    target = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": trial.name}
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    hpa = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": trial.name},
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": 3,
+            "maxReplicas": 5,
+            "metrics": [{"type": "Resource", "resource": cpu}],
+        },
+    }
+    path = f"/apis/autoscaling/v2/namespaces/{trial.namespace}/horizontalpodautoscalers"
+    trial.jobs.api.create(path, hpa)
+    trial.await_event("Resized", "scaled 1 → 3 workers by spec.workerReplicas")
+    await_workers(trial, 0, 1, 2)
+    eventually(
+        lambda: trial.jobs.api.get(f"{path}/{trial.name}")["status"].get("desiredReplicas") == 3,
+        PATIENCE_SECONDS,
+        PERIOD_SECONDS,
+    )
+    trial.jobs.api.delete(f"{path}/{trial.name}")
+
+
 # Restart
 
 

@@ -9,6 +9,7 @@ from generate.crd import GANG, TFJOB, CustomKind, crd_of
 from generate.markdown import page, table
 from tfjob_controller.api import validation
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
+from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.trainer import reasons
 
 
@@ -18,7 +19,7 @@ def first_column(text: str) -> list[str]:
 
 def test_every_flag_is_listed_with_its_variable() -> None:
     text = reference.render_flags()
-    assert first_column(text) == [option.flag for option in (*OPTIONS, *EXTENDER_OPTIONS)]
+    assert first_column(text) == [option.flag for option in (*OPTIONS, *EXTENDER_OPTIONS, *SIMULATE_OPTIONS)]
     assert all(f"`{option.env}`" in text for option in (*OPTIONS, *EXTENDER_OPTIONS))
 
 
