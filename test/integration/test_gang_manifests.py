@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from helpers.kubectl import MANIFESTS, Kubectl
-from localcluster.gangscheduler import HTTP_TIMEOUT, NAME, configuration
+from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
 
@@ -70,6 +70,13 @@ def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: li
     scheduler = container(pod, "kube-scheduler")
     (mount,) = scheduler["volumeMounts"]
     assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
+    assert {each["name"]: each["value"] for each in scheduler["env"]} == ENVIRONMENT
+
+
+def test_kube_scheduler_collects_garbage_before_it_reaches_the_containers_limit(pod: Object) -> None:
+    limit = container(pod, "kube-scheduler")["resources"]["limits"]["memory"]
+    assert limit == "2Gi"
+    assert int(ENVIRONMENT["GOMEMLIMIT"].removesuffix("MiB")) < 0.8 * 2048
 
 
 def options_of(pod: Object) -> ExtenderOptions:
