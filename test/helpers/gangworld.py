@@ -263,8 +263,15 @@ class GangWorld:
     def end_pod(self, name: str) -> None:
         """It is told to end, and goes on until it is removed."""
         pod = self.pods[f"{NAMESPACE}/{name}"]
-        ends = micro_time(self.clock.now())
-        self.put_pod(name, pod.metadata.labels, _cpu_of(pod), node=pod.spec.node_name, uid=pod.metadata.uid, ends=ends)
+        self.put_pod(
+            name,
+            pod.metadata.labels,
+            _cpu_of(pod),
+            node=pod.spec.node_name,
+            uid=pod.metadata.uid,
+            phase=pod.status.phase,
+            ends=micro_time(self.clock.now()),
+        )
 
     def remove_pod(self, name: str) -> None:
         pod = self.pods.pop(f"{NAMESPACE}/{name}")

@@ -1,7 +1,8 @@
 """Gangs under any order of arrivals, losses, time-outs, faults and restarts.
 
 At any moment no node has more bound to it than it can take. At rest, once nothing disturbs any more, a gang is bound
-whole or not at all, what is reserved is what the Gangs say, and no gang waits that would fit.
+whole or not at all, what is reserved is what the Gangs say, no gang waits that would fit, and none is asked for a size
+that it may not have.
 """
 
 from __future__ import annotations
@@ -37,13 +38,20 @@ class GangMachine(RuleBasedStateMachine):
     # What users and owners do
 
     @precondition(lambda self: len(self.world.names()) < MAX_GANGS)
-    @rule(workers=st.integers(0, 8), cpu=st.integers(1, 2), priority=st.integers(0, 1), more=st.sampled_from([0, 0, 1]))
-    def a_gang_comes(self, workers: int, cpu: int, priority: int, more: int) -> None:
+    @rule(
+        workers=st.integers(0, 8),
+        cpu=st.integers(1, 2),
+        priority=st.integers(0, 1),
+        more=st.sampled_from([0, 0, 1]),
+        elastic=st.none() | st.tuples(st.integers(0, 4), st.integers(0, 3)),
+    )
+    def a_gang_comes(self, workers: int, cpu: int, priority: int, more: int, elastic: tuple[int, int] | None) -> None:
         self.numbers += 1
         self.world.clock.advance(1)
         name = f"g{self.numbers}"
         self.more[name] = cpu + more if more else 0
-        self.world.add_gang(name, cpu=cpu, priority=priority, worker=workers)
+        limits = None if elastic is None else (max(workers - elastic[0], 0), workers + elastic[1])
+        self.world.add_gang(name, cpu=cpu, priority=priority, limits=limits, worker=workers)
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
@@ -70,13 +78,24 @@ class GangMachine(RuleBasedStateMachine):
         (member,) = self.world.gang(name).spec.members
         members = [{"name": "worker", "count": count, "resources": dict(member.resources)}]
         lower = None if least is None else {"worker": min(least, count)}
-        self.world.change_gang(name, {"spec": {"members": members, "minMembers": lower}})
+        upper = {kind: max(most, count) for kind, most in self.world.gang(name).spec.max_members.items()}
+        self.world.change_gang(name, {"spec": {"members": members, "minMembers": lower, "maxMembers": upper}})
 
     @precondition(lambda self: self.world.names())
     @rule(data=st.data())
     def an_owner_acts(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.world.names()))
         self.own(name)
+
+    @precondition(lambda self: self.world.names())
+    @rule(data=st.data())
+    def an_owner_does_as_it_is_asked(self, data: st.DataObject) -> None:
+        self.follow(data.draw(st.sampled_from(self.world.names())))
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def a_pod_is_told_to_end(self, data: st.DataObject) -> None:
+        self.world.end_pod(data.draw(st.sampled_from(sorted(self.world.pods))).partition("/")[2])
 
     # What programs do
 
@@ -170,12 +189,20 @@ class GangMachine(RuleBasedStateMachine):
         self._come_to_rest()
         for name in self.world.names():
             self._check_whole_or_nothing(name)
+            self._check_wish(name)
         self._check_reservations()
         self._check_nobody_waits_in_vain()
 
     def own(self, name: str) -> None:
         self.world.delete_old_pods(name)
         self.world.create_pods(name, cpu=self.more.get(name, 0))
+
+    def follow(self, name: str) -> None:
+        gang = self.world.gang(name)
+        (member,) = gang.spec.members
+        target = gang.status.target_members.get("worker", member.count)
+        members = [{"name": "worker", "count": target, "resources": dict(member.resources)}]
+        self.world.change_gang(name, {"spec": {"members": members}})
 
     def _come_to_rest(self) -> None:
         self.world.is_binding_broken = self.world.is_binding_slow = False
@@ -190,9 +217,22 @@ class GangMachine(RuleBasedStateMachine):
             self.world.clock.advance(LONG_SECONDS)
             for _ in range(6):
                 for name in self.world.names():
+                    self.follow(name)
                     self.own(name)
                 self.world.schedule()
                 self.world.run()
+
+    def _check_wish(self, name: str) -> None:
+        gang = self.world.gang(name)
+        status, spec = gang.status, gang.spec
+        assert bool(status.target_members) == bool(status.target_reason)
+        assert "worker-0" not in status.leaving
+        if not status.target_members:
+            assert not status.leaving
+            return
+        assert status.phase == BOUND
+        assert spec.min_members["worker"] <= status.target_members["worker"] <= spec.max_members["worker"]
+        assert set(status.leaving) <= placed_nodes(status).keys()
 
     def _check_whole_or_nothing(self, name: str) -> None:
         gang = self.world.gang(name)
