@@ -186,3 +186,27 @@ def test_one_of_which_some_have_succeeded_is_over_with_its_last_pod(world: GangW
     remove_pods(world, "one")
     world.run()
     assert world.gang("one").status.phase == "Released"
+
+
+def test_a_member_that_comes_goes_to_the_parameter_servers_if_there_is_room() -> None:
+    """The node with most workers would be left with less, and the name of the other comes first."""
+    world = GangWorld()
+    world.put_node("a", 3)
+    world.put_node("b", 4)
+    world.put_node("c", 3)
+    world.add_gang("one", ps=1, worker=3)
+    world.run()
+    placement = [
+        {"node": "a", "members": ["worker-0"]},
+        {"node": "b", "members": ["ps-0"]},
+        {"node": "c", "members": ["worker-1", "worker-2"]},
+    ]
+    world.change_gang("one", {"status": {"placement": placement}})
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    members = [{"name": name, "count": count, "resources": {"cpu": "1"}} for name, count in (("ps", 1), ("worker", 4))]
+    world.change_gang("one", {"spec": {"members": members}})
+    world.run()
+    assert placed_nodes(world.gang("one").status)["worker-3"] == "b"

@@ -20,6 +20,7 @@ from tfjob_controller.scheduling.decide import (
     decide,
 )
 from tfjob_controller.scheduling.explain import HELD_BACK, RESTING
+from tfjob_controller.scheduling.resizes import Kept
 from tfjob_controller.scheduling.view import ClusterView
 
 POLICY = Policy()
@@ -197,3 +198,38 @@ def test_a_changed_gang_is_read_anew() -> None:
     decider = Decider(full(), POLICY)
     assert isinstance(decider.decide([a_gang("a", workers(3))], NOW)[0], Wait)
     assert isinstance(decider.decide([a_gang("a", workers(2))], NOW)[0], Admit)
+
+
+def kept_for(name: str, *nodes: str) -> Kept:
+    return Kept(f"ns/{name}", frozenset(nodes))
+
+
+def test_nodes_that_are_kept_are_for_nobody_else_whoever_comes_first() -> None:
+    first, keeper = a_gang("first", workers(2), priority=9), a_gang("keeper", workers(4))
+    kept = kept_for("keeper", "n")
+    words = {each.gang_key: each for each in decide(full(), [first, keeper], NOW, POLICY, kept)}
+    assert isinstance(words["ns/first"], Wait)
+    assert words["ns/first"].message == HELD_BACK
+    view = a_view(a_node("n", "4"), a_node("m", "2"))
+    verdicts = decide(view, [first, keeper], NOW, POLICY, kept)
+    found = {each.gang_key: set(each.placement.node_of.values()) for each in verdicts if isinstance(each, Admit)}
+    assert found == {"ns/first": {"m"}, "ns/keeper": {"n"}}
+
+
+def test_a_gang_that_starves_does_not_keep_others_off_what_is_kept_for_them() -> None:
+    starving = a_gang("starving", workers(5), priority=9, age_seconds=OLD)
+    view = a_view(a_node("n", "4"), a_node("m", "4"))
+    view.set_pod(a_pod("busy", "m", "4", gang="other", member="worker-0"))
+    keeper = a_gang("keeper", workers(4))
+    assert admitted(view, starving, keeper) == []
+    verdicts = decide(view, [starving, keeper], NOW, POLICY, kept_for("keeper", "n"))
+    assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
+
+
+def test_gangs_that_ask_for_the_same_are_tried_apart_where_nodes_are_kept_for_one() -> None:
+    twins = [a_gang("first", workers(2), priority=9), a_gang("keeper", workers(2))]
+    verdicts = decide(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
+    assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
+    decider = Decider(full(), POLICY)
+    decider.decide(twins[:1], NOW, kept_for("keeper", "n"))
+    assert [type(each) for each in decider.decide(twins[:1], NOW)] == [Admit]
