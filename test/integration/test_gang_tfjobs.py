@@ -14,6 +14,7 @@ from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.gangscheduler import GangScheduler
 
 NODES = ("node-a", "node-b")
 
@@ -114,6 +115,35 @@ def test_workers_that_are_added_to_a_running_gang_come_when_there_is_room(jobs: 
     eventually(lambda: workers_on_nodes(jobs, "grower") == 3, 20, 0.1)
     jobs.delete("other")
     eventually(lambda: workers_on_nodes(jobs, "grower") == 4, 40, 0.1)
+
+
+@pytest.mark.parametrize("resize", ["InPlace", "Restart"])
+def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster, resize: str) -> None:
+    """Controller, gang scheduler, kube-scheduler and Job controller as they are: eight CPUs, seven of which are taken."""
+    quick = {"scale_down_after": 1.0, "scale_up_after": 1.0}
+    with (
+        running_gang_scheduler(gang_cluster.kubeconfig, **quick) as scheduler,
+        FakeKubelet(Api.from_kubeconfig(gang_cluster.kubeconfig), namespace="gangs", nodes=NODES, resources=SMALL),
+        running_controller(gang_cluster.kubeconfig, "gangs", autoscaling="on"),
+    ):
+        assert scheduler.extender is not None
+        with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
+            jobs = Jobs(gang_cluster.api, "gangs")
+            elastic = gang_job("elastic", 6, 600.0)
+            elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6, "resize": resize}
+            jobs.submit(elastic)
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
+            jobs.submit(gang_job("second", 3, 600.0))
+            jobs.await_phase("Running", "second", 120)
+            assert jobs.get("elastic")["spec"]["workerReplicas"] == 3
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120, 0.1)
+            jobs.delete("second")
+            eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
+            eventually(lambda: condition(jobs, "elastic", "Resizing").get("status") == "False", 120, 0.1)
+            told = [each["note"] for each in jobs.events() if each["reason"] == "Resized"]
+            assert any(note.startswith("shrunk 6 → 3 workers: room for gangs/second") for note in told)
+            assert jobs.status("elastic").get("restarts", 0) == 0
+            jobs.delete("elastic")
 
 
 def workers_on_nodes(jobs: Jobs, name: str) -> int:
