@@ -54,6 +54,11 @@ FIGURES = {
         "filter_binding_p99": True,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
+    "simulate": {
+        "simulate_1000_on_64": False,
+        "simulate_default_1000_on_64": False,
+        "simulate_10000_on_1000": False,
+    },
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
@@ -102,7 +107,7 @@ def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-@pytest.mark.parametrize("name", ["watch", "filter", "placement"])
+@pytest.mark.parametrize("name", ["watch", "filter", "placement", "simulate"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 

@@ -72,7 +72,9 @@ class Elastic:
 
     def surplus(self) -> int:
         """How many of its members may go in all."""
-        return max(0, min(len(self.nodes) - self.least, sum(1 for member in self.nodes if _index(member))))
+        spare = len(self.nodes) - self.least
+        # Where gangs wait most of those that run are at their least, and this is asked of all of them in each pass.
+        return min(spare, sum(1 for member in self.nodes if _index(member))) if spare > 0 else 0
 
     def abundance(self, members: int) -> float:
         """With so many members: how far it is above its minimum, from 0 to 1."""

@@ -107,7 +107,10 @@ def _policy(findings: Findings, policy: str, first: Result | None) -> dict[str, 
         differences = {
             name: _interval(paired(findings.values(policy, name), findings.values(BASELINE, name))) for name in names
         }
+        changes = {name: _change_of(findings, policy, name) for name in names}
         said["differenceFromDefault"] = differences
+        # A share of the default; nothing where that is zero.
+        said["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
     if first is not None and first.picture is not None:
         said["decisions"] = [
             {

@@ -40,6 +40,8 @@ def test_json_has_every_measure_and_what_differs_from_the_default(capsys: pytest
     assert gang["completion_mean"]["mean"] > 0
     assert gang["completion_mean"]["ci95"] >= 0
     assert "waiting_p95" in gang["differenceFromDefault"]
+    assert gang["changeFromDefault"]["makespan"]["mean"] > -1
+    assert "deadlock" not in gang["changeFromDefault"], "there was none: nothing is a share of zero"
     assert "differenceFromDefault" not in cell["policies"]["default"]
 
 
