@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerBench
+from helpers.controllerbench import GANG_PATH, JOB_PATH, POD_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
 from tfjob_controller.controller.outcome import Retry
 from tfjob_controller.trainer.gangterms import ON, ON_REQUEST, GangPolicy
@@ -98,3 +98,24 @@ def test_without_a_wish_a_running_job_costs_nothing(bench: ControllerBench) -> N
     so_far = len(bench.api.sent)
     bench.sync()
     assert len(bench.api.sent) == so_far
+
+
+def test_steps_wait_with_the_other_figures_but_not_those_of_a_worker_that_goes() -> None:
+    bench = ControllerBench()
+    bench.create(master(), workers(2), autoscaling={"maxWorkers": 2, "totalSteps": 10})
+    bench.settle()
+    for replica in ("master-0", "worker-0", "worker-1"):
+        bench.runs(replica)
+    bench.settle_minor()
+    report(bench, "worker-0", "3")
+    so_far = len(bench.api.sent)
+    bench.sync()
+    assert len(bench.api.sent) == so_far
+    report(bench, "worker-1", "4", deletionTimestamp="2026-01-01T00:00:05Z")
+    bench.sync()
+    assert bench.status["progress"]["done"] == 7
+
+
+def report(bench: ControllerBench, replica: str, steps: str, **metadata: str) -> None:
+    change = {"metadata": {"annotations": {"kubeflow.org/steps": steps}, **metadata}}
+    bench.api.change(f"{POD_PATH}/{bench.child(replica)}-x", change)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
+from tfjob_controller.api.core import PodAnnotations
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kubectl.describe import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe, views_of
@@ -129,3 +130,25 @@ def test_no_pod_after_a_while_says_whom_to_ask() -> None:
     cluster.advance(60)
     assert cluster.now > before
     assert "kubectl describe job" in row(cluster, "master-0").message
+
+
+def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() -> None:
+    cluster = running_world(
+        master(), workers(1), workerReplicas=3, autoscaling={"minWorkers": 2, "maxWorkers": 6, "totalSteps": 100}
+    )
+    pods = cluster.pods[cluster.name("worker-2")]
+    pods[-1] = replace(pods[-1], metadata=replace(pods[-1].metadata, annotations=PodAnnotations("40")))
+    cluster.settle()
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace)"
+    assert described(cluster).progress == "40 of 100 steps"
+    scaling = replace(cluster.job.status.scaling, target=2, target_reason="room for b")  # type: ignore[type-var]  # it has one
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, scaling=scaling))
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 asked for: room for b"
+    assert described(running_world()).workers == described(running_world()).progress == ""
+
+
+def test_workers_that_are_left_after_others_have_gone_are_shown_under_their_own_names() -> None:
+    cluster = running_world(workers(1), workerReplicas=4, autoscaling={"maxWorkers": 6})
+    cluster.delete_job(cluster.name("worker-1"))
+    cluster.change(worker_replicas=3)
+    assert [row.replica for row in described(cluster).replicas] == ["worker-0", "worker-2", "worker-3"]

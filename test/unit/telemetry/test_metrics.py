@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import ReplicaStatus, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import ReplicaStatus, ScalingStatus, TFJob, TFJobStatus
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.meta import ObjectMeta
@@ -91,15 +92,36 @@ def test_jobs_and_replicas_are_counted_in_the_cache_at_the_scrape(metrics: Metri
     assert value(metrics, "tfjob_jobs", namespace="b", phase="Done", state="Succeeded") is None
 
 
+def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
+    jobs = [job("a", "Running", "Running"), job("a", "Running", "Running"), job("a", "Done", "Succeeded")]
+    times = (None, None, "2026-01-01T00:00:00Z")
+    metrics.collect_jobs(
+        lambda: [
+            replace(
+                each,
+                status=replace(
+                    each.status, scaling=ScalingStatus(workers=4), worker_replicas=3, completion_time=completed
+                ),
+            )
+            for each, completed in zip(jobs, times, strict=True)
+        ]
+    )
+    assert value(metrics, "tfjob_workers_desired", namespace="a") == 8
+    assert value(metrics, "tfjob_workers_actual", namespace="a") == 6
+
+
 def test_what_becomes_of_jobs_is_counted(metrics: Metrics) -> None:
     metrics.jobs.job_created()
     metrics.jobs.job_running(3.0)
     metrics.jobs.job_restarted(2)
+    metrics.jobs.job_resized("down", "autoscaler")
     metrics.jobs.job_finished("Succeeded", 60.0)
     metrics.jobs.job_finished("Failed", None)
     assert value(metrics, "tfjob_created_total") == 1
     assert value(metrics, "tfjob_time_to_running_seconds_sum") == 3.0
     assert value(metrics, "tfjob_restarts_total") == 2
+    assert value(metrics, "tfjob_resizes_total", direction="down", reason="autoscaler") == 1
+    assert value(metrics, "tfjob_resizes_total", direction="up", reason="spec") == 0
     assert value(metrics, "tfjob_finished_total", state="Succeeded") == 1
     assert value(metrics, "tfjob_finished_total", state="Failed") == 1
     assert value(metrics, "tfjob_duration_seconds_count") == 1
