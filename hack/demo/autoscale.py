@@ -97,6 +97,11 @@ class Look:
         status: Object = self.jobs.get(job, {}).get("status", {})
         return status
 
+    def steps(self, job: str) -> int:
+        """Done by all its workers, as the controller has read it in their logs."""
+        done: int = (self.status(job).get("progress") or {}).get("done", 0)
+        return done
+
     def workers(self, job: str) -> int:
         """Those that run, and stay."""
         return running(self.holders, job, "worker")
@@ -145,7 +150,7 @@ class Demo:
         self._title(f"1. {FIRST}: {what}. It fills the cluster")
         self._create(manifest)
         self._until(f"{FIRST} to run with {MOST} workers", FIRST, lambda now: now.has(FIRST, MOST))
-        self._until(f"{FIRST} to train", FIRST, lambda _: self._steps_of_first() > 0)
+        self._until(f"{FIRST} to train", FIRST, lambda now: now.steps(FIRST) > 0)
         self.screen.output(f"It trains, {FIRST_STEPS} steps in all, which the parameter server counts.")
 
     def _make_room(self, manifest: list[Object]) -> None:
