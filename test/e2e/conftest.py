@@ -11,6 +11,8 @@ from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
+from localcluster import images
+from localcluster import nodes as nodes_module
 
 
 @pytest.fixture
@@ -28,6 +30,14 @@ def own_nodes(nodes: Cluster) -> Cluster:
     if nodes.plane is None:
         pytest.skip("hurts its nodes, so it needs nodes of its own: unset KUBECONFIG")
     return nodes
+
+
+@pytest.fixture(scope="session")
+def tensorflow(nodes: Cluster) -> None:
+    """The nodes have TensorFlow's image."""
+    if nodes.plane is None:
+        pytest.skip("needs the image localhost/tensorflow, which an existing cluster may not have: unset KUBECONFIG")
+    nodes_module.load_image(nodes.folder, images.TENSORFLOW)
 
 
 @pytest.fixture

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster
 from helpers.controller import Jobs
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
-from localcluster import images
-from localcluster import nodes as nodes_module
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow")]
 
@@ -23,13 +20,6 @@ PATIENCE_SECONDS = 240.0
 PROMPT_SECONDS = 15.0
 
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="session")
-def tensorflow(nodes: Cluster) -> None:
-    if nodes.plane is None:
-        pytest.skip("needs the image localhost/tensorflow, which an existing cluster may not have: unset KUBECONFIG")
-    nodes_module.load_image(nodes.folder, images.TENSORFLOW)
 
 
 def losses(log: str) -> tuple[float, float]:

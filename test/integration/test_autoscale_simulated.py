@@ -64,7 +64,7 @@ def live(gang_cluster: Cluster) -> Iterator[Jobs]:
     for node in api.list("/api/v1/nodes"):
         api.delete(f"/api/v1/nodes/{node['metadata']['name']}")
     room = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110", GPU: str(SHAPE.gpus_per_node)}
-    delays = dict.fromkeys(("scale_down_after", "scale_up_after", "starvation_timeout"), DELAY_SECONDS)
+    delays: dict[str, Any] = dict.fromkeys(("scale_down_after", "scale_up_after", "starvation_timeout"), DELAY_SECONDS)
     with (
         FakeKubelet(
             Api.from_kubeconfig(gang_cluster.kubeconfig), namespace="gangs", nodes=SHAPE.node_names(), resources=room
