@@ -176,8 +176,8 @@ class GangStatus(_Value, frozen=True):
     leaving: Annotated[
         tuple[str, ...],
         says(
-            "Members that should go, such as worker-3: as many as targetMembers is below the count. Once the count "
-            "is lower, these are the ones that leave; else those of the highest index."
+            "Members that should go, such as worker-3, so that targetMembers are left. Once the count is lower, these "
+            "are the first to leave; after them, and where none are named, those of the highest index."
         ),
     ] = ()
     position: Annotated[int, says("Place in the queue, from 1; 0 while it does not wait.", format="int32")] = 0

@@ -45,7 +45,7 @@ from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
-from tfjob_controller.scheduling.resizes import ScalePolicy
+from tfjob_controller.scheduling.resizes import Kept, ScalePolicy
 from tfjob_controller.scheduling.view import ClusterView
 
 # After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
@@ -83,6 +83,8 @@ class Admission:
         self._gate = gate
         self._clock = clock
         self.needs = PodNeeds(clock)
+        # Read without the lock: what is kept for a gang that waits is a value.
+        self.kept: Kept | None = None
         self._holding = Holding(view, gate)
         self._line = WaitingLine(view, policy, clock, self._wake)
         self._resizing = Resizing(view, gangs, self.needs, scale_policy or ScalePolicy(), clock, self._wake)
@@ -191,6 +193,7 @@ class Admission:
             begin = self._clock.monotonic()
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             plan = self._resizing.plan(self._line.queue, now)
+            self.kept = plan.kept
             steps += self._resizing.steps(plan, {key_of(step.gang) for step in steps}, now)
             steps += self._line.decide(now, plan.kept)
             self._computed_seconds = self._clock.monotonic() - begin

@@ -81,9 +81,21 @@ class GangPlacements:
             return (), dict.fromkeys(names, UNREADABLE)
         with self._admission.lock:
             full = full_nodes(self._admission.view.rooms, names, amounts)
+            full |= self._given_nodes(amounts).intersection(names)
         if not full:
             return names, {}
         return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
+
+    def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
+        """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
+        kept, rooms = self._admission.kept, self._admission.view.rooms
+        given = {} if kept is None else kept.given
+        return {
+            node
+            for node, taken in given.items()
+            if node in rooms
+            and any(value and rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
+        }
 
     def _nodes_of(self, status: GangStatus) -> dict[str, str]:
         known, nodes = self._latest

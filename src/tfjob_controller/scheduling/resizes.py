@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -41,10 +41,15 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Nodes that nobody but this gang may be placed on, until it has started: `decide` is told."""
+    """Nodes that no other gang may be placed on until this one has started: `decide` is told.
+
+    `given` is by node what it will take there, from when others have begun to give members away for it: that is not
+    for pods of no gang either.
+    """
 
     gang_key: str
     nodes: frozenset[str]
+    given: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tfjob_controller.scheduling.queue import Queued
 from tfjob_controller.scheduling.resizes import Ending, Kept, Plan, Resize, ScalePolicy
 from tfjob_controller.scheduling.supposed import Supposed
 from tfjob_controller.scheduling.victims import Found, Trial, Victim, victims_for
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.view import ClusterView, kind_of
 
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
@@ -63,14 +63,14 @@ def shrunk(
     asked = _asked(running, head)
     placement = trial(())
     if placement is not None:
-        is_under_way = bool(asked) or any(_is_since(each.last_resize, head.entitled) for each in running)
-        return Plan(kept=_kept(head, placement) if is_under_way else None, due=due)
+        is_under_way = bool(asked) or _have_given(running, head)
+        return Plan(kept=_kept(head, placement, running) if is_under_way else None, due=due)
     found = _needed(asked, trial)
     if found is None and first is head:
         found = victims_for(view, head.least, _candidates(running, head), ending, trial)
     if found is None:
         return Plan(due=due)
-    return Plan(_resizes(found.victims, head, now), _kept(head, found.placement), due)
+    return Plan(_resizes(found.victims, head, now), _kept(head, found.placement, running), due)
 
 
 def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tuple[_Head | None, _Head | None]:
@@ -111,8 +111,12 @@ def _trial(view: ClusterView, head: _Head, ending: Sequence[Ending], policy: Sca
     return placement
 
 
-def _is_since(moment: datetime | None, since: datetime) -> bool:
-    return moment is not None and moment >= since
+def _have_given(running: Iterable[Elastic], head: _Head) -> bool:
+    """Whether gangs were resized since it had waited long enough, or are about to be: then it was for this one."""
+    return any(
+        len(each.nodes) > each.count or (each.last_resize is not None and each.last_resize >= head.entitled)
+        for each in running
+    )
 
 
 def _candidates(running: Iterable[Elastic], head: _Head) -> list[Elastic]:
@@ -146,8 +150,16 @@ def _needed(asked: Sequence[Elastic], trial: Trial) -> Found | None:
     return Found(victims, placement)
 
 
-def _kept(head: _Head, placement: Placement) -> Kept:
-    return Kept(head.key, frozenset(placement.node_of.values()))
+def _kept(head: _Head, placement: Placement, running: Iterable[Elastic]) -> Kept:
+    nodes = frozenset(placement.node_of.values())
+    if not _have_given(running, head):
+        return Kept(head.key, nodes)
+    amounts = {each.name: each.amounts for each in head.least}
+    given: dict[str, dict[str, int]] = {node: {} for node in nodes}
+    for member, node in placement.node_of.items():
+        for name, value in amounts[kind_of(member)]:
+            given[node][name] = given[node].get(name, 0) + value
+    return Kept(head.key, nodes, given)
 
 
 def _resizes(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[Resize, ...]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from helpers.gangworld import SCALE_DOWN_SECONDS, SCALE_UP_SECONDS, GangWorld
+from helpers.gangworld import NAMESPACE, SCALE_DOWN_SECONDS, SCALE_UP_SECONDS, GangWorld
 from helpers.memoryapi import refusal
 from tfjob_controller.api.gang import GangStatus, placed_nodes, wanted_members
 from tfjob_controller.extender.elasticgangs import PATIENCE_SECONDS
+from tfjob_controller.extender.wire import WirePod
+from tfjob_controller.kube.meta import ObjectMeta
 
+RESERVED = "the room left on this node is reserved for gangs"
 MEMBER = "scheduling.kubeflow.org/member"
 
 
@@ -47,6 +51,12 @@ def asked(world: GangWorld) -> GangWorld:
     later(world, SCALE_DOWN_SECONDS)
     assert target(world) == 5
     return world
+
+
+def foreign(cpu: str) -> WirePod:
+    spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    body = {"metadata": {"name": "foreign", "namespace": NAMESPACE}, "spec": spec}
+    return WirePod(ObjectMeta(name="foreign", namespace=NAMESPACE), msgspec.json.encode(body))
 
 
 def later(world: GangWorld, seconds: float) -> None:
@@ -138,6 +148,24 @@ def test_the_room_is_for_the_gang_that_waits_whoever_comes_meanwhile(asked: Gang
         asked.remove_pod(pod)
     asked.run()
     assert phases(asked) == {"big": "Bound", "next": "Admitted", "small": "Waiting", "dear": "Waiting"}
+
+
+def test_nor_does_a_pod_of_no_gang(asked: GangWorld) -> None:
+    """As long as nobody has given anything, nothing is kept off it."""
+    asked.put_node("small", 1)
+    assert asked.placements.allowed_nodes(foreign("1"), ["a", "b", "small"])[0] == ["small"]
+    follow(asked)
+    pods = unwanted(asked)
+    node = next(pod.spec.node_name for pod in asked.pods_of("big") if pod.metadata.name == pods[0])
+    asked.remove_pod(pods[0])
+    asked.run()
+    assert asked.admission.view.free(node)["cpu"] == 1000
+    allowed, refused = asked.placements.allowed_nodes(foreign("1"), ["a", "b", "small"])
+    assert (allowed, refused[node]) == (["small"], RESERVED)
+    assert asked.placements.allowed_nodes(foreign("0"), ["a", "b"])[0] == ["a", "b"]
+    asked.remove_gang("next")
+    asked.run()
+    assert node in asked.placements.allowed_nodes(foreign("1"), ["a", "b"])[0]
 
 
 def test_members_that_are_added_elsewhere_do_not_take_it(asked: GangWorld) -> None:

@@ -56,6 +56,8 @@ def test_a_gang_that_waits_gets_room_from_one_that_has_more_than_its_least(full:
     assert (wish.kind, wish.reason, wish.for_gang) == ("worker", "room for ns/next, waiting 30 s", "ns/next")
     assert plan.kept == Kept("ns/next", frozenset({"n0"}))
     full.follow(plan.resizes)
+    # From now on it is not for pods of no gang either.
+    assert full.plan().kept == Kept("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}})
     assert full.admit() == ["ns/next"]
 
 
@@ -93,7 +95,9 @@ def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_und
     full.arrives("first", workers(2), priority=1)
     assert full.plan().resizes == plan.resizes
     full.follow(plan.resizes)
-    assert full.plan().kept == plan.kept
+    kept = full.plan().kept
+    assert kept is not None
+    assert (kept.gang_key, kept.nodes) == ("ns/next", {"n0"})
     assert full.admit() == ["ns/next"]
 
 
@@ -191,6 +195,27 @@ def test_workers_away_from_the_parameter_servers_leave_first_then_the_highest() 
     busy.arrives("next", workers(3))
     busy.advance(DOWN)
     assert wishes(busy.plan()) == {"big": (3, "3 4 5")}
+
+
+def test_without_parameter_servers_those_with_the_other_kinds_stay() -> None:
+    busy = world(3, 3)
+    master = Member("master", 1, {"cpu": "1"})
+    busy.runs(
+        "big", [("n0", members(0, 1, 2)), ("n1", ["master-0", *members(3, 4)])], master, workers(5), **elastic(3, 5)
+    )
+    busy.arrives("next", workers(1))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"big": (4, "2")}
+
+
+def test_nor_beside_them_where_there_are_some() -> None:
+    busy = world(3, 3)
+    master = Member("master", 1, {"cpu": "1"})
+    placed = [("n0", ["ps-0", *members(3, 4)]), ("n1", ["master-0", *members(0, 1)])]
+    busy.runs("big", placed, PS, master, workers(4), **elastic(3, 5))
+    busy.arrives("next", workers(1))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"big": (3, "1")}
 
 
 def test_the_one_furthest_above_its_minimum_gives_first() -> None:
@@ -321,6 +346,14 @@ def test_whoever_is_least_above_its_minimum_grows_first_by_one(idle: ScalingWorl
     assert wishes(plan) == {"b": (3, "")}
     (wish,) = plan.resizes
     assert (wish.kind, wish.reason, wish.for_gang, wish.leaving) == ("worker", "the cluster has room", "", ())
+
+
+@pytest.mark.parametrize("target", [5, 99, 1])
+def test_a_wish_out_of_the_limits_is_none(idle: ScalingWorld, target: int) -> None:
+    gang = idle.running["ns/a"]
+    edited = replace(gang.status, target_members={"worker": target}, leaving=("worker-2",))
+    idle.running["ns/a"] = replace(gang, status=edited)
+    assert wishes(idle.plan()) == {"b": (3, "")}
 
 
 def test_a_higher_priority_grows_first(idle: ScalingWorld) -> None:
