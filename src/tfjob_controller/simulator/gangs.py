@@ -113,7 +113,9 @@ class Gangs:
             return nodes
         self._view.release(gang_key)
         demands = demands_of(self._waiting[gang_key].spec)
-        spread = spread_members(self._view, gang_key, demands, nodes, admit.attempt)
+        # As pods would be made, kind by kind.
+        members = [f"{each.name}-{index}" for each in demands for index in range(admit.placement.counts[each.name])]
+        spread = spread_members(self._view, gang_key, demands, members, admit.attempt)
         if spread is None:
             self._view.reserve(gang_key, nodes, requests_by_member(demands), attempt=admit.attempt)
         return nodes if spread is None else spread

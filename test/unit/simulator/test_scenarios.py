@@ -114,16 +114,22 @@ def test_a_restart_costs_its_time_at_each_resize() -> None:
     assert run.ledger.seconds["paused"] == 30 * 2 + 30 * 3 + 30 * 4
 
 
-def test_without_autoscaling_nobody_is_resized_nor_starts_with_less() -> None:
+def test_without_autoscaling_nobody_is_resized() -> None:
     run = simulated(SHRINKING, 1, 4, "gang+locality")
     assert times(run) == {"a": (0, 100), "b": (100, 150)}
     assert run.resizes == 0
 
 
+FILLING = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 199, least=1, most=2)]
+
+
+def test_without_autoscaling_nobody_starts_with_less_than_it_asks_for() -> None:
+    assert times(simulated(FILLING, 1, 4, "gang+locality")) == {"a": (0, 100), "b": (100, 199.5)}
+
+
 def test_an_elastic_job_starts_with_what_there_is_and_is_filled_up() -> None:
     """One node of four: a has three, b starts with one of its two, and gets the second when a has ended."""
-    jobs = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 199, least=1, most=2)]
-    run = simulated(jobs, 1, 4, "gang+locality+autoscaling")
+    run = simulated(FILLING, 1, 4, "gang+locality+autoscaling")
     assert times(run) == {"a": (0, 100), "b": (1, 150)}
     assert decisions(run, "start", "resize") == [(0, "start", "a", 3), (1, "start", "b", 1), (100, "resize", "b", 2)]
 
