@@ -28,9 +28,8 @@ class Elastic:
     asks for now, between `least` and `most`. `anchors` are nodes where members would rather be: those of the gang's
     parameter servers, or, where it has none, of its members of other kinds.
 
-    `may_resize` is false while it is being resized, and from when a first member has ended on. `is_whole`: all members
-    that it asks for have a node and a pod there. `target` and `leaving` are what it has been asked for already, with
-    `reason`; without that `target` is `count`.
+    `may_resize` is false while it is being resized, and from when a first member has ended on. `target` and `leaving`
+    are what it has been asked for already, with `reason`; without that `target` is `count`.
     """
 
     key: str
@@ -43,7 +42,6 @@ class Elastic:
     priority: int = 0
     anchors: frozenset[str] = frozenset()
     may_resize: bool = True
-    is_whole: bool = True
     bound_at: datetime | None = None
     last_resize: datetime | None = None
     target: int = 0
@@ -117,7 +115,6 @@ def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = Fa
         may_resize=not (is_over or is_finishing)
         and nodes.keys() <= wanted
         and (target != member.count or not is_changing),
-        is_whole=nodes.keys() == wanted and not is_changing,
         bound_at=moment_of(status.bound_at),
         last_resize=moment_of(status.last_resize_time),
         target=target,

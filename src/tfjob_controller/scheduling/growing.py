@@ -25,7 +25,7 @@ def grown(
     found = _first(view, asked, lambda each: each.target)
     if found:
         return Plan(found)
-    may_grow = [each for each in running if each.may_resize and each.is_whole and each.count < each.most]
+    may_grow = [each for each in running if each.may_resize and each.count < each.most]
     if not may_grow:
         return Plan()
     after = timedelta(seconds=policy.scale_up_after_seconds)
