@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
 from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.scheduling.elastic import elastic_of
-from tfjob_controller.scheduling.scaling import Ending, Kept, Plan
+from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, plan_resizes
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
 PS = Member("ps", 1, {"cpu": "1"})
@@ -172,6 +173,23 @@ def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> No
         assert not found.may_resize
 
 
+def test_whoever_may_not_be_resized_is_not_asked_and_not_asked_any_more(full: ScalingWorld) -> None:
+    assert full.plan().resizes
+    (busy,) = full.elastic()
+    for gang in (busy, dataclasses.replace(busy, target=busy.count, leaving=())):
+        left_alone = dataclasses.replace(gang, may_resize=False)
+        assert plan_resizes(full.view, full.queue(), [left_alone], full.now, SCALE).resizes == ()
+        assert plan_resizes(full.view, full.queue(), [gang], full.now, SCALE).resizes
+
+
+def test_room_is_kept_too_while_an_owner_has_followed_and_its_placement_has_not(full: ScalingWorld) -> None:
+    gang = full.running["ns/big"]
+    full.running["ns/big"] = replace(gang, spec=replace(gang.spec, members=(workers(2),)))
+    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 2}))
+    plan = full.plan()
+    assert (plan.resizes, plan.kept) == ((), Kept("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}}))
+
+
 def test_the_least_of_the_gang_that_waits_is_what_counts(full: ScalingWorld) -> None:
     full.waiting.clear()
     full.arrives("next", workers(4), **elastic(1, 4))
@@ -229,6 +247,15 @@ def test_the_one_furthest_above_its_minimum_gives_first() -> None:
     busy.arrives("ahead", workers(2), priority=1)
     busy.advance(DOWN)
     assert wishes(busy.plan()) == {"a": (2, "2"), "b": (3, "3")}
+
+
+def test_of_two_that_have_as_much_each_gives_a_half() -> None:
+    busy = world(12)
+    for name in ("a", "b"):
+        busy.runs(name, [("n0", members(0, 1, 2, 3, 4, 5))], workers(6), **elastic(2, 6))
+    busy.arrives("next", workers(4))
+    busy.advance(DOWN)
+    assert wishes(busy.plan()) == {"a": (4, "4 5"), "b": (4, "4 5")}
 
 
 def test_the_lowest_priority_gives_first_whatever_it_has() -> None:
