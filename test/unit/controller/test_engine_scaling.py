@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from helpers.controllerbench import GANG_PATH, JOB_PATH, POD_PATH, TFJOB_PATH, ControllerBench
@@ -68,10 +70,33 @@ def test_who_writes_after_the_wish_is_on_record_wins_and_is_told(bench: Controll
     bench.api.fail(409, "Conflict", part="/scale")
     bench.sync()
     bench.api.change(JOB, {"spec": {"workerReplicas": 5}})
-    bench.sync()
+    assert not isinstance(bench.sync(), Retry)
     assert bench.job["spec"]["workerReplicas"] == 5
     assert [reason for _, reason, _ in bench.recorder.events].count("AutoscalerOverridden") == 1
     assert ("resized", "up", "spec") in bench.counted.said
+
+
+def test_a_wish_that_meets_another_version_is_dropped_without_a_word(bench: ControllerBench) -> None:
+    """On record it is already; the watch lags."""
+    wish(bench)
+    bench.api.fail(500, "InternalError", part="/scale")
+    bench.sync()
+    bench.api.hold()
+    bench.api.change(JOB, {"spec": {"workerReplicas": 5}})
+    assert not isinstance(bench.sync(), Retry)
+    assert bench.job["spec"]["workerReplicas"] == 5
+
+
+def test_a_spec_that_changes_while_the_wish_is_put_on_record_is_left_alone(bench: ControllerBench) -> None:
+    def writes_at_once(kind: str, job: Any) -> None:
+        if job.get("status", {}).get("scaling", {}).get("target") == 2 and job["spec"]["workerReplicas"] == 4:
+            bench.api.change(JOB, {"spec": {"workerReplicas": 5}})
+
+    wish(bench)
+    bench.api.watch("tfjobs", writes_at_once)
+    bench.sync()
+    assert bench.job["spec"]["workerReplicas"] == 5
+    assert scales(bench) == 0
 
 
 def test_a_right_that_is_missing_is_said_and_it_is_tried_again(bench: ControllerBench) -> None:

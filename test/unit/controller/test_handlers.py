@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.poll import eventually
-from tfjob_controller.api.core import Job, JobStatus, Pod, PodMeta, PodStatus, Service
+from tfjob_controller.api.core import Job, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec, TFJobStatus
 from tfjob_controller.controller.handlers import (
@@ -20,6 +20,7 @@ from tfjob_controller.controller.handlers import (
     identity_matters,
     keys_by_owner,
     keys_by_runtime,
+    pod_matters,
     state_matters,
 )
 from tfjob_controller.controller.tfjob import by_runtime_id
@@ -151,6 +152,12 @@ def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clo
     pod = Pod(PodMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
     ChildHandler(queue, keys_by_runtime(jobs), state_matters).on_add(pod, is_initial=False)
     assert queued_after(queue, clock) == {"team/copy", "team/train", "team/zebra"}
+
+
+def test_the_steps_that_a_pod_says_matter_and_its_other_metadata_does_not() -> None:
+    meta = PodMeta(name="p", namespace="team", resource_version="1")
+    assert pod_matters(Pod(meta), Pod(replace(meta, annotations=PodAnnotations("7"))))
+    assert not pod_matters(Pod(meta), Pod(replace(meta, resource_version="2")))
 
 
 @pytest.mark.parametrize(

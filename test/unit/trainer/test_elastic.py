@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
-from tfjob_controller.api.core import Job
+from tfjob_controller.api.core import JOBS, Job
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import (
     member_ids,
     wanted_members,
 )
-from tfjob_controller.trainer.difference import Actions
+from tfjob_controller.trainer.difference import Actions, Delete
 from tfjob_controller.trainer.gangterms import ON, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.replicas import JOB_COMPLETE
 
@@ -137,6 +137,24 @@ def test_a_worker_that_has_succeeded_keeps_its_index() -> None:
     assert cluster.job.status.succeeded_indexes == ("worker-1",)
 
 
+def test_a_worker_that_has_succeeded_counts_as_one_of_those_that_are_wanted() -> None:
+    cluster = running(4)
+    cluster.exits("worker-1", 0)
+    cluster.job_ends("worker-1", JOB_COMPLETE)
+    cluster.settle()
+    cluster.delete_job(cluster.name("worker-1"))
+    scale(cluster, 3)
+    assert indexes(cluster) == [0, 2]
+
+
+def test_a_worker_that_is_on_its_way_out_anyway_is_the_first_to_leave() -> None:
+    cluster = running(4)
+    cluster.lingers = True
+    cluster.carry_out(Actions(deletes=(Delete(JOBS, cluster.name("worker-1"), "", foreground=True),)))
+    scale(cluster, 3)
+    assert indexes(cluster) == [0, 2, 3]
+
+
 def test_a_most_that_is_lowered_makes_the_highest_leave() -> None:
     cluster = running(4)
     cluster.change(
@@ -194,6 +212,35 @@ class Gangs:
 def test_bounds_are_written_for_the_gang_scheduler() -> None:
     spec = Gangs(4).start().gang.spec  # type: ignore[union-attr]  # it has one
     assert (spec.min_members, spec.max_members) == ({"worker": 1}, {"worker": MOST})
+
+
+def test_the_gang_follows_when_the_most_changes() -> None:
+    gangs = Gangs(4)
+    cluster = gangs.start()
+    autoscaling = cluster.job.spec.autoscaling
+    assert autoscaling is not None
+    cluster.change(autoscaling=replace(autoscaling, max_workers=9))
+    cluster.settle()
+    assert cluster.gang is not None
+    assert cluster.gang.spec.max_members == {"worker": 9}
+    cluster.gangs = GangPolicy(ON_REQUEST, "gang-scheduler")
+    cluster.settle()
+    assert cluster.gang.spec.max_members == {}
+
+
+def test_a_gang_that_starts_with_a_part_is_told_of_all_that_may_come() -> None:
+    gangs = Gangs(3)
+    cluster = gangs.world
+    cluster.settle()
+    gangs.says("admit")
+    assert cluster.gang is not None
+    part = (NodePlacement("n1", ("master-0", "worker-0")),)
+    cluster.gang = replace(cluster.gang, status=replace(cluster.gang.status, placement=part))
+    created = {each.name: each.body for each in cluster.actions().creates if each.resource is JOBS}
+    assert created.keys() == {cluster.name("master-0"), cluster.name("worker-0")}
+    for body in created.values():
+        (variable,) = body["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert len(json.loads(variable["value"])["cluster"]["worker"]) == MOST
 
 
 def test_without_autoscaling_the_gang_has_no_most() -> None:

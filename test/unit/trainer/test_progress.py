@@ -154,6 +154,8 @@ def test_a_report_that_cannot_be_is_ignored_and_told_once(reports: list[str], co
     assert done(cluster) == counted
     told = [event.note for event in cluster.events if event.reason == "ProgressIgnored"]
     assert told == ([f"Progress is not counted: {problem}"] if problem else [])
+    assert cluster.job.status.progress is not None
+    assert cluster.job.status.progress.ignored == problem
 
 
 def test_pods_that_are_gone_do_not_make_the_status_grow_for_ever() -> None:

@@ -189,7 +189,8 @@ def test_a_fight_is_told_each_time() -> None:
 def test_a_recommendation_is_only_said_and_only_once() -> None:
     cluster = gang_world(RECOMMEND)
     wish(cluster, 2, "worker-2", "worker-3")
-    for _ in range(3):
+    for restarts in range(3):
+        cluster.runs("worker-1", restart_count=restarts)
         assert cluster.sync().scale_to is None
     words = f"recommends 4 → 2 workers: {WHY}"
     assert said(cluster) == ("False", "ResizeRecommended", words)
