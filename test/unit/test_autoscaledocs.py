@@ -1,0 +1,51 @@
+"""Whatever a user may meet of autoscaling stands in docs/autoscaling.md, in the words of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfjob_controller.api.tfjob import Progress, ScalingStatus
+from tfjob_controller.options import EXTENDER_OPTIONS
+from tfjob_controller.scheduling.growing import ROOM
+from tfjob_controller.scheduling.scaling import ScalePolicy
+from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer.gangterms import OFF, ON, RECOMMEND
+from tfjob_controller.trainer.resizing import words_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
+MESSAGES = [
+    reasons.RESIZED,
+    reasons.RESIZE_RECOMMENDED,
+    reasons.OVERRIDDEN,
+    reasons.PROGRESS_IGNORED,
+    reasons.CHILDREN_FOLLOW,
+    reasons.NONE_RECOMMENDED,
+    words_of(4, 2, "room for default/second-f2sa, waiting 31 s"),
+    words_of(2, 3, ROOM),
+    words_of(2, 4, ""),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_the_page_tells_what_a_message_means(message: str) -> None:
+    assert message in PAGE
+
+
+@pytest.mark.parametrize("mode", [OFF, RECOMMEND, ON])
+def test_the_page_tells_what_a_mode_does(mode: str) -> None:
+    assert f"| `{mode}`" in PAGE
+
+
+@pytest.mark.parametrize("delay", ["scale_down_after", "scale_up_after"])
+def test_the_page_knows_the_delays_as_they_are_shipped(delay: str) -> None:
+    (seconds,) = (each.default for each in EXTENDER_OPTIONS if each.field == delay)
+    assert seconds == getattr(ScalePolicy(), f"{delay}_seconds")
+    assert f"`--{delay.replace('_', '-')}` ({seconds:.0f} s)" in PAGE
+
+
+@pytest.mark.parametrize("field", ["workers", "before", "target", "reason", "done", "total"])
+def test_the_page_names_fields_that_there_are(field: str) -> None:
+    assert field in {*ScalingStatus.__struct_fields__, *Progress.__struct_fields__}
+    assert f"`{field}`" in PAGE
