@@ -134,7 +134,7 @@ def test_whatever_comes_meanwhile_what_is_freed_is_for_the_gang_that_waits(
         world.arrives(f"o{number}", *shape.members(), priority=shape.priority, **shape.limits())
         if left and data.draw(st.booleans(), "the next follows"):
             world.follow([left.pop()])
-        world.advance(1)
+        world.advance(data.draw(st.sampled_from([1.0, DOWN]), "seconds") if not left else 1)
         world.plan()
         world.admit()
     world.follow(left)

@@ -51,5 +51,5 @@ def plan_resizes(
         return Plan()
     waiting = [each for each in queue if each.gang.status.phase != UNSCHEDULABLE]
     if waiting:
-        return shrunk(view, waiting, running, now, policy, ending)
+        return shrunk(view, waiting, running, now, policy, ending, waited_at)
     return grown(view, running, now, policy, waited_at)

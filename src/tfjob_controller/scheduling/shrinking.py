@@ -6,9 +6,9 @@ The head of the queue is the first gang that does not rest after a failed attemp
 2. else, if it fits once those have followed who are asked already, they go on being asked, but none that is not needed;
 3. else a plan is made anew (victims.py); if none lets all of its least start, nobody is asked.
 
-Whoever has waited so long that a shrink was begun for it stays the one it is for, though a gang of a higher priority
-has come since and is the head now: until that one has waited as long. And while a shrink is under way for it, which is
-seen from those who are asked, or were resized since it had waited long enough, its nodes are kept for it.
+While a shrink is under way for a gang, which is seen from those who are asked, or were resized since it had waited long
+enough, its nodes are kept for it. It stays the one it is for, though a gang of a higher priority comes meanwhile and is
+the head: where nobody has given anything yet until that one has waited as long, else until it has started.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tfjob_controller.scheduling.supposed import Supposed
 from tfjob_controller.scheduling.victims import Found, Trial, Victim, victims_for
 from tfjob_controller.scheduling.view import ClusterView, kind_of
 
+# How long room that was given for a gang is owed to it: pods have a grace period to end in.
+_OWED = timedelta(seconds=300)
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -53,12 +55,16 @@ def shrunk(
     now: datetime,
     policy: ScalePolicy,
     ending: Sequence[Ending],
+    waited_at: datetime | None,
 ) -> Plan:
     """`waiting` is in order, and only of gangs that an empty cluster could take."""
     first, head = _heads(waiting, now, policy)
     due = None if first is None or first.entitled <= now else first.entitled
     if head is None:
         return Plan(due=due)
+    owed = _owed(waiting, running, now, policy, waited_at)
+    if owed is not None and owed.key != head.key and (placement := _trial(view, owed, ending, policy)(())):
+        return Plan(kept=_kept(owed, placement, running), due=due)
     trial = _trial(view, head, ending, policy)
     asked = _asked(running, head)
     placement = trial(())
@@ -77,14 +83,33 @@ def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tup
     """The head of the queue, and the first that has waited long enough."""
     first: _Head | None = None
     for each in waiting:
-        least = None if each.is_resting(now) else _least(each)
-        if least is None:
-            continue
-        head = _Head(each, least, _entitled(each, policy))
+        head = _head(each, now, policy)
         first = first or head
-        if head.entitled <= now:
+        if head is not None and head.entitled <= now:
             return first, head
     return first, None
+
+
+def _head(queued: Queued, now: datetime, policy: ScalePolicy) -> _Head | None:
+    """None for one that rests, or that nobody understands."""
+    least = None if queued.is_resting(now) else _least(queued)
+    return None if least is None else _Head(queued, least, _entitled(queued, policy))
+
+
+def _owed(
+    waiting: Iterable[Queued],
+    running: Iterable[Elastic],
+    now: datetime,
+    policy: ScalePolicy,
+    waited_at: datetime | None,
+) -> _Head | None:
+    """For whom room was given lately, if none that had to wait has started since."""
+    moments = (each.last_resize for each in running if each.last_resize is not None)
+    given = max((each for each in moments if abs(now - each) < _OWED), default=None)
+    if given is None or (waited_at is not None and waited_at >= given):
+        return None
+    first = next((each for each in waiting if _entitled(each, policy) <= given and not each.is_resting(now)), None)
+    return None if first is None else _head(first, now, policy)
 
 
 def _least(queued: Queued) -> tuple[Demand, ...] | None:

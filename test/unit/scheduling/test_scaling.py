@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.gangs import GPU, NOW, a_node, workers
+from helpers.gangs import GPU, NOW, a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
 from tfjob_controller.kube.clock import micro_time
@@ -100,6 +100,35 @@ def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_und
     assert kept is not None
     assert (kept.gang_key, kept.nodes) == ("ns/next", {"n0"})
     assert full.admit() == ["ns/next"]
+
+
+def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(full: ScalingWorld) -> None:
+    full.follow(full.plan().resizes)
+    # Its pods are ending.
+    full.view.set_pod(a_pod("ends", "n0", "2"))
+    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 1}))
+    full.arrives("first", workers(2), priority=1)
+    full.advance(2 * DOWN)
+    kept = full.plan().kept
+    assert kept is not None
+    assert kept.gang_key == "ns/next"
+    assert full.admit() == []
+    full.view.remove_pod("ns/ends")
+    full.ending.clear()
+    full.plan()
+    assert full.admit() == ["ns/next"]
+    # And then it is the other's turn.
+    full.runs("other", [("n0", members(0, 1))], workers(2), **elastic(1, 2))
+    assert full.plan().kept is None
+
+
+def test_nothing_is_owed_where_that_gang_would_not_start_any_more(full: ScalingWorld) -> None:
+    full.follow(full.plan().resizes)
+    full.view.set_pod(a_pod("other", "n0", "1"))
+    full.arrives("first", workers(1), priority=1)
+    full.advance(DOWN)
+    full.plan()
+    assert full.admit() == ["ns/first"]
 
 
 def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
