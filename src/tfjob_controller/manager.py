@@ -74,8 +74,8 @@ _START_POLL_SECONDS = 0.02
 # with client-go's 1,000 s; and hundreds of jobs may be refused by one quota at once, so the overall rate is higher too.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: six lists, events, the version, one to spare.
-_MORE_CONNECTIONS = 9
+# Connections beyond those of workers and writers: six lists, events, the version, logs, one to spare.
+_MORE_CONNECTIONS = 10
 # The one request that all waits for is given up, said to be in trouble and sent again after this time.
 _VERSION_SECONDS = 5.0
 # The first server that restarts containers by rules on exit codes (beta and on by default).

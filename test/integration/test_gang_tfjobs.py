@@ -119,7 +119,7 @@ def test_workers_that_are_added_to_a_running_gang_come_when_there_is_room(jobs: 
 
 @pytest.mark.parametrize("resize", ["InPlace", "Restart"])
 def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_cluster: Cluster, resize: str) -> None:
-    """Controller, gang scheduler, kube-scheduler and Job controller as they are: eight CPUs, seven of which are taken."""
+    """All programs as they are: eight CPUs, seven of which are taken."""
     quick = {"scale_down_after": 1.0, "scale_up_after": 1.0}
     with (
         running_gang_scheduler(gang_cluster.kubeconfig, **quick) as scheduler,

@@ -56,12 +56,19 @@ def turnover_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Turnov
 
 
 def workers_to_know(plan: Plan, views: Sequence[View], seated: Collection[str] | None) -> int:
-    """How many workers TF_CONFIG should list. `seated`: those with a place, by name; None where none needs one."""
+    """How many workers TF_CONFIG should list. `seated`: those with a place, by name; None where none needs one.
+
+    One that was known in this generation stays so: nobody is restarted because a node was lost.
+    """
     workers = [view for view in views if view.replica.role.replica_type == WORKER]
     if seated is None:
         return len(workers)
-    known = [view for view in workers if view.replica.name in seated or view.state == replicas.SUCCEEDED]
+    known = [view for view in workers if view.replica.name in seated or _was_known(plan, view)]
     return max((view.replica.index + 1 for view in known), default=0)
+
+
+def _was_known(plan: Plan, view: View) -> bool:
+    return view.state == replicas.SUCCEEDED or (view.job is not None and is_of_generation(plan, view.job))
 
 
 def is_due(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:

@@ -168,6 +168,15 @@ def test_a_gang_that_starts_with_a_part_is_restarted_when_more_have_a_place() ->
     assert generations(cluster) != first
 
 
+def test_nobody_is_restarted_because_a_worker_has_lost_its_place() -> None:
+    cluster = gang_world(3)
+    place(cluster, phase=ADMITTED)
+    cluster.all_run()
+    place(cluster, "master-0", "worker-0", "worker-1")
+    assert not any(job.metadata.deletion_timestamp for job in cluster.jobs.values())
+    assert len(cluster.jobs) == 4
+
+
 def test_a_gang_keeps_its_attempt_and_takes_the_seats_that_stay() -> None:
     cluster = gang_world(3)
     place(cluster, phase=ADMITTED)
