@@ -163,7 +163,7 @@ class Admission:
         while not self._stop.is_set():
             with self._changed:
                 if not self._dirty and not self._room_changed:
-                    self._clock.wait(self._changed, self._sleep_seconds())
+                    self._clock.wait(self._changed, self.sleep_seconds())
             self.run_once()
             self._clock.sleep(min(_REST_FACTOR * self._computed_seconds, _LONGEST_REST_SECONDS), self._stop)
 
@@ -181,7 +181,8 @@ class Admission:
         """Look at this gang then, at the latest; on the monotonic scale."""
         self._due[key] = min(moment, self._due.get(key, moment))
 
-    def _sleep_seconds(self) -> float:
+    def sleep_seconds(self) -> float:
+        """How long the loop sleeps if nothing happens."""
         earliest = min(self._due.values(), default=float("inf"))
         return max(0.0, min(earliest - self._clock.monotonic(), _LONGEST_SLEEP_SECONDS))
 

@@ -94,7 +94,7 @@ class GangPlacements:
             node
             for node, taken in given.items()
             if node in rooms
-            and any(value and rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
+            and any(rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
         }
 
     def _nodes_of(self, status: GangStatus) -> dict[str, str]:

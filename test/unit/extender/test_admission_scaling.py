@@ -116,9 +116,8 @@ def test_a_gang_is_asked_for_room_once_another_has_waited_and_not_before(world: 
 
 def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
     world.add_gang("next", worker=3)
-    for _ in range(4):
-        world.run()
-    assert world.admission._sleep_seconds() <= SCALE_DOWN_SECONDS
+    later(world, 10)
+    assert world.admission.sleep_seconds() == pytest.approx(SCALE_DOWN_SECONDS - 10)
 
 
 def test_a_wish_is_written_once(asked: GangWorld) -> None:
@@ -217,6 +216,7 @@ def test_those_that_never_end_are_not_waited_for_for_ever(one_of_two: GangWorld,
     one_of_two.run()
     later(one_of_two, PATIENCE_SECONDS - 1)
     assert target(one_of_two, "other") is None
+    assert one_of_two.admission.sleep_seconds() == pytest.approx(1)
     later(one_of_two, 2)
     assert target(one_of_two, "other") == 1
 
@@ -308,6 +308,7 @@ def idle(world: GangWorld) -> GangWorld:
 def test_a_gang_is_asked_to_grow_by_one_into_a_cluster_that_idles(idle: GangWorld) -> None:
     later(idle, SCALE_UP_SECONDS - 1)
     assert target(idle) is None
+    assert idle.admission.sleep_seconds() == pytest.approx(1)
     later(idle, 1)
     found = status(idle)
     assert (found.target_members, found.leaving) == ({"worker": 7}, ())
@@ -375,4 +376,4 @@ def test_a_loop_with_nothing_to_do_sleeps(idle: GangWorld) -> None:
     bind(idle, "big")
     for _ in range(4):
         idle.run()
-    assert idle.admission._sleep_seconds() > SCALE_UP_SECONDS / 4
+    assert idle.admission.sleep_seconds() > SCALE_UP_SECONDS / 4
