@@ -232,8 +232,9 @@ def _taken_seats(plan: Plan, observed: Observed, done: set[str], now: Present, g
         for name, job in observed.jobs.items()
         if name in plan.by_name and now.has(job)
     }
+    settled = seats.keys() | done
     for role in plan.roles:
-        lacking = [each for each in plan.replicas if each.role is role and each.name not in seats.keys() | done]
+        lacking = [each for each in plan.replicas if each.role is role and each.name not in settled]
         if lacking:
             free = _free_seats(role.name, set(seats.values()), len(lacking), gang)
             seats.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
