@@ -57,8 +57,9 @@ class Gangs:
         self._bound: dict[str, Gang] = {}
         # Bound gangs that lack members.
         self._lacking: set[str] = set()
-        # What the rules of scaling see of the bound gangs; made anew where something has changed.
-        self._elastic: dict[str, Elastic | None] = {}
+        # What the rules of scaling see of the bound gangs; made anew for those that are stale.
+        self._elastic: dict[str, Elastic] = {}
+        self._stale: set[str] = set()
         self._waited_at: datetime | None = None
         self._due_ms: int | None = None
 
@@ -72,11 +73,12 @@ class Gangs:
         self._view.release(key(job))
         for known in (self._jobs, self._bound, self._elastic):
             known.pop(key(job), None)
-        self._lacking.discard(key(job))
+        for keys in (self._lacking, self._stale):
+            keys.discard(key(job))
 
     def changed(self, name: str) -> None:
         """A job works on after a pause."""
-        self._elastic.pop(key(self._executions.running[name].job), None)
+        self._stale.add(key(self._executions.running[name].job))
 
     def told(self, event: PodCreated | Wake) -> None:
         """The step that follows looks at everything anyway."""
@@ -132,7 +134,7 @@ class Gangs:
     def _keep(self, gang_key: str, gang: Gang, node_of: Mapping[str, str]) -> None:
         placement = Placement(node_of, {}).by_node()
         self._bound[gang_key] = replace(gang, status=replace(gang.status, placement=placement))
-        self._elastic.pop(gang_key, None)
+        self._stale.add(gang_key)
         is_whole = len(node_of) == sum(member.count for member in gang.spec.members)
         (self._lacking.discard if is_whole else self._lacking.add)(gang_key)
 
@@ -147,11 +149,13 @@ class Gangs:
         )
 
     def _running(self) -> list[Elastic]:
-        for gang_key, gang in self._bound.items():
-            if gang_key not in self._elastic:
-                is_paused = not self._executions.running[gang.metadata.name].rate
-                self._elastic[gang_key] = elastic_of(gang, is_changing=is_paused)
-        return [each for each in self._elastic.values() if each is not None]
+        for gang_key in self._stale:
+            gang = self._bound[gang_key]
+            elastic = elastic_of(gang, is_changing=not self._executions.running[gang.metadata.name].rate)
+            if elastic is not None:
+                self._elastic[gang_key] = elastic
+        self._stale.clear()
+        return list(self._elastic.values())
 
     def _follow(self, plan: Plan, now: datetime) -> bool:
         """What the owner of the gang, and then the gang scheduler, do about a wish. Whether there was one."""
