@@ -5,8 +5,9 @@ only, so that nobody waits for workers that do not exist yet, or no more. Whoeve
 trains on; whoever must leave (SIGTERM) finishes its step first.
 
 The steps are counted on the parameter server, for each worker. A step counts and changes the model in one critical
-section, or does neither: so the job ends after exactly TFJOB_TOTAL_STEPS steps, however many workers took part, or were killed.
-What is not shown here: a parameter server that is lost takes the model along, so real programs write checkpoints.
+section, or does neither: so the job ends after exactly TFJOB_TOTAL_STEPS steps, however many workers took part in it,
+or were killed. What is not shown here: a parameter server that is lost takes the model along, so real programs write
+checkpoints.
 """
 
 import json
