@@ -122,6 +122,19 @@ def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(f
     assert full.plan().kept is None
 
 
+def test_once_it_has_started_nothing_is_owed_to_those_behind_it(full: ScalingWorld) -> None:
+    full.arrives("also", workers(1))
+    full.advance(DOWN)
+    full.follow(full.plan().resizes)
+    full.plan()
+    assert full.admit() == ["ns/next"]
+    full.arrives("first", workers(1), priority=1)
+    full.advance(DOWN)
+    full.view.set_node(a_node("n1", "1"))
+    full.plan()
+    assert full.admit() == ["ns/first"]
+
+
 def test_nothing_is_owed_where_that_gang_would_not_start_any_more(full: ScalingWorld) -> None:
     full.follow(full.plan().resizes)
     full.view.set_pod(a_pod("other", "n0", "1"))
