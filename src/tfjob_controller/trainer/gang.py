@@ -91,7 +91,7 @@ def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | Non
     gang = observed.gang
     attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
     done = {view.replica.name for view in views if _is_done(view)}
-    now = Present(plan, attempt)
+    now = Present(plan, str(attempt) if attempt else "")
     stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
     placed = gang if attempt else None
     taken = _taken_seats(plan, observed, done, now, placed)
@@ -280,13 +280,13 @@ def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The attempt and generation that children may be of; an attempt of 0 is none."""
+    """The attempt and generation that children may be of, as their labels say it; an empty attempt is none."""
 
     plan: Plan
-    attempt: int
+    attempt: str
 
     def has(self, obj: Object) -> bool:
-        same_attempt = self.attempt > 0 and obj.metadata.labels.get(ATTEMPT_LABEL) == str(self.attempt)
+        same_attempt = self.attempt != "" and obj.metadata.labels.get(ATTEMPT_LABEL) == self.attempt
         return same_attempt and is_of_generation(self.plan, obj)
 
 
