@@ -70,6 +70,10 @@ def test_values_are_read(field: str, text: str, value: object) -> None:
         pytest.param({"namespace": "a,b"}, "--namespace must be the name of one namespace", id="two namespaces"),
         pytest.param({"leader_elect_lease_duration": "10s"}, "must be longer than", id="lease shorter than renewal"),
         pytest.param({"leader_elect_retry_period": "9s"}, "must be longer than 1.2 times", id="retry too slow"),
+        pytest.param({"autoscaling": "yes"}, "--autoscaling must be one of off, recommend, on", id="no such mode"),
+        pytest.param(
+            {"autoscaling": "on", "gang_scheduling": "off"}, "--autoscaling needs the gang", id="nobody who wishes"
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named_in_one_line(flags: dict[str, str], words: str) -> None:
