@@ -134,7 +134,9 @@ def _check(options: RunOptions) -> None:
     if options.leader_elect_renew_deadline <= 1.2 * options.leader_elect_retry_period:
         raise OptionError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
     if options.autoscaling != "off" and options.gang_scheduling == "off":
-        raise OptionError("--autoscaling needs the gang scheduler's wishes: give --gang-scheduling=on-request or always")
+        raise OptionError(
+            "--autoscaling needs the gang scheduler's wishes: give --gang-scheduling=on-request or always"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
