@@ -87,7 +87,8 @@ def replace_member(
     """
     one = replace(demand, count=1, least=1)
     for names in (*filter(None, (nearest, near)), None):
-        usable = _allowed(names, exclude)
+        # Asking for each node takes its time where there are thousands.
+        usable = _allowed(names, exclude) if exclude or names is not None else None
         placement = place(view, [one], usable=usable)
         if isinstance(placement, Placement):
             return next(iter(placement.node_of.values()))
