@@ -58,7 +58,8 @@ class GangOf:
         eventually(done, PATIENCE_SECONDS, PERIOD_SECONDS)
 
     def wishes(self, target: int, *leaving: str, reason: str) -> None:
-        self.says("Bound", targetMembers={"worker": target}, leaving=list(leaving), targetReason=reason)
+        wish = {"targetMembers": {"worker": target}, "leaving": list(leaving), "targetReason": reason}
+        self.says("Bound", **wish, observedGeneration=self.get()["metadata"]["generation"])
 
     def follows(self, *workers: int) -> None:
         """The members that there are now, once the owner asks for as many."""

@@ -210,7 +210,8 @@ class Play:
             return
         placement = [{"node": "fake-1", "members": ["master-0", "worker-0", "worker-1"]}]
         wish = {"targetMembers": {"worker": 1}, "leaving": ["worker-1"], "targetReason": "a test"}
-        status = {"phase": "Bound", "attempt": 1, "placement": placement, **wish}
+        seen = {"observedGeneration": gang["metadata"]["generation"]}
+        status = {"phase": "Bound", "attempt": 1, "placement": placement, **wish, **seen}
         self.jobs.api.patch(f"{path}/status", {"status": status})
 
     def _owner(self, job: Object) -> Object:

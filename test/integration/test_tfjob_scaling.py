@@ -190,6 +190,8 @@ def test_a_real_horizontal_pod_autoscaler_scales_the_job(trial: Trial) -> None:
     }
     path = f"/apis/autoscaling/v2/namespaces/{trial.namespace}/horizontalpodautoscalers"
     trial.jobs.api.create(path, hpa)
+    # It looks every 15 s, and learns of new kinds every 30 s.
+    eventually(lambda: trial.notes("Resized"), 3 * PATIENCE_SECONDS, PERIOD_SECONDS)
     trial.await_event("Resized", "scaled 1 → 3 workers by spec.workerReplicas")
     await_workers(trial, 0, 1, 2)
     eventually(

@@ -264,8 +264,17 @@ def is_asked(gang: Gang) -> bool:
 
 
 def asked(gang: Gang, kind: str, target: int, leaving: tuple[str, ...], reason: str) -> GangStatus:
-    """Its owner should have so many members of this kind, without those that are leaving."""
-    return replace(gang.status, target_members={kind: target}, target_reason=reason, leaving=leaving)
+    """Its owner should have so many members of this kind, without those that are leaving.
+
+    It says which spec was looked at: what was wished of another one is not for the owner to act on.
+    """
+    return replace(
+        gang.status,
+        target_members={kind: target},
+        target_reason=reason,
+        leaving=leaving,
+        observed_generation=gang.metadata.generation,
+    )
 
 
 def without_wish(status: GangStatus) -> GangStatus:

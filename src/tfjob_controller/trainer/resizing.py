@@ -131,13 +131,17 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
 
 
 def _wish(look: Look, wanted: int) -> Wish | None:
-    """What the gang scheduler has on record of a gang that runs, within the job's own bounds."""
+    """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
+
+    Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
+    """
     gang, bounds = look.observed.gang, look.plan.bounds
     if look.plan.autoscaling == OFF or bounds is None or gang is None or look.gate is None or not look.gate.is_open:
         return None
     target = gang.status.target_members.get(_WORKERS)
     count = _count_of(gang)
-    if gang.status.phase != BOUND or target is None or target == count or _is_finishing(look):
+    is_old = gang.status.observed_generation < gang.metadata.generation
+    if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(look):
         return None
     least, most = bounds
     workers = min(max(wanted + target - count, least), most)

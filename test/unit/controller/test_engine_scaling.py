@@ -31,7 +31,14 @@ def says(bench: ControllerBench, **status: object) -> None:
 
 
 def wish(bench: ControllerBench) -> None:
-    says(bench, targetMembers={"worker": 2}, leaving=["worker-1", "worker-2"], targetReason="room for b")
+    gang = bench.api.objects[f"{GANG_PATH}/example-job-{bench.runtime_id}"]
+    says(
+        bench,
+        targetMembers={"worker": 2},
+        leaving=["worker-1", "worker-2"],
+        targetReason="room for b",
+        observedGeneration=gang["metadata"]["generation"],
+    )
 
 
 def scales(bench: ControllerBench) -> int:

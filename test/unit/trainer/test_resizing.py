@@ -226,6 +226,11 @@ def _not_bound_yet(cluster: World) -> None:
     follow(cluster, ADMITTED)
 
 
+def _changed_since(cluster: World) -> None:
+    assert cluster.gang is not None
+    cluster.gang = replace(cluster.gang, metadata=replace(cluster.gang.metadata, generation=1))
+
+
 def _without_autoscaling(cluster: World) -> None:
     cluster.change(autoscaling=None)
 
@@ -239,6 +244,7 @@ def _without_autoscaling(cluster: World) -> None:
         _a_worker_has_succeeded,
         _the_chief_has_ended,
         _not_bound_yet,
+        _changed_since,
         _without_autoscaling,
     ],
     ids=lambda each: each.__name__,
