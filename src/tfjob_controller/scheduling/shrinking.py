@@ -83,6 +83,8 @@ def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tup
     """The head of the queue, and the first that has waited long enough."""
     first: _Head | None = None
     for each in waiting:
+        if first is not None and _entitled(each, policy) > now:
+            continue
         head = _head(each, now, policy)
         first = first or head
         if head is not None and head.entitled <= now:

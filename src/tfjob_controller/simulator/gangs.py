@@ -168,8 +168,16 @@ class Gangs:
 
     def _fill(self, kept: Kept | None, now: datetime) -> bool:
         """Members that had no room when their gang started come when there is some. Whether any came."""
-        came = [self._settle(self._bound[each], kept, now, "there is room for it") for each in sorted(self._lacking)]
-        return any(came)
+        came = False
+        # Workers with so many GPUs of which none fits: hundreds of gangs need not each find that out.
+        hopeless: set[int] = set()
+        for each in sorted(self._lacking):
+            gpus = self._jobs[each].gpus
+            if gpus not in hopeless and self._settle(self._bound[each], kept, now, "there is room for it"):
+                came = True
+            elif each in self._lacking:
+                hopeless.add(gpus)
+        return came
 
     def _settle(self, gang: Gang, kept: Kept | None, now: datetime, reason: str) -> bool:
         """Give a bound gang the members that it should have, as far as there is room. Whether they are others now."""
