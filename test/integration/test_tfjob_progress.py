@@ -84,6 +84,7 @@ def test_a_worker_that_comes_in_place_gets_a_share_of_what_is_left_and_the_other
     trial.await_pod("worker-2")
     assert shares(trial, 3) == [50, 50, 20]
     trial.change(workerReplicas=1)
+    trial.await_children("jobs", 2)
     report(trial, "worker-0", "200")
     await_done(trial, 200)
     trial.change(workerReplicas=2)

@@ -352,7 +352,7 @@ def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
         gang = bound_job(trial, 4, resize=resize)
         before = uids(trial)
         gang.wishes(2, "worker-1", "worker-2", reason=WHY)
-        eventually(lambda: trial.status().get("scaling", {}).get("target") or gang.count() == 2, PATIENCE_SECONDS, 0)
+        eventually(lambda: trial.status().get("scaling", {}).get("target") or gang.count() == 2, PATIENCE_SECONDS, 0.01)
         first.kill()
         with controller_process(control_plane.kubeconfig, namespace, log, *flags):
             gang.follows(0, 3)
