@@ -116,6 +116,7 @@ def test_a_gang_is_asked_for_room_once_another_has_waited_and_not_before(world: 
 
 def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
     world.add_gang("next", worker=3)
+    world.run()
     later(world, 10)
     assert world.admission.sleep_seconds() == pytest.approx(SCALE_DOWN_SECONDS - 10)
 

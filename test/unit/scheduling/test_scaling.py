@@ -122,6 +122,14 @@ def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(f
     assert full.plan().kept is None
 
 
+def test_nobody_gives_for_a_gang_before_it_is_written_since_when_it_waits(full: ScalingWorld) -> None:
+    gang = full.waiting["ns/next"]
+    # A creation is known to the second only: the wish would be withdrawn when the moment is.
+    created = replace(gang.metadata, creation_timestamp=gang.status.waiting_since)
+    full.waiting["ns/next"] = replace(gang, metadata=created, status=replace(gang.status, waiting_since=None))
+    assert full.plan() == Plan()
+
+
 def test_once_it_has_started_nothing_is_owed_to_those_behind_it(full: ScalingWorld) -> None:
     full.arrives("also", workers(1))
     full.advance(DOWN)
