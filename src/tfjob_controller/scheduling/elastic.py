@@ -72,7 +72,11 @@ class Elastic:
         """How many of its members may go in all."""
         spare = len(self.nodes) - self.least
         # Where gangs wait most of those that run are at their least, and this is asked of all of them in each pass.
-        return min(spare, sum(1 for member in self.nodes if _index(member))) if spare > 0 else 0
+        if spare <= 0:
+            return 0
+        return min(
+            spare, len(self.nodes) - sum(1 for member in self.nodes if member.endswith("0") and not _index(member))
+        )
 
     def abundance(self, members: int) -> float:
         """With so many members: how far it is above its minimum, from 0 to 1."""

@@ -95,11 +95,14 @@ def _by_policy(candidates: Iterable[Elastic]) -> list[Victim]:
 
 
 def _shortest(line: Sequence[Victim], trial: Trial) -> Found | None:
-    """The shortest beginning that is enough."""
-    placement = trial(line)
-    if placement is None:
-        return None
-    low, high = 0, len(line)
+    """The shortest beginning that is enough. Mostly few are, and more take longer to try: so by doubling."""
+    low, high = 0, min(1, len(line))
+    placement = trial(line[:high])
+    while placement is None:
+        if high == len(line):
+            return None
+        low, high = high + 1, min(2 * high, len(line))
+        placement = trial(line[:high])
     while low < high:
         middle = (low + high) // 2
         found = trial(line[:middle])
