@@ -217,3 +217,22 @@ def test_an_event_loop_that_is_started_again_answers_too() -> None:
     asyncio.run(left())
     trial.gate.answers[0]("nobody waits any more")
     assert asyncio.run(run()) == "second life"
+
+
+def test_a_call_is_answered_once() -> None:
+    trial = Trial()
+    results: list[str] = []
+
+    async def run() -> None:
+        trial.filter(pod("worker-0"), "n0")
+        args = decode_bind_args(json.dumps(binding(pod("worker-0"), "n0")).encode())
+        trial.service.bind(args, lambda result: results.append(result.error))
+        trial.service.stop()
+        trial.gate.answers[0]("too late")
+        # What was handed over before comes first.
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_soon_threadsafe(over.set)
+        await over.wait()
+
+    asyncio.run(run())
+    assert results == [STOPPING]

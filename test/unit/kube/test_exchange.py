@@ -21,6 +21,10 @@ PRELUDE = b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
+class ClientGoneError(Exception):
+    """Before it has sent a request."""
+
+
 @dataclass
 class Server:
     """To each request the next bytes; then the connection is closed if there is no further one for it."""
@@ -50,7 +54,7 @@ class Server:
         with contextlib.suppress(OSError):
             for answers in self.connections:
                 connection, _ = self._listener.accept()
-                with connection:
+                with connection, contextlib.suppress(ClientGoneError):
                     for answer in answers:
                         self.seen.append(_request(connection))
                         connection.sendall(answer)
@@ -61,7 +65,7 @@ def _request(connection: socket.socket) -> bytes:
     data = b""
     while not data.endswith(b"end"):
         if not (received := connection.recv(65536)):
-            raise OSError("the client has gone")
+            raise ClientGoneError
         data += received
     return data
 
@@ -132,8 +136,16 @@ def test_header_names_are_told_in_lower_case(serve: Serve) -> None:
     ],
 )
 def test_a_connection_that_cannot_be_trusted_is_not_used_again(serve: Serve, first: bytes) -> None:
-    pool = serve([first], [OK.replace(b"{}", b"[]")]).pool
+    pool = serve([first, OK.replace(b"{}", b"no")], [OK.replace(b"{}", b"[]")]).pool
     assert [send(pool).data for _ in range(2)] == [b"{}", b"[]"]
+
+
+@pytest.mark.parametrize("first", [b"SSH-2.0-OpenSSH\r\n\r\n", OK.replace(b"OK", b"OK\r\nContent-Encoding: gzip")])
+def test_nor_is_one_that_has_sent_nonsense(serve: Serve, first: bytes) -> None:
+    pool = serve([first, OK.replace(b"{}", b"no")], [OK]).pool
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        send(pool)
+    assert send(pool).data == b"{}"
 
 
 def test_any_other_is(serve: Serve) -> None:
