@@ -180,7 +180,7 @@ class Autoscaling(_Value, frozen=True):
     min_workers: Annotated[
         int | None,
         says(
-            "The least workers that the job may start and stay with. Default: gang.minWorkers, or else 1.",
+            "The least workers that the job may start and stay with. Default: what gang asks for, or else 1.",
             format="int32",
             minimum=1,
             maximum=MAX_REPLICAS,
