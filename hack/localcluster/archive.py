@@ -90,13 +90,6 @@ def layers(image: Path) -> list[Layer]:
     return [Layer(image, Path(member.name).stem, member.size, member.offset_data) for member in members]
 
 
-def image_id(image: Path) -> str:
-    """The SHA-256 of the image's configuration, which names all its content."""
-    with tarfile.open(image) as archive:
-        (manifest,) = json.loads(_read(archive, "manifest.json"))
-    return Path(manifest["Config"]).stem
-
-
 def write(target: Path, tags: Sequence[str], stack: Sequence[Layer], settings: Settings) -> None:
     """Write the image at once: `target` is either whole or not there."""
     configuration = _configuration(stack, settings)

@@ -60,11 +60,6 @@ def kill(pod: Object) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def worker_state(jobs: Jobs) -> str:
-    reported = jobs.status().get("replicaStatuses", [])
-    return next((str(one["state"]) for one in reported if one["tf_replica_type"] == "WORKER"), "")
-
-
 def await_success(jobs: Jobs, name: str = "example-job") -> Object:
     status = jobs.await_phase("Done", name, PATIENCE_SECONDS)
     assert (status["state"], status["reason"]) == ("Succeeded", "master-0 succeeded")

@@ -113,9 +113,6 @@ class Playground:
     def new_trial(self) -> Trial:
         return Trial(self, f"trial-{next(self.numbers)}")
 
-    def requests_sent(self) -> int:
-        return self.manager.transport.statistics().requests
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:

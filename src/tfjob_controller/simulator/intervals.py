@@ -23,12 +23,6 @@ class Interval:
     mean: float
     half: float | None
 
-    def is_above(self, value: float) -> bool:
-        return self.half is not None and self.mean - self.half > value
-
-    def is_below(self, value: float) -> bool:
-        return self.half is not None and self.mean + self.half < value
-
 
 def interval(values: Sequence[float]) -> Interval:
     """Of at least one value."""

@@ -18,9 +18,9 @@ from tfjob_controller.api.gang import PHASES, WAITING, Gang
 _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
 # kube-scheduler waits for a filter; a bind waits for the gang.
 _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5]
+_BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 # Of `extender.statuswriter.Result`.
 _DIRECTIONS = {"shrink_asked": "shrink", "grow_asked": "grow"}
-_BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
 
 class GangMetrics:

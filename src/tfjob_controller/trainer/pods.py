@@ -8,7 +8,6 @@ from tfjob_controller.api.core import Condition, ContainerStatus, Pod, Terminate
 from tfjob_controller.api.tfjob import CONTAINER_NAME
 from tfjob_controller.trainer.exit_codes import in_words
 
-PENDING = "Pending"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 

@@ -59,16 +59,11 @@ def test_an_interval_is_student_s() -> None:
     found = interval([1.0, 2.0, 3.0, 4.0])
     assert found.mean == 2.5
     assert found.half == pytest.approx(3.182 * 1.2909944 / 2, rel=1e-6)
-    assert not found.is_above(1.0)
-    assert found.is_above(0.4)
-    assert found.is_below(4.6)
 
 
 def test_one_run_says_nothing_of_others() -> None:
     found = interval([3.0])
     assert (found.mean, found.half) == (3.0, None)
-    assert not found.is_above(0.0)
-    assert not found.is_below(9.0)
 
 
 def test_pairs_are_compared_seed_by_seed() -> None:
