@@ -79,7 +79,7 @@ class Findings:
 
 
 def grid(workload: Workload) -> list[Cell]:
-    """The clusters and arrivals of the specification, with all else as given."""
+    """All clusters with all mean arrivals (docs/autoscaling.md), with all else as given."""
     return [workload_cell(shape, _arriving(workload, mean)) for shape in GRID_SHAPES for mean in MEAN_ARRIVALS]
 
 

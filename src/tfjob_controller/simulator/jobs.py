@@ -2,8 +2,8 @@
 
 The model of speed is an assumption, and all of it are parameters. One worker alone does one unit of work per second;
 w workers do `w * doubling ** log2(w)`: each doubling keeps 90 % of its worth, as parameter servers and the network
-take their part (0.9 stands in this project's specification; DRAGON, Lin et al., CLOSER 2019, has no formula). A job
-whose pods are on several nodes works at `spread` of that (0.75, from the same place). A restart is half a minute
+take their part (0.9 was fixed before anything was simulated; DRAGON, Lin et al., CLOSER 2019, has no formula). A job
+whose pods are on several nodes works at `spread` of that (0.75, likewise). A restart is half a minute
 without progress: pods end and start, programs load, the checkpoint is read.
 """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tfjob_controller.simulator.jobs import SimJob, ms
 
-# Of the specification.
+# What docs/autoscaling.md has its results from.
 MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
 WORKERS = (1, 2, 4, 8)
 

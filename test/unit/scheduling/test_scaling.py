@@ -1,4 +1,4 @@
-"""Who gives members away for whom, and who grows, in the words of the specification."""
+"""Who gives members away for whom, and who grows."""
 
 from __future__ import annotations
 

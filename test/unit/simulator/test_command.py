@@ -88,7 +88,7 @@ def test_a_large_cluster_has_no_picture_of_every_gpu(tmp_path: Path, capsys: pyt
     assert {path.stem for path in tmp_path.iterdir()} == {"65x4-30s-times", "65x4-30s-utilisation"}
 
 
-def test_the_grid_is_that_of_the_specification(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_grid_is_that_of_the_documented_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("simulate", "--grid", "--jobs=3", "--seeds=2", "--parallel=1", "--policies=default,gang")
     out, _ = run(capsys, *flags)
     cells = [f"{nodes}x4-{mean}s" for nodes in (2, 4, 8) for mean in (15, 30, 60, 120)]

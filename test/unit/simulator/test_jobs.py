@@ -21,7 +21,7 @@ from tfjob_controller.simulator.workload import Workload
         pytest.param(0, 1, 0.0, id="nobody does nothing"),
     ],
 )
-def test_speed_is_that_of_the_specification(workers: int, nodes: int, speed: float) -> None:
+def test_speed_is_that_of_the_documented_model(workers: int, nodes: int, speed: float) -> None:
     assert SpeedModel().speed(workers, nodes) == pytest.approx(speed)
 
 
