@@ -23,6 +23,7 @@ A job that was started without a gang goes on without one, also if the flag says
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,7 @@ from tfjob_controller.api.gang import (
     ATTEMPT_LABEL,
     BOUND,
     GANGS,
+    MAX_MEMBERS,
     MEMBER_LABEL,
     ON_TIMEOUT_WAIT,
     RELEASED,
@@ -259,7 +261,8 @@ def _sizes(seats: Iterable[str], gang: Gang | None) -> dict[str, int]:
     by_role: dict[str, set[int]] = {}
     for seat in seats:
         role, _, index = seat.rpartition("-")
-        if index.isdecimal():
+        # Labels are edited by hand, too.
+        if index.isdecimal() and int(index) < MAX_MEMBERS:
             by_role.setdefault(role, set()).add(int(index))
     return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
 
@@ -270,8 +273,9 @@ def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
     if len(indexes) == most or gang is None:
         return most
     needed = {replica_id(role, index) for index in indexes}
+    # Who is wanted in a smaller gang is wanted in a larger one.
     sizes = range(len(indexes), most)
-    return next((size for size in sizes if needed.issubset(wanted_seats(gang, role, size))), most)
+    return sizes.start + bisect_left(sizes, True, key=lambda size: needed.issubset(wanted_seats(gang, role, size)))
 
 
 def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:

@@ -418,6 +418,17 @@ def test_of_fewer_workers_the_gang_asks_for_fewer() -> None:
     assert len(cluster.jobs) == 2
 
 
+@pytest.mark.timeout(20)
+def test_a_seat_that_was_edited_to_nonsense_costs_no_time() -> None:
+    """The controller looked for a gang that is large enough to have it, one size after the other."""
+    cluster = bound_world(master(), workers(3))
+    (job,) = [each for name, each in cluster.jobs.items() if "worker" in name and name.endswith("-2")]
+    edited = {**job.metadata.labels, "scheduling.kubeflow.org/member": "worker-987654321"}
+    cluster.jobs[job.metadata.name] = replace(job, metadata=replace(job.metadata, labels=edited))
+    cluster.settle()
+    assert max(each.count for each in gang_of(cluster).spec.members) <= 3
+
+
 # Suspend
 
 
