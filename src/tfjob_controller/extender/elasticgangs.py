@@ -80,6 +80,11 @@ class ElasticGangs:
         """All of them, also those that may not be resized now."""
         return [each.elastic for each in self._seen.values()]
 
+    def is_seen(self, gang: Gang) -> bool:
+        """Whether it still asks for what it did when it was seen: the cache goes on while the rules think."""
+        seen, member = self._seen.get(key_of(gang)), elastic_kind(gang.spec)
+        return seen is not None and member is not None and member.count == seen.elastic.count
+
     def ending(self, now: datetime) -> tuple[Sequence[Ending], datetime | None]:
         """Room that will come free by itself, and when some of that will be counted on no more."""
         counted = [(_end(moment_of(until), now), Ending(node, amounts)) for node, amounts, until in self._view.ending()]

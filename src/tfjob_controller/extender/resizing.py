@@ -125,6 +125,9 @@ class Resizing:
         wish = wishes.get(key)
         if wish is None:
             status, result = lifecycle.without_wish(gang.status), Result.WITHDRAWN
+        elif not self._elastic.is_seen(gang):
+            # Its owner has changed its count meanwhile, and would be overruled; it is looked at again in a moment.
+            return ()
         else:
             status = lifecycle.asked(gang, wish.kind, wish.target, wish.leaving, wish.reason)
             result = Result.GROW if not wish.leaving else Result.SHRINK

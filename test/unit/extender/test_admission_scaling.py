@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from helpers.gangworld import NAMESPACE, SCALE_DOWN_SECONDS, SCALE_UP_SECONDS, GangWorld
 from helpers.memoryapi import refusal
 from tfjob_controller.api.gang import GangStatus, placed_nodes, wanted_members
+from tfjob_controller.extender import resizing
 from tfjob_controller.extender.elasticgangs import PATIENCE_SECONDS
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.scheduling.scaling import Plan, plan_resizes
 
 RESERVED = "the room left on this node is reserved for gangs"
 MEMBER = "scheduling.kubeflow.org/member"
@@ -267,6 +270,23 @@ def test_a_wish_that_could_not_be_written_is_written_later(world: GangWorld) -> 
     world.api.always = None
     later(world, 1)
     assert target(world) == 5
+
+
+def test_an_owner_that_resizes_while_the_rules_think_is_not_asked_to_take_it_back(
+    world: GangWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add_gang("next", worker=3)
+    world.run()
+
+    def planned(*given: Any, **more: Any) -> Plan:
+        plan = plan_resizes(*given, **more)
+        if plan.resizes:
+            set_count(world, 4)
+        return plan
+
+    monkeypatch.setattr(resizing, "plan_resizes", planned)
+    later(world, SCALE_DOWN_SECONDS)
+    assert all("targetMembers" not in str(each) for each in world.api.written("PATCH"))
 
 
 def test_an_owner_that_gives_more_than_it_was_asked_for_is_not_asked_again(asked: GangWorld) -> None:
