@@ -66,7 +66,7 @@ App = Callable[[Request, Reply], None]
 
 
 class Connections:
-    """All that are open, at most so many: who comes then is answered with 503."""
+    """All that are open. While they are `limit` or more, whoever asks is answered with 503, and closed."""
 
     def __init__(self, app: App, limit: int) -> None:
         self.app = app
