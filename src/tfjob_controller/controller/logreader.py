@@ -87,6 +87,8 @@ class LogReader:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
+        # Nodes that did not answer, and until when those who run there are not asked for.
+        self._silent: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = SupervisedThread("logs", self._run, stop=self._stop, clock=clock)
 
@@ -143,6 +145,9 @@ class LogReader:
         is_ending = pod.metadata.deletion_timestamp is not None or all_containers_ended(pod)
         if known.reading.is_last or now < (known.rests_until if is_ending else known.not_before):
             return
+        # Who has ended is waited for, so each of those has its tries.
+        if now < self._silent.get(pod.spec.node_name, 0.0) and not all_containers_ended(pod):
+            return
         known.not_before = now + PERIOD_SECONDS
         before, known.reading = known.reading, self._read(job, pod, known)
         if known.reading != before:
@@ -158,6 +163,8 @@ class LogReader:
             now = self._clock.monotonic()
             if now - begin > _SLOW_SECONDS:
                 known.not_before = known.rests_until = now + _REST_SECONDS
+                if pod.spec.node_name:
+                    self._silent[pod.spec.node_name] = now + _REST_SECONDS
             return replace(known.reading, is_last=has_ended and known.failures >= _LAST_TRIES)
         known.failures = 0
         return self._matched(job, known.reading, text, is_last=has_ended)
@@ -183,7 +190,9 @@ class LogReader:
 
     def _forget(self) -> None:
         """What nobody asks for any more."""
-        too_old = self._clock.monotonic() - KEPT_SECONDS
+        now = self._clock.monotonic()
+        too_old = now - KEPT_SECONDS
+        self._silent = {node: until for node, until in self._silent.items() if until > now}
         with self._lock:
             for uid in [uid for uid, known in self._known.items() if known.seen_at < too_old]:
                 del self._known[uid]

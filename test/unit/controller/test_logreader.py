@@ -8,7 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodStatus, Running, Terminated
+from tfjob_controller.api.core import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodMeta,
+    PodSpec,
+    PodStatus,
+    Running,
+    Terminated,
+)
 from tfjob_controller.api.tfjob import TFJob, TFJobStatus
 from tfjob_controller.controller import logreader
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
@@ -68,7 +77,9 @@ class Bench:
         job = msgspec.convert({"metadata": meta, "spec": spec}, TFJob)
         self.jobs.upsert(msgspec.structs.replace(job, status=status or TFJobStatus()))
 
-    def pod(self, name: str, state: ContainerState = RUNS, *, deleted: bool = False, **labels: str) -> None:
+    def pod(
+        self, name: str, state: ContainerState = RUNS, *, deleted: bool = False, node: str = "", **labels: str
+    ) -> None:
         meta = PodMeta(
             name=name,
             namespace="ns",
@@ -79,7 +90,7 @@ class Bench:
         )
         phase = "Succeeded" if state is ENDED else "Running"
         status = PodStatus(phase=phase, container_statuses=(ContainerStatus("tensorflow", state=state),))
-        self.pods.upsert(Pod(meta, status=status))
+        self.pods.upsert(Pod(meta, PodSpec(node_name=node), status))
 
     def _version(self) -> str:
         self._versions += 1
@@ -181,6 +192,30 @@ def test_a_node_that_does_not_answer_is_left_alone_for_a_while(bench: Bench) -> 
     bench.clock.advance(60)
     bench.reader.look()
     assert bench.kubelets.asked == ["p", "p"]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_of_a_node_that_does_not_answer_one_pod_is_asked_for_and_not_each(bench: Bench, deleted: bool) -> None:
+    for name in ("p", "q", "r"):
+        bench.pod(name, deleted=deleted, node="dead")
+        bench.kubelets.logs[name] = ApiError(504, "Timeout", "dial tcp: i/o timeout")
+    bench.pod("z", deleted=deleted, node="other")
+    bench.kubelets.logs["z"] = ApiError(404, "NotFound", "no such log")
+    bench.kubelets.slow_seconds = 5.0
+    bench.reader.look()
+    assert sorted(bench.kubelets.asked)[1:] == ["z"]
+    bench.clock.advance(60)
+    bench.reader.look()
+    assert len(bench.kubelets.asked) == 4
+
+
+def test_who_has_ended_there_has_its_tries_all_the_same(bench: Bench) -> None:
+    for name in ("p", "q"):
+        bench.pod(name, ENDED, node="dead")
+        bench.kubelets.logs[name] = ApiError(504, "Timeout", "dial tcp: i/o timeout")
+    bench.kubelets.slow_seconds = 5.0
+    bench.reader.look()
+    assert sorted(bench.kubelets.asked) == ["p", "q"]
 
 
 def test_a_pattern_that_takes_too_long_is_not_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
