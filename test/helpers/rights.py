@@ -4,6 +4,7 @@ The jobs of the play, in one namespace:
 
 - `adopted` has children that somebody made before, without labels: they are read and labelled (get, patch)
 - `whole` goes from its creation to the end of its time to live (create, status, pods deleted, the job deleted)
+- `logged` runs for a while, and its worker's log is asked for, though nobody has it
 - `foreign` meets an object that is not its own, again and again (events, and their series)
 - `ganged` has a Gang that somebody made before, without labels, and waits for room (get, create, patch)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
@@ -141,9 +142,10 @@ class Play:
         servers = parameter_servers(1)
         whole = tfjob(master(template=runs(0.3)), workers(1, template=runs(60)), servers, name="whole", **_IMAGE)
         whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
-        # Its worker's log is asked for, though nobody has it.
-        whole["spec"]["autoscaling"] = {"maxWorkers": 1, "progress": {"pattern": "step ([0-9]+)"}}
         self.jobs.submit(whole)
+        logged = tfjob(master(template=runs(8)), workers(1, template=runs(60)), name="logged")
+        logged["spec"]["autoscaling"] = {"maxWorkers": 1, "progress": {"pattern": "step ([0-9]+)"}}
+        self.jobs.submit(logged)
         early = parameter_servers(1, template=runs(0.2))
         shrinking = tfjob(master(template=runs(0.3)), workers(2, template=runs(60)), early, name="shrinking")
         self.jobs.submit(shrinking)

@@ -78,14 +78,23 @@ def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
     # Owners before what they own: else they make it anew.
     owners = ("/apis/kubeflow.org/v1alpha1/namespaces/gangs/tfjobs", "/apis/batch/v1/namespaces/gangs/jobs")
     for path in (*owners, "/api/v1/namespaces/gangs/pods", GANGS.format("gangs"), "/api/v1/nodes"):
-        for each in api.list(path):
-            api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0, propagationPolicy="Background")
+        clear(api, path)
     for name in ("node-a", "node-b"):
         make_node(api, name, SMALL)
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
     eventually(lambda: not api.list("/api/v1/namespaces/gangs/pods"))
-    with audited(gang_plane.kubeconfig):
-        yield gang_plane
+    try:
+        with audited(gang_plane.kubeconfig):
+            yield gang_plane
+    finally:
+        # Others use this plane too, and would wait for pods on nodes that have no kubelet.
+        clear(api, "/api/v1/nodes")
+
+
+def clear(api: Api, path: str) -> None:
+    """Delete all objects of a list."""
+    for each in api.list(path):
+        api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0, propagationPolicy="Background")
 
 
 @pytest.fixture

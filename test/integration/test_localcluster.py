@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from helpers import interrupt
 from helpers.cluster import Cluster, make_node, set_pod_running, set_pod_terminated
 from helpers.poll import eventually
 from localcluster import process, stack, state
@@ -125,6 +126,7 @@ def interrupted_start(number: signal.Signals) -> tuple[int, str]:
         env={**os.environ, "PYTHONPATH": str(HACK)},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=interrupt.allow,
     )
     eventually(lambda: len(process.marked(state.stack_dir())) >= 2, timeout=30)
     starting.send_signal(number)

@@ -47,7 +47,9 @@ def cells_of(options: SimulateOptions) -> list[Cell]:
     shape = ClusterShape(options.nodes, options.gpus_per_node)
     if options.trace:
         return [Cell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
-    workload = Workload(options.jobs, options.mean_arrival, options.workers, options.work_median, options.work_sigma)
+    workload = Workload(
+        options.jobs, options.mean_arrival, options.job_workers, options.work_median, options.work_sigma
+    )
     return grid(workload) if options.grid else [workload_cell(shape, workload)]
 
 

@@ -94,7 +94,7 @@ class SimulateOptions:
     )
     jobs: int = option(COUNT, "100", "How many random jobs.")
     mean_arrival: float = option(DURATION, "30s", "Mean time between two arrivals (Poisson).")
-    workers: tuple[int, ...] = option(
+    job_workers: tuple[int, ...] = option(
         _COUNTS, "1,2,4,8", "How many workers a job asks for: one of these, alike often. It can do with half, and use "
         "twice as many.",
     )  # fmt: skip

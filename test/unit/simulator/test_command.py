@@ -103,7 +103,7 @@ def test_the_grid_is_that_of_the_documented_results(tmp_path: Path, capsys: pyte
     [
         pytest.param(["--policies=dragon"], "--policies must be all, or some of default,", id="unknown policy"),
         pytest.param(["--policies=gang,gang"], "--policies must be all, or some of", id="policy twice"),
-        pytest.param(["--workers=1,0"], "--workers must be whole numbers from 1", id="no workers"),
+        pytest.param(["--job-workers=1,0"], "--job-workers must be whole numbers from 1", id="no workers"),
         pytest.param(["--spread-factor=1.5"], "--spread-factor must be a number above 0, and 1 at most", id="too fast"),
         pytest.param(["--work-sigma=-1"], "--work-sigma must be a number from 0 to 5", id="negative sigma"),
         pytest.param(["--parallel=0"], "--parallel must be auto or a whole number", id="no process"),
