@@ -292,7 +292,7 @@ class Admission:
             return 0.0
         now = self._clock.monotonic()
         since = self._idle_since.setdefault(key, now)
-        self._wake(key, since + lifecycle.REPLACEMENT_SECONDS)
+        self._wake(key, since + lifecycle.replacement_seconds(gang, pods))
         return now - since
 
     def _forget(self, key: str) -> None:

@@ -41,6 +41,7 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.kube.clock import micro_time
+from tfjob_controller.scheduling.elastic import elastic_kind
 from tfjob_controller.trainer.moments import to_text
 
 SCHEDULED = "Scheduled"
@@ -54,6 +55,9 @@ REASON_FINISHED = "Finished"
 SUCCEEDED = "Succeeded"
 # Longer than the Job controller waits before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
+# An elastic gang may be stopped as a whole to be started with other members, by an owner whose next leader must wait
+# for the Lease of the last one meanwhile.
+RESTART_SECONDS = 60.0
 # Whoever labels a pod with a number that no gang comes to must not bring one there.
 _ATTEMPT_DIGITS = 9
 
@@ -119,15 +123,19 @@ def lives(pod: ScheduledPod) -> bool:
     return pod.status.phase not in FINISHED_PHASES
 
 
-def is_over(pods: Mapping[str, ScheduledPod], idle_seconds: float, has_succeeded: bool = False) -> bool:
+def is_over(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, has_succeeded: bool = False) -> bool:
     """Whether a bound gang has come to its end: no member lives, for `idle_seconds` by now.
 
-    Unless some have succeeded they may be started again, those that failed by the Job controller and those that are
-    gone by their owner, who stops all of a job to start it with other members: both take some seconds.
+    Unless some have succeeded they may be started again: see `replacement_seconds`.
     """
     if any(lives(pod) for pod in pods.values()):
         return False
-    return has_succeeded or any(map(has_ended_well, pods.values())) or idle_seconds >= REPLACEMENT_SECONDS
+    return has_succeeded or any(map(has_ended_well, pods.values())) or idle_seconds >= replacement_seconds(gang, pods)
+
+
+def replacement_seconds(gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
+    """For how long members of which none lives may be made anew, by the Job controller or by the gang's owner."""
+    return RESTART_SECONDS if not pods and elastic_kind(gang.spec) is not None else REPLACEMENT_SECONDS
 
 
 def has_ended_well(pod: ScheduledPod) -> bool:
@@ -149,7 +157,7 @@ def settled(
         return None if status.phase == RELEASED else finished(gang, now)
     if status.phase == ADMITTED and all(is_bound_member(pods, member) for member in placed_nodes(status)):
         return bound(gang, now)
-    if status.phase == BOUND and is_over(pods, idle_seconds, has_succeeded):
+    if status.phase == BOUND and is_over(gang, pods, idle_seconds, has_succeeded):
         return finished(gang, now)
     if status.phase == RELEASED and status.placement and any(lives(pod) for pod in pods.values()):
         return bound(gang, now)

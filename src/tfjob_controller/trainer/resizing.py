@@ -182,10 +182,13 @@ def _say(look: Look, scaling: ScalingStatus, said: Conditions, *, changed: bool)
 
 def _lags(look: Look) -> bool:
     """Do the children not follow yet?"""
+    if look.plan.policy.suspend:
+        # Nobody follows before it is resumed.
+        return False
     if _is_turning(look):
         return True
     names = {view.replica.name for view in look.views if view.state != replicas.SUCCEEDED}
-    return not look.plan.policy.suspend and not names <= look.observed.jobs.keys()
+    return not names <= look.observed.jobs.keys()
 
 
 def _is_turning(look: Look) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
 from tfjob_controller.api.gang import placed_nodes
-from tfjob_controller.extender.lifecycle import REPLACEMENT_SECONDS
+from tfjob_controller.extender.lifecycle import REPLACEMENT_SECONDS, RESTART_SECONDS
 
 
 @pytest.fixture
@@ -165,6 +165,23 @@ def test_a_bound_gang_without_pods_keeps_its_room_for_a_while(world: GangWorld) 
     world.run()
     assert [bool(pod.spec.node_name) for pod in world.pods_of("one")] == [True] * 8
     assert world.gang("next").status.phase == "Waiting"
+
+
+def test_an_elastic_one_keeps_it_for_longer_since_its_owner_may_restart_all_of_it(world: GangWorld) -> None:
+    world.add_gang("one", worker=4, limits=(1, 8))
+    world.run()
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    remove_pods(world, "one")
+    world.run()
+    world.clock.advance(RESTART_SECONDS - 1)
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("one").status.phase == "Released"
 
 
 def test_and_gives_it_back_when_none_has_come_by_then(world: GangWorld) -> None:

@@ -35,6 +35,10 @@ def told(cluster: World) -> int:
     return len(json.loads(plan.environment(plan.chief)["TF_CONFIG"])["cluster"]["worker"])
 
 
+def is_resizing(cluster: World) -> bool:
+    return any(each.type == "Resizing" and each.status == "True" for each in cluster.job.status.conditions)
+
+
 def scale(cluster: World, count: int) -> None:
     cluster.change(worker_replicas=count)
     cluster.settle()
@@ -68,6 +72,15 @@ def test_pods_that_are_still_there_keep_the_next_generation_waiting() -> None:
     cluster.pods = {}
     cluster.settle()
     assert len(cluster.jobs) == 5
+
+
+def test_a_job_that_is_suspended_while_they_go_is_not_resizing_any_more() -> None:
+    cluster = running(2)
+    scale(cluster, 3)
+    assert is_resizing(cluster)
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert not is_resizing(cluster)
 
 
 def test_what_they_exit_with_is_nobodys_failure() -> None:
