@@ -51,11 +51,14 @@ class _Pods:
 
     def __init__(self, pods: Mapping[str, ScheduledPod]) -> None:
         self._pods = pods
+        self.woken: list[str] = []
 
     def request(self, method: str, path: str, **_: Any) -> bytes:
-        found = self._pods.get(f"{NAMESPACE}/{path.rpartition('/')[2]}")
+        name = path.rpartition("/")[2]
+        found = self._pods.get(f"{NAMESPACE}/{name}")
         if method != "PATCH" or found is None:
             raise ApiError(404, "NotFound", f"{path} not found")
+        self.woken.append(name)
         return msgspec.json.encode(found)
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
@@ -116,10 +119,11 @@ class GangWorld:
         )
         self.gate = Gate(check, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
+        self.pod_api = _Pods(self.pods)
         self._writer = StatusWriter(
             self.gangs,
             client,
-            ResourceClient(_Pods(self.pods), PODS, decode_scheduled_pod),
+            ResourceClient(self.pod_api, PODS, decode_scheduled_pod),
             _Ignored(),
             self.events,
             threads=1,

@@ -101,6 +101,9 @@ class Admission:
         self._failures: dict[str, int] = {}
         # Placed gangs of which some members should have other nodes, and there was none: looked at in every pass.
         self._homeless: set[str] = set()
+        # Members, by gang, that got another node before their pods were seen; and pods of such to be woken now.
+        self._unseen: dict[str, set[str]] = {}
+        self._late: list[tuple[ScheduledPod, Gang]] = []
         # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
         self._uncertain: set[str] = set()
         self._computed_seconds = 0.0
@@ -202,10 +205,13 @@ class Admission:
             if step.reserves:
                 # What was refused in the last attempt; from here on it is this one.
                 self._refusals.forget(key_of(step.gang))
+                self._unseen.pop(key_of(step.gang), None)
                 # Before the status can be read: the first bind call may come right after it.
                 self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
         # Those who start come first: the others only want to know where they stand.
         self._write([step for step in steps if step.reserves] + [step for step in steps if not step.reserves])
+        while self._late:
+            self._writer.wake(*self._late.pop())
 
     def _read_uncertain(self) -> set[str]:
         """Read the gangs whose admission may or may not have been written; those that are still uncertain."""
@@ -278,12 +284,25 @@ class Admission:
         if is_any_left:
             self._homeless.add(key)
         status = lifecycle.moved(gang, found)
+        late = self._come_late(key, pods)
         if status.placement == seen.status.placement:
+            self._late += [(pods[member], seen) for member in late]
             return ()
         before = placed_nodes(seen.status)
-        moved = [member for member, node in placed_nodes(status).items() if before.get(member) != node]
-        wakes = tuple(pods[member] for member in moved if member in pods)
+        moved = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
+        self._unseen.setdefault(key, set()).update(moved - pods.keys())
+        wakes = tuple(pods[member] for member in sorted(moved & pods.keys() | late))
         return (Step(seen, status, Result.MOVED if moved else Result.RESIZED, wakes=wakes),)
+
+    def _come_late(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
+        """Members that got another node before their pods were seen here, and are waiting now.
+
+        kube-scheduler may see a pod first, refuse the node that it should have, and not ask again for minutes.
+        """
+        unseen = self._unseen.get(key, set())
+        come = unseen & pods.keys()
+        unseen -= come
+        return {member for member in come if not lifecycle.is_bound(pods[member])}
 
     def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
         """For how long no member of a bound gang has lived."""
@@ -299,6 +318,7 @@ class Admission:
         self._holding.let_go(key)
         self._resizing.forget(key)
         self._refusals.forget(key)
+        self._unseen.pop(key, None)
         self.needs.forget(key)
         self._line.forget(key)
         for moments in (self._due, self._idle_since):

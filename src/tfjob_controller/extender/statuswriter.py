@@ -139,7 +139,7 @@ class StatusWriter:
             )
         self._tell(step, written)
         for pod in step.wakes:
-            self._wake(pod, written)
+            self.wake(pod, written)
         return None
 
     def _tell(self, step: Step, gang: Gang) -> None:
@@ -165,7 +165,7 @@ class StatusWriter:
         type_ = "Warning" if step.result in (Result.RETURNED, Result.UNSCHEDULABLE) else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
-    def _wake(self, pod: ScheduledPod, gang: Gang) -> None:
+    def wake(self, pod: ScheduledPod, gang: Gang) -> None:
         """Make kube-scheduler ask again: a change of the pod itself wakes a refused one at once."""
         node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
         meta = pod.metadata

@@ -289,6 +289,19 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
     assert placed_nodes(world.gang("two").status)["worker-0"] not in refused
 
 
+def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    world.run()
+    before = placed_nodes(world.gang("two").status)
+    world.admission.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
+    world.run()
+    assert placed_nodes(world.gang("two").status)["worker-0"] != before["worker-0"]
+    world.create_pods("two")
+    for _ in range(2):
+        world.run()
+    assert world.pod_api.woken == ["two-worker-0-1"]
+
+
 @pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
 def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(world: GangWorld, is_bound: bool) -> None:
     (bad,) = set(placed_nodes(world.gang("one").status).values())
