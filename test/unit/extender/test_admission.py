@@ -14,14 +14,6 @@ from tfjob_controller.extender.refusals import REFUSED_SECONDS
 from tfjob_controller.extender.waiting import POSITION_SECONDS
 
 
-@pytest.fixture
-def world() -> GangWorld:
-    world = GangWorld()
-    world.put_node("a", 4)
-    world.put_node("b", 4)
-    return world
-
-
 def bound_pods(world: GangWorld, name: str) -> int:
     return sum(bool(pod.spec.node_name) for pod in world.pods_of(name))
 

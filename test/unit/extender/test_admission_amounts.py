@@ -11,14 +11,6 @@ from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.extender.podneeds import BELIEVED_SECONDS
 
 
-@pytest.fixture
-def world() -> GangWorld:
-    world = GangWorld()
-    world.put_node("a", 4)
-    world.put_node("b", 4)
-    return world
-
-
 def admit(world: GangWorld, name: str, workers: int) -> None:
     world.add_gang(name, worker=workers)
     world.run()

@@ -15,10 +15,7 @@ from tfjob_controller.kube.errors import ApiError
 
 
 @pytest.fixture
-def world() -> GangWorld:
-    world = GangWorld()
-    world.put_node("a", 4)
-    world.put_node("b", 4)
+def world(world: GangWorld) -> GangWorld:
     world.add_gang("one", worker=3)
     world.run()
     world.create_pods("one")

@@ -37,11 +37,8 @@ def bind(world: GangWorld, name: str) -> None:
 
 
 @pytest.fixture
-def world() -> GangWorld:
+def world(world: GangWorld) -> GangWorld:
     """Two nodes of four CPUs, full with a gang that could give four of its eight workers."""
-    world = GangWorld()
-    world.put_node("a", 4)
-    world.put_node("b", 4)
     start(world, "big", 8, (4, 8))
     return world
 

@@ -28,14 +28,6 @@ LABELS = {
 NO_QUANTITY = b'{"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}'
 
 
-@pytest.fixture
-def world() -> GangWorld:
-    world = GangWorld()
-    world.put_node("a", 4)
-    world.put_node("b", 4)
-    return world
-
-
 def wire_pod(labels: dict[str, str], body: bytes = b"{}") -> WirePod:
     return WirePod(ObjectMeta(name="pod", namespace=NAMESPACE, labels=labels), body)
 
