@@ -5,20 +5,18 @@ Each test has a state folder of its own, so that a stack of whoever runs the tes
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from demo.checks import ALL_WORKERS, RIGHT_SUM
-from helpers import interrupt, machine
+from helpers import machine
 from helpers.cluster import Cluster
+from helpers.demos import ROOT, interrupt_at, start_demo
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster import images, process, stack, state
@@ -26,7 +24,6 @@ from localcluster import nodes as nodes_module
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(2 * 300)]
 
-ROOT = Path(stack.__file__).parents[2]
 # The promise is 120 s on a machine that does nothing else; here it may.
 TIMEOUT_SECONDS = 290
 
@@ -49,15 +46,7 @@ def start(home: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        demo = subprocess.Popen(
-            [sys.executable, "-m", "demo", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "hack"), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=interrupt.allow,
-        )
+        demo = start_demo("demo", *arguments, **environment)
         started.append(demo)
         return demo
 
@@ -114,16 +103,7 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
 @pytest.mark.parametrize("moment", ["a control plane and", "phase "])
 def test_an_interrupted_demo_leaves_nothing_even_if_it_was_to_be_kept(start: Start, home: Path, moment: str) -> None:
     before, demo = machine.listing(), start("--keep")
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if moment in line:
-            break
-    time.sleep(0.5)
-    demo.send_signal(signal.SIGINT)
-    rest = demo.stdout.read()
-    assert demo.wait(60) == 128 + signal.SIGINT
-    assert "Traceback" not in rest
-    assert "interrupted: everything that the demo started is stopped" in rest
+    interrupt_at(demo, moment, after_seconds=0.5)
     assert process.marked(home / state.DEFAULT_NAME) == []
     assert machine.listing() == before
 

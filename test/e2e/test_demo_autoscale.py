@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo.autoscalestage import NAME
-from helpers import interrupt, machine
+from helpers import machine
+from helpers.demos import interrupt_at, start_demo
 from localcluster import process, stack, state
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(600)]
 
-ROOT = Path(stack.__file__).parents[2]
 # The promise is 180 s on a machine that does nothing else; here it may.
 TIMEOUT_SECONDS = 500
 
@@ -34,15 +31,7 @@ def before() -> Listing:
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """With a state folder of its own, so that nobody's stack is touched. It does not outlive the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    demo = subprocess.Popen(
-        [sys.executable, "-m", "demo.autoscale"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "hack"), "KUBECONFIG": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=interrupt.allow,
-    )
+    demo = start_demo("demo.autoscale", KUBECONFIG="")
     yield demo
     demo.kill()
     demo.communicate()
@@ -67,14 +56,6 @@ def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(demo: subproc
 
 
 def test_an_interrupted_demo_leaves_nothing(before: Listing, demo: subprocess.Popen[str]) -> None:
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if "1. first" in line:
-            break
-    demo.send_signal(signal.SIGINT)
-    rest = demo.stdout.read()
-    assert demo.wait(60) == 128 + signal.SIGINT
-    assert "Traceback" not in rest
-    assert "interrupted: everything that the demo started is stopped" in rest
+    interrupt_at(demo, "1. first")
     assert process.marked(state.stack_dir(NAME)) == []
     assert machine.listing() == before

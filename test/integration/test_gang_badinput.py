@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from helpers.cluster import Cluster
+from helpers.extenderprocess import extender_process
 from helpers.gangkeeper import POOL, PREFIX, Keeper, Seen
 from helpers.poll import eventually
-from localcluster import ports
 from localcluster.extender import Extender
 from localcluster.fakekubelet import make_node
-from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK
 from tfjob_controller.extender.bindcalls import SECOND_POD
 from tfjob_controller.extender.placements import NO_GANG, NOT_A_MEMBER, OLD_ATTEMPT
@@ -143,15 +142,8 @@ CASES = [
 @pytest.fixture
 def extender(gang_cluster: Cluster) -> Iterator[Extender]:
     """A process of its own: the calls of a test and their answers would be too many files for one."""
-    with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(gang_cluster.own, port, probes_port, BIND_TIMEOUT)
-        try:
-            extender.start()
-            extender.wait_ready()
-            with GangScheduler(gang_cluster.own, extender.url):
-                yield extender
-        finally:
-            extender.kill()
+    with extender_process(gang_cluster, BIND_TIMEOUT) as extender:
+        yield extender
 
 
 def pool(keeper: Keeper, name: str) -> None:

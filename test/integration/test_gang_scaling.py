@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from helpers.cluster import Cluster
+from helpers.extenderprocess import extender_process
 from helpers.gangkeeper import Keeper, pod_name
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.poll import eventually
-from localcluster import ports
 from localcluster.extender import Extender
 from localcluster.gangscheduler import GangScheduler
-from localcluster.programs import LOOPBACK
 
 pytestmark = pytest.mark.cluster
 
@@ -111,16 +110,9 @@ def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has
 @pytest.fixture
 def extender(gang_cluster: Cluster) -> Iterator[Extender]:
     """A process of its own, to be killed."""
-    with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        flags = ("--scale-down-after=1s", f"--scale-up-after={NEVER_GROWS:.0f}s", "--bind-timeout=10m")
-        extender = Extender(gang_cluster.own, port, probes_port, *flags)
-        try:
-            extender.start()
-            extender.wait_ready()
-            with GangScheduler(gang_cluster.own, extender.url):
-                yield extender
-        finally:
-            extender.kill()
+    flags = ("--scale-down-after=1s", f"--scale-up-after={NEVER_GROWS:.0f}s", "--bind-timeout=10m")
+    with extender_process(gang_cluster, *flags) as extender:
+        yield extender
 
 
 def test_a_gang_scheduler_that_is_killed_at_any_step_of_a_shrink_goes_on(

@@ -1,0 +1,42 @@
+"""The demos as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from helpers import interrupt
+from localcluster import stack
+
+ROOT = Path(stack.__file__).parents[2]
+
+
+def start_demo(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """All that it prints is on one pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "hack"), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=interrupt.allow,
+    )
+
+
+def interrupt_at(demo: subprocess.Popen[str], words: str, after_seconds: float = 0.0) -> None:
+    """Ctrl-C so long after it has printed these words; it must end as a shell expects and say what became of all."""
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if words in line:
+            break
+    time.sleep(after_seconds)
+    demo.send_signal(signal.SIGINT)
+    rest = demo.stdout.read()
+    assert demo.wait(60) == 128 + signal.SIGINT
+    assert "Traceback" not in rest
+    assert "interrupted: everything that the demo started is stopped" in rest
