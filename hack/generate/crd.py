@@ -13,7 +13,8 @@ from generate.podtemplate import pod_template_schema
 from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, Schema, schema_of
 from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
-from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec, TFJobStatus
+from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.names import MAX_LABEL
 
@@ -52,7 +53,7 @@ TFJOB = CustomKind(
     short_name="tfj",
     spec=TFJobSpec,
     asks="What the user asks for.",
-    status=TFJobStatus,
+    status=TrainingStatus,
     says="What the controller says of the job.",
     columns=(
         ("Phase", ".status.phase", "What the job does now.", False, "string"),
@@ -71,7 +72,7 @@ TFJOB = CustomKind(
         },
         of_field={
             ("TFJobSpec", "replica_specs"): _keyed("tfReplicaType"),
-            ("TFJobStatus", "conditions"): _keyed("type"),
+            ("TrainingStatus", "conditions"): _keyed("type"),
             ("ReplicaSpec", "template"): pod_template_schema(),
         },
     ),

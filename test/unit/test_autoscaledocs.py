@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.api.tfjob import Progress, ScalingStatus
+from tfjob_controller.api.trainingstatus import Progress, ScalingStatus
 from tfjob_controller.options import EXTENDER_OPTIONS
 from tfjob_controller.scheduling.growing import ROOM
 from tfjob_controller.scheduling.scaling import ScalePolicy

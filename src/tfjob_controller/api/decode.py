@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.tfjob import TFJob, TFJobSpec, TFJobStatus
+from tfjob_controller.api.tfjob import TFJob, TFJobSpec
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta
 
 
@@ -50,11 +51,11 @@ def _decode_in_parts(raw: bytes | msgspec.Raw) -> TFJob:
     return TFJob(envelope.metadata, spec, status)
 
 
-def _status(raw: msgspec.Raw) -> TFJobStatus:
+def _status(raw: msgspec.Raw) -> TrainingStatus:
     try:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), TFJobStatus)
+        return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), TrainingStatus)
     except msgspec.ValidationError:
-        return TFJobStatus()
+        return TrainingStatus()
 
 
 def _without_nulls(value: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from tfjob_controller.api.tfjob import TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer import status as phases
 from tfjob_controller.trainer.moments import from_text
@@ -25,7 +26,7 @@ class JobObserver(Protocol):
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
-def tell(observer: JobObserver, job: TFJob, new: TFJobStatus, now: datetime) -> None:
+def tell(observer: JobObserver, job: TFJob, new: TrainingStatus, now: datetime) -> None:
     """Compare the status that `job` had with the one just written."""
     old = job.status
     if not old.phase:
@@ -42,7 +43,7 @@ def tell(observer: JobObserver, job: TFJob, new: TFJobStatus, now: datetime) -> 
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
 
 
-def _has_run(status: TFJobStatus) -> bool:
+def _has_run(status: TrainingStatus) -> bool:
     return any(condition.type == conditions.RUNNING for condition in status.conditions)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.api.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.milestones import JobObserver, tell
@@ -100,10 +101,10 @@ class TFJobKind:
     def suspension(self, job: TFJob) -> Mapping[str, Any]:
         return {"spec": {"suspend": True}}
 
-    def status_of(self, job: TFJob) -> TFJobStatus:
+    def status_of(self, job: TFJob) -> TrainingStatus:
         return job.status
 
-    def with_status(self, job: TFJob, status: TFJobStatus) -> TFJob:
+    def with_status(self, job: TFJob, status: TrainingStatus) -> TFJob:
         return replace(job, status=status)
 
     def is_minor(self, job: TFJob, result: StatusResult) -> bool:
@@ -113,7 +114,7 @@ class TFJobKind:
         tell(self._observer, job, result.status, now)
 
 
-def _of_substance(status: TFJobStatus) -> TFJobStatus:
+def _of_substance(status: TrainingStatus) -> TrainingStatus:
     """All but the figures and words that change as replicas come up one after another."""
     return replace(
         status,

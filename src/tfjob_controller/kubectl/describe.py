@@ -12,7 +12,8 @@ import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob import WORKER, TFJob, TFJobCondition
+from tfjob_controller.api.tfjob import WORKER, TFJob
+from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.api.validation import validate
 from tfjob_controller.kubectl.reads import Event
 from tfjob_controller.trainer import replicas
@@ -71,7 +72,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     progress: str
     hints: list[str]
     replicas: list[ReplicaRow]
-    conditions: list[TFJobCondition]
+    conditions: list[JobCondition]
     events: list[EventRow]
 
 

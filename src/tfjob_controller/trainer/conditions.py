@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfjob_controller.api.tfjob import TFJobCondition
+from tfjob_controller.api.trainingstatus import JobCondition
 
 CREATED = "Created"
 SCHEDULED = "Scheduled"
@@ -22,7 +22,7 @@ FALSE = "False"
 class Conditions:
     """The conditions of one status while the next is made. Not thread-safe; lives for one call."""
 
-    def __init__(self, present: tuple[TFJobCondition, ...], now_text: str, generation: int) -> None:
+    def __init__(self, present: tuple[JobCondition, ...], now_text: str, generation: int) -> None:
         self._by_type = {condition.type: condition for condition in present}
         self._now = now_text
         self._generation = generation
@@ -31,31 +31,31 @@ class Conditions:
         status = TRUE if is_true else FALSE
         old = self._by_type.get(condition_type)
         since = old.last_transition_time if old is not None and old.status == status else self._now
-        self._by_type[condition_type] = TFJobCondition(condition_type, status, reason, message, since, self._generation)
+        self._by_type[condition_type] = JobCondition(condition_type, status, reason, message, since, self._generation)
 
     def clear(self, condition_type: str, reason: str, message: str) -> None:
         """Set to False what was ever said; a condition that never came up is not mentioned."""
         if condition_type in self._by_type:
             self.set(condition_type, False, reason, message)
 
-    def find(self, condition_type: str) -> TFJobCondition | None:
+    def find(self, condition_type: str) -> JobCondition | None:
         return self._by_type.get(condition_type)
 
     def is_true(self, condition_type: str) -> bool:
         return is_true(self._by_type, condition_type)
 
-    def all(self) -> tuple[TFJobCondition, ...]:
+    def all(self) -> tuple[JobCondition, ...]:
         return tuple(self._by_type.values())
 
 
-def is_true(by_type: Mapping[str, TFJobCondition], condition_type: str) -> bool:
+def is_true(by_type: Mapping[str, JobCondition], condition_type: str) -> bool:
     condition = by_type.get(condition_type)
     return condition is not None and condition.status == TRUE
 
 
-def find(conditions: tuple[TFJobCondition, ...], condition_type: str) -> TFJobCondition | None:
+def find(conditions: tuple[JobCondition, ...], condition_type: str) -> JobCondition | None:
     return next((condition for condition in conditions if condition.type == condition_type), None)
 
 
-def has_true(conditions: tuple[TFJobCondition, ...], condition_type: str) -> bool:
+def has_true(conditions: tuple[JobCondition, ...], condition_type: str) -> bool:
     return any(condition.type == condition_type and condition.status == TRUE for condition in conditions)

@@ -18,7 +18,8 @@ from datetime import datetime
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, Job
 from tfjob_controller.api.gang import GANGS, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, TFJob
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
@@ -146,7 +147,7 @@ def _running_gang(
     gate: Gate,
     observed: Observed,
     views: Sequence[View],
-    status: TFJobStatus,
+    status: TrainingStatus,
 ) -> Actions:
     """While suspended, Jobs stay, whatever their attempt: they have no pods. What is stale goes when it is resumed."""
     suspend = plan.policy.suspend
@@ -218,7 +219,7 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_coun
     )
 
 
-def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TFJobStatus) -> Actions:
+def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus) -> Actions:
     """What `_running` does, but that children of another generation go first, and the status says which is present."""
     suspend = plan.policy.suspend
     turnover = turnover_of(plan, observed, views)

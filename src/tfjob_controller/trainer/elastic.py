@@ -18,7 +18,8 @@ from itertools import islice
 
 from tfjob_controller.api.core import Job
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer.gang import is_placed, takes_part
 from tfjob_controller.trainer.gangseat import wanted_seats
 from tfjob_controller.trainer.observed import Observed
@@ -28,12 +29,12 @@ from tfjob_controller.trainer.progress import with_shares
 _WORKER = WORKER.lower()
 
 
-def fitted(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
+def fitted(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
     """The same plan if there is nothing to fit."""
     return with_shares(_with_present(plan, observed, status), observed, status)
 
 
-def _with_present(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
+def _with_present(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
     if plan.resize == BY_RESTART:
         generation = status.scaling.generation if status.scaling is not None else 0
         return plan if generation == plan.generation else dataclasses.replace(plan, generation=generation)

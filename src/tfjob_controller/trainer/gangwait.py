@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
-from tfjob_controller.api.tfjob import TFJobStatus
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang import Gate
 from tfjob_controller.trainer.gangterms import GangTerms
@@ -41,7 +41,7 @@ class Wait:
     suspends: bool = False
 
 
-def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TFJobStatus, now: datetime) -> Wait | None:
+def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TrainingStatus, now: datetime) -> Wait | None:
     """None for a job that is no gang, and does not ask to be one. `status` is what was said so far."""
     if plan.gang_refused:
         return Wait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
@@ -57,7 +57,7 @@ def _admitted(gate: Gate, gang: Gang) -> Wait:
     return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.is_clear else _STOPPING)
 
 
-def _waiting(terms: GangTerms, gang: Gang | None, status: TFJobStatus, now: datetime) -> Wait:
+def _waiting(terms: GangTerms, gang: Gang | None, status: TrainingStatus, now: datetime) -> Wait:
     reason, message = _why(gang)
     if terms.timeout_seconds is None:
         return Wait(False, reason, message, _in_words(message))
@@ -98,7 +98,7 @@ def _in_words(message: str) -> str:
     return f"waits for room: {message}"
 
 
-def _since(status: TFJobStatus, now: datetime) -> datetime:
+def _since(status: TrainingStatus, now: datetime) -> datetime:
     """Whole seconds are all that conditions know."""
     scheduled = conditions.find(status.conditions, conditions.SCHEDULED)
     suspended = conditions.find(status.conditions, conditions.SUSPENDED)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tfjob_controller.api.core import Job
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, ScalingStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER
+from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import GENERATION

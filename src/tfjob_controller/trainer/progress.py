@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.steps import said_by, steps_in
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, Progress, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER
+from tfjob_controller.api.trainingstatus import Progress, TrainingStatus
 from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan, Shares
@@ -53,7 +54,7 @@ def next_progress(plan: Plan, observed: Observed, old: Progress | None) -> Progr
     return Progress(done=sum(counts.values()), total=plan.total_steps or 0, counts=counts, ignored=ignored)
 
 
-def with_shares(plan: Plan, observed: Observed, status: TFJobStatus) -> Plan:
+def with_shares(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
     """The plan with what each worker that starts now is to do."""
     if plan.total_steps is None:
         return plan

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tfjob_controller.api.gang import BOUND, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, ScalingStatus, TFJob
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, TFJob
+from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit

@@ -14,7 +14,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, Progress, ReplicaStatus, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER, TFJob
+from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
@@ -53,7 +54,7 @@ class StatusResult:
     spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has changed its spec since.
     """
 
-    status: TFJobStatus
+    status: TrainingStatus
     events: tuple[Emit, ...] = ()
     wake_after_seconds: float | None = None
     delete_job: bool = False
@@ -62,7 +63,7 @@ class StatusResult:
     is_urgent: bool = False
 
 
-def is_finished(status: TFJobStatus) -> bool:
+def is_finished(status: TrainingStatus) -> bool:
     """Phase Done or Failed: nothing will ever be written again, but for the time to live."""
     return status.phase in (DONE, FAILED)
 
@@ -111,7 +112,7 @@ def finished_status(job: TFJob, now: datetime) -> StatusResult:
     return StatusResult(job.status, wake_after_seconds=max(0.0, left), delete_job=left <= 0)
 
 
-def _result(job: TFJob, status: TFJobStatus, events: list[Emit], now: datetime) -> StatusResult:
+def _result(job: TFJob, status: TrainingStatus, events: list[Emit], now: datetime) -> StatusResult:
     """For a job that has just finished: its time to live begins."""
     left = seconds_to_live(replace(job, status=status), now)
     return StatusResult(status, tuple(events), left)
@@ -133,7 +134,7 @@ def _last_phase(succeeded: bool) -> str:
     return DONE if succeeded else FAILED
 
 
-def _phase_event(status: TFJobStatus) -> Emit:
+def _phase_event(status: TrainingStatus) -> Emit:
     kind = WARNING if status.state == replicas.FAILED else NORMAL
     note = f"Job is in phase {status.phase}"
     return Emit(kind, status.phase, f"{note}: {status.reason}" if status.reason else note)
@@ -198,7 +199,7 @@ def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
 
 def _counted(
     job: TFJob, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
-) -> TFJobStatus:
+) -> TrainingStatus:
     """The old status with all that is simply counted brought up to date."""
     old = job.status
     restart_counts = next_restart_counts(views, old.restart_counts)
@@ -258,8 +259,8 @@ def _worker_selector(plan: Plan) -> str:
 
 
 def _ended(
-    counted: TFJobStatus, verdict: Verdict, said: Conditions, now_text: str, nothing_to_clean: bool
-) -> TFJobStatus:
+    counted: TrainingStatus, verdict: Verdict, said: Conditions, now_text: str, nothing_to_clean: bool
+) -> TrainingStatus:
     """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
     said.clear(conditions.RUNNING, verdict.reason, verdict.words)
     said.clear(conditions.RESTARTING, verdict.reason, verdict.words)
@@ -276,7 +277,7 @@ def _ended(
     )
 
 
-def _suspended(counted: TFJobStatus, said: Conditions) -> TFJobStatus:
+def _suspended(counted: TrainingStatus, said: Conditions) -> TrainingStatus:
     words = "Suspended: spec.suspend is true"
     said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
     said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
@@ -288,14 +289,14 @@ def _suspended(counted: TFJobStatus, said: Conditions) -> TFJobStatus:
 
 
 def _going_on(
-    counted: TFJobStatus,
+    counted: TrainingStatus,
     views: Sequence[View],
     obstacles: Sequence[Obstacle],
     said: Conditions,
     wait: Wait | None,
     *,
     is_waiting: bool,
-) -> TFJobStatus:
+) -> TrainingStatus:
     chief = views[0]
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
     if chief.is_up:
@@ -338,7 +339,7 @@ def _listed(ids: Sequence[str]) -> str:
     return f"{shown} and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else shown
 
 
-def _events(old: TFJobStatus, new: TFJobStatus, views: Sequence[View]) -> Iterator[Emit]:
+def _events(old: TrainingStatus, new: TrainingStatus, views: Sequence[View]) -> Iterator[Emit]:
     if new.restarts > old.restarts:
         ids = _listed(restarted_ids(views, old.restart_counts))
         yield Emit(WARNING, reasons.RESTARTED, f"Restarted {ids}: {new.restarts} restarts so far")
@@ -362,7 +363,7 @@ _SCHEDULING_EVENTS = {
 }
 
 
-def _scheduling_event(old: TFJobStatus, new: TFJobStatus) -> Iterator[Emit]:
+def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[Emit]:
     """One for each change of what stands in the way, not of how much of it."""
     before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
     if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
@@ -374,7 +375,7 @@ def _suspension_note(was_suspended: bool) -> str:
 
 
 def _wake_after(
-    plan: Plan, views: Sequence[View], status: TFJobStatus, now: datetime, wait: Wait | None
+    plan: Plan, views: Sequence[View], status: TrainingStatus, now: datetime, wait: Wait | None
 ) -> float | None:
     times = (
         seconds_to_deadline(plan, status.start_time, now),

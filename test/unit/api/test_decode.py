@@ -8,7 +8,7 @@ import pytest
 
 from helpers.manifests import master, tfjob, workers
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob import TFJobStatus
+from tfjob_controller.api.trainingstatus import TrainingStatus
 
 
 def encoded(spec: Any, status: Any = None) -> bytes:
@@ -57,7 +57,7 @@ def test_a_field_of_the_wrong_type_makes_a_job_that_says_so(spec: Any, invalid: 
 )
 def test_a_status_that_does_not_fit_is_as_good_as_none(status: Any) -> None:
     job = decode_tfjob(encoded(tfjob(master(), workers(2))["spec"], status))
-    assert job.status == TFJobStatus()
+    assert job.status == TrainingStatus()
     assert (job.invalid, len(job.spec.replica_specs)) == ("", 2)
 
 

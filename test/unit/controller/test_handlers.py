@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from helpers.poll import eventually
 from tfjob_controller.api.core import Job, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec, TFJobStatus
+from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
     BY_RUNTIME,
@@ -32,7 +33,7 @@ from tfjob_controller.kube.store import Store
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
 META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
 TRAIN = TFJob(
-    ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"), TFJobStatus("Running")
+    ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"), TrainingStatus("Running")
 )
 
 Queue = RateLimitingQueue[str]
@@ -70,7 +71,7 @@ def is_new(job: TFJob) -> bool:
 def test_a_job_that_nobody_has_seen_is_as_urgent_as_a_live_one(queue: Queue) -> None:
     handler: JobHandler[TFJob] = JobHandler(queue, is_new)
     for name, phase in (("old", "Running"), ("unseen", "")):
-        job = TFJob(ObjectMeta(name=name, namespace="team"), status=TFJobStatus(phase))
+        job = TFJob(ObjectMeta(name=name, namespace="team"), status=TrainingStatus(phase))
         handler.on_add(job, is_initial=True)
     assert [queue.get(), queue.get()] == ["team/unseen", "team/old"]
 

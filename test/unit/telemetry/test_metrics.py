@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import ReplicaStatus, ScalingStatus, TFJob, TFJobStatus
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainingstatus import ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.meta import ObjectMeta
@@ -25,7 +26,9 @@ def value(metrics: Metrics, series: str, /, **labels: str) -> float | None:
 
 def job(namespace: str, phase: str, state: str, **replicas: dict[str, int]) -> TFJob:
     statuses = tuple(ReplicaStatus(kind, "", states) for kind, states in replicas.items())
-    return TFJob(ObjectMeta(name="n", namespace=namespace), status=TFJobStatus(phase, state, replica_statuses=statuses))
+    return TFJob(
+        ObjectMeta(name="n", namespace=namespace), status=TrainingStatus(phase, state, replica_statuses=statuses)
+    )
 
 
 def test_a_queue_shows_itself_under_client_go_s_names(metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.api.tfjob import TFJobCondition
+from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import OFF, ON, ON_REQUEST, RECOMMEND, GangPolicy
 from tfjob_controller.trainer.replicas import JOB_COMPLETE
@@ -49,7 +49,7 @@ def wish(cluster: World, target: int, *leaving: str, reason: str = WHY) -> None:
     cluster.gang = replace(cluster.gang, status=status)
 
 
-def resizing(cluster: World) -> TFJobCondition | None:
+def resizing(cluster: World) -> JobCondition | None:
     return next((each for each in cluster.job.status.conditions if each.type == "Resizing"), None)
 
 

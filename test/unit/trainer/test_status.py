@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World, decoded, running_world, tfjob, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition, Terminated
-from tfjob_controller.api.tfjob import TFJobCondition
+from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.status import finished_status, invalid_status, next_status
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
 
 
-def condition(cluster: World, condition_type: str) -> TFJobCondition | None:
+def condition(cluster: World, condition_type: str) -> JobCondition | None:
     return next((each for each in cluster.job.status.conditions if each.type == condition_type), None)
 
 
@@ -383,7 +383,7 @@ def test_an_invalid_job_fails_at_once_and_for_good() -> None:
         ("Warning", "InvalidSpec", status.reason)
     ]
     assert status.conditions == (
-        TFJobCondition("Failed", "True", "InvalidSpec", status.reason, "2026-01-01T00:00:00Z", 4),
+        JobCondition("Failed", "True", "InvalidSpec", status.reason, "2026-01-01T00:00:00Z", 4),
     )
     again = invalid_status(replace(job, status=status), "other words", START)
     assert again.status is status

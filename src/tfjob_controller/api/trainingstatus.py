@@ -1,0 +1,119 @@
+"""What the controller says of a job, and what it must remember of it: on a TFJob's wire just as it stands here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tfjob_controller.api.describe import says
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all values here; unknown fields are dropped on decoding."""
+
+
+class JobCondition(_Value, frozen=True, omit_defaults=False):
+    """A standard condition (metav1.Condition)."""
+
+    type: Annotated[str, says("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded or Failed.")]
+    status: Annotated[str, says("True, False or Unknown.")]
+    reason: Annotated[str, says("Why, in one word for programs.")]
+    message: Annotated[str, says("Why, in words for people.")]
+    last_transition_time: Annotated[str, says("When the status last changed.", format="date-time")]
+    observed_generation: Annotated[
+        int, says("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
+    ] = 0
+
+
+class ReplicaStatus(_Value, frozen=True):
+    """`ReplicasStates` counts the indexes of one replica type by their state, under upstream's capital R."""
+
+    tf_replica_type: Annotated[str, says("The replica type.")] = msgspec.field(name="tf_replica_type", default="")
+    state: Annotated[
+        str,
+        says(
+            "Failed if any replica failed, else Running if any runs, else Succeeded if all did, else Unknown.",
+        ),
+    ] = ""
+    replicas_states: Annotated[
+        dict[str, int], says("How many replicas are in which state (Running, Succeeded, Failed, Unknown).")
+    ] = msgspec.field(name="ReplicasStates", default_factory=dict)
+
+
+class ScalingStatus(_Value, frozen=True):
+    """How many workers the children follow, and what was the last to change that."""
+
+    workers: Annotated[int, says("Workers that the job was asked for last.", format="int32")] = 0
+    before: Annotated[int, says("Workers before that; 0 if it was never resized.", format="int32")] = 0
+    target: Annotated[
+        int, says("Workers that the autoscaler asks for just now; 0 while it asks for none.", format="int32")
+    ] = 0
+    target_reason: Annotated[str, says("Why it asks for them.")] = ""
+    reason: Annotated[
+        str, says("Why the autoscaler resized the job last; empty where the last one was somebody else.")
+    ] = ""
+    generation: Annotated[
+        int,
+        says("With resize Restart: rises each time that all replicas are started anew for it.", format="int32"),
+    ] = 0
+    members: Annotated[
+        int, says("With resize Restart: the workers that TF_CONFIG lists in this generation.", format="int32")
+    ] = 0
+
+
+class Progress(_Value, frozen=True):
+    """How far the job is, in steps."""
+
+    done: Annotated[int, says("Steps done by all workers that ever were.", format="int64")] = 0
+    total: Annotated[int, says("Steps to be done: autoscaling.totalSteps.", format="int64")] = 0
+    counts: Annotated[
+        dict[str, int],
+        says("Steps done by each worker's pod, by UID, so that the sum stays right after they are gone."),
+    ] = {}
+    ignored: Annotated[str, says("The first report that could not be used, and why.")] = ""
+
+
+class TrainingStatus(_Value, frozen=True):
+    """What the controller says of a job."""
+
+    phase: Annotated[
+        str, says("Creating, Running, CleanUp, Failed or Done; empty before the controller saw the job.")
+    ] = ""
+    state: Annotated[str, says("Unknown, Running, Succeeded or Failed: the chief's state.")] = ""
+    reason: Annotated[str, says("Why, in words a user can act on; also while the job waits.")] = ""
+    replica_statuses: Annotated[tuple[ReplicaStatus, ...], says("The state of each replica type.")] = ()
+    control_paused: Annotated[bool, says("Always false; kept for upstream's readers.")] = False
+    conditions: Annotated[
+        tuple[JobCondition, ...],
+        says("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded, Failed: standard conditions."),
+    ] = ()
+    observed_generation: Annotated[
+        int, says("The metadata.generation that this status was computed from.", format="int64")
+    ] = 0
+    start_time: Annotated[str | None, says("When the job was started, or resumed.", format="date-time")] = None
+    completion_time: Annotated[str | None, says("When the job ended.", format="date-time")] = None
+    restarts: Annotated[int, says("Restarts of all replicas so far; backoffLimit limits it.", format="int32")] = 0
+    restart_counts: Annotated[
+        dict[str, int],
+        says("Restarts seen of each pod or child Job, by UID, so that the sum stays right after they are gone."),
+    ] = {}
+    succeeded_indexes: Annotated[
+        tuple[str, ...],
+        says("Replicas that ended well, such as worker-3, sorted. They are never run again."),
+    ] = ()
+    scaling: Annotated[
+        ScalingStatus | None, says("How many workers there should be, and since what. Absent without workers.")
+    ] = None
+    progress: Annotated[
+        Progress | None, says("Steps done and to be done, for a job with autoscaling.totalSteps or .progress.")
+    ] = None
+    worker_replicas: Annotated[int, says("Workers that exist; for the scale subresource.", format="int32")] = 0
+    worker_selector: Annotated[str, says("Label selector of the workers' pods; for the scale subresource.")] = ""
+    ready: Annotated[
+        dict[str, str],
+        says(
+            "Ready of wanted replicas, such as 1/1, under master, worker and ps; one that succeeded counts. For "
+            "`kubectl get`."
+        ),
+    ] = {}
