@@ -12,6 +12,9 @@ from msgspec import Meta
 
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
+# What most objects may be called (RFC 1123).
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+MAX_NAME = 253
 
 
 def says(description: str, **schema: Any) -> Meta:

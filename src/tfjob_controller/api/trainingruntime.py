@@ -1,0 +1,98 @@
+"""TrainingRuntime and ClusterTrainingRuntime `kubeflow.org/v2alpha1` as data: what many TrainJobs have in common.
+
+Both have the same spec. A TrainJob takes from its runtime what it leaves out itself; the built-in ones are manifests
+too (manifests/base/runtimes).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from tfjob_controller.api.describe import DNS_SUBDOMAIN, MAX_NAME, says
+from tfjob_controller.api.trainjob import (
+    API_GROUP,
+    CLUSTER_RUNTIME,
+    FRAMEWORK_PATTERN,
+    MAX_LABEL_VALUE,
+    MAX_NODES,
+    NAMESPACED_RUNTIME,
+)
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+
+TRAINING_RUNTIMES = Resource(API_GROUP, "v2alpha1", "trainingruntimes", NAMESPACED_RUNTIME)
+CLUSTER_TRAINING_RUNTIMES = Resource(
+    API_GROUP, "v2alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, namespaced=False
+)
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all values here; unknown fields are dropped on decoding."""
+
+
+class VolumeClaim(_Value, frozen=True):
+    """A PersistentVolumeClaim in the job's namespace."""
+
+    claim_name: Annotated[str, says("The claim's name.", minLength=1, maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)]
+
+
+class Workspace(_Value, frozen=True):
+    """The volume at /workspace."""
+
+    persistent_volume_claim: Annotated[
+        VolumeClaim,
+        says(
+            "A claim in the job's namespace that all its pods can mount at once. Each job has a directory of its own."
+        ),
+    ]
+
+
+class RuntimeSpec(_Value, frozen=True):
+    """What jobs of this runtime have in common."""
+
+    framework: Annotated[
+        str,
+        says(
+            "How the nodes learn of each other: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that "
+            "was added. Default: what the job says.",
+            maxLength=MAX_LABEL_VALUE,
+            pattern=FRAMEWORK_PATTERN,
+        ),
+    ] = ""
+    num_nodes: Annotated[
+        int | None,
+        says("Nodes of a job that does not say how many.", format="int32", minimum=1, maximum=MAX_NODES),
+    ] = None
+    num_proc_per_node: Annotated[
+        int | str | None,
+        says(
+            "Training processes on each node of a job that does not say how many: auto, cpu, gpu or a number. "
+            "Default: auto."
+        ),
+    ] = None
+    templates: Annotated[
+        dict[str, dict[str, Any]],
+        says(
+            "The pods of each step, as PodTemplateSpecs: node, launcher, dataset-initializer, model-initializer and "
+            "model-exporter. The container that is named like the step does its work."
+        ),
+    ] = {}
+    workspace: Annotated[
+        Workspace | None,
+        says(
+            "The volume at /workspace, which initializers and nodes share. Default: none, and each node fetches "
+            "dataset and model for itself."
+        ),
+    ] = None
+
+
+class TrainingRuntime(_Value, frozen=True):
+    """One runtime, of either kind: a ClusterTrainingRuntime has no namespace.
+
+    `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty.
+    """
+
+    metadata: ObjectMeta
+    spec: Annotated[RuntimeSpec, says("What jobs of this runtime have in common.")] = RuntimeSpec()
+    invalid: str = msgspec.field(name="_invalid", default="")

@@ -1,0 +1,103 @@
+"""Where a TrainJob's dataset and models come from and go to, as data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from tfjob_controller.api.describe import DNS_SUBDOMAIN, MAX_NAME, says
+
+INPUT_SCHEMES = ("s3", "hf", "gs", "http", "https", "file", "pvc")
+# Nothing can be put to a web server.
+OUTPUT_SCHEMES = ("s3", "hf", "gs", "file", "pvc")
+
+WORKSPACE_PATH = "/workspace"
+DATASET_PATH = "/workspace/dataset"
+MODEL_PATH = "/workspace/model"
+
+MAX_URI = 2048
+# Limits for the API server, which refuses rules that could take too long on the longest list.
+MAX_ENV = 256
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all values here; unknown fields are dropped on decoding."""
+
+
+class SecretRef(_Value, frozen=True):
+    """A Secret in the job's namespace."""
+
+    name: Annotated[str, says("The Secret's name.", minLength=1, maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)]
+
+
+class StorageInput(_Value, frozen=True):
+    """A model to begin with."""
+
+    config: Annotated[
+        str, says("Another name for storageUri; both may stand there if they say the same.", maxLength=MAX_URI)
+    ] = ""
+    storage_uri: Annotated[
+        str,
+        says(
+            "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
+            "/workspace/model before the nodes start.",
+            maxLength=MAX_URI,
+        ),
+    ] = ""
+    env: Annotated[
+        tuple[dict[str, Any], ...],
+        says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
+    ] = ()
+    secret_ref: Annotated[
+        SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
+    ] = None
+
+
+class StorageOutput(_Value, frozen=True):
+    """Where the trained model goes."""
+
+    storage_uri: Annotated[
+        str,
+        says(
+            "Where it goes when all nodes have succeeded: s3://, hf://, gs://, file:// or pvc://. What stands in "
+            "/workspace/model is taken there.",
+            minLength=1,
+            maxLength=MAX_URI,
+        ),
+    ]
+    env: Annotated[
+        tuple[dict[str, Any], ...],
+        says("Environment variables of what takes it there, as in a container.", maxItems=MAX_ENV),
+    ] = ()
+    secret_ref: Annotated[
+        SecretRef | None, says("A Secret whose keys become environment variables of what takes it there.")
+    ] = None
+
+
+class ModelConfig(_Value, frozen=True):
+    """The model before and after training."""
+
+    input: Annotated[StorageInput | None, says("A model to begin with.")] = None
+    output: Annotated[StorageOutput | None, says("Where the trained model goes.")] = None
+
+
+class DatasetConfig(_Value, frozen=True):
+    """What is trained on."""
+
+    storage_uri: Annotated[
+        str,
+        says(
+            "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
+            "/workspace/dataset before the nodes start.",
+            minLength=1,
+            maxLength=MAX_URI,
+        ),
+    ]
+    env: Annotated[
+        tuple[dict[str, Any], ...],
+        says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
+    ] = ()
+    secret_ref: Annotated[
+        SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
+    ] = None
