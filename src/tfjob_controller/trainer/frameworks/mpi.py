@@ -1,0 +1,250 @@
+"""MPI: a launcher runs `mpirun`, which starts the processes on the nodes through SSH; the nodes run sshd.
+
+One key pair per job, in a Secret, lets all pods of the job log in to each other: with many nodes mpirun has some nodes
+start others. One ConfigMap has the hostfile, the configuration of both ends of SSH, and the script that waits.
+
+    /root/.ssh   id_rsa, id_rsa.pub, authorized_keys from the Secret; config from the ConfigMap (`mpi-ssh-auth`)
+    /etc/mpi     hostfile, sshd_config, await-nodes.sh (`mpi-config`)
+
+A pod that mounts `mpi-ssh-auth` itself has it there: so an image whose user is not root names that user's ~/.ssh
+(with an fsGroup, so that the user may read the key). A node with a command of its own runs that instead of sshd; it
+has to let the launcher in on SSH_PORT.
+
+Names of the Secret's data, files and variables: upstream mpi-operator and trainer's plugin mpi.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from tfjob_controller.trainer.frameworks.base import (
+    AUTO,
+    CPU,
+    GPU,
+    LAUNCHER,
+    NODE,
+    NUM_NODES,
+    Setting,
+    processes_problem,
+    whole_cpus,
+)
+from tfjob_controller.trainer.frameworks.podedit import (
+    Part,
+    container_of,
+    mount_path,
+    with_container,
+    with_mounts,
+    with_volumes,
+)
+from tfjob_controller.trainer.frameworks.sshkeys import new_key_pair
+
+# Not 22: a user that is not root may listen there. Upstream's images use it too.
+SSH_PORT = 2222
+
+SSH_VOLUME, SSH_PATH = "mpi-ssh-auth", "/root/.ssh"
+CONFIG_VOLUME, CONFIG_PATH = "mpi-config", "/etc/mpi"
+PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
+HOSTFILE, SSH_CONFIG, SSHD_CONFIG, AWAIT_NODES = "hostfile", "ssh_config", "sshd_config", "await-nodes.sh"
+AWAIT_CONTAINER = "await-nodes"
+
+# Kubernetes takes no larger object than 1 MiB; the other files and the metadata need little.
+MAX_HOSTFILE_BYTES = 1_000_000
+
+# The other end is known by its key alone: host keys are as new as the pods, and there is nowhere to keep them.
+_SSH_CONFIG = f"""\
+Host *
+  Port {SSH_PORT}
+  BatchMode yes
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  LogLevel ERROR
+"""
+
+# StrictModes would refuse the keys, for the folder of a mounted Secret belongs to root and anybody may write to it.
+_SSHD_CONFIG = f"""\
+Port {SSH_PORT}
+PidFile none
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+MaxStartups 256
+PrintMotd no
+"""
+
+# In sh, for it runs in the user's image. Sixteen nodes at a time: one login takes some tenths of a second.
+_AWAIT_NODES = f"""\
+# Waits until every node of the hostfile lets the launcher in. Exit code 1: a node refuses the key.
+trap 'exit 143' TERM
+await() {{
+  said=
+  until answer=$(ssh -o ConnectTimeout=5 "$1" true 2>&1); do
+    case $answer in
+      *"Permission denied"*) echo "$1 refuses the launcher: $answer" >&2; exit 1 ;;
+    esac
+    [ "$answer" = "$said" ] || echo "waiting for $1: $answer"
+    said=$answer
+    sleep 1
+  done
+}}
+all_of() {{ for pid in "$@"; do wait "$pid" || exit 1; done; }}
+pids=
+count=0
+while read -r host slots; do
+  await "$host" </dev/null &
+  pids="$pids $!"
+  count=$((count + 1))
+  if [ $((count % 16)) -eq 0 ]; then all_of $pids; pids=; fi
+done <{CONFIG_PATH}/{HOSTFILE}
+all_of $pids
+echo "all $count nodes answer"
+"""
+
+# What sshd gives to the processes that it starts is not the container's environment. Without these two, programs that
+# an image has put elsewhere would not be found.
+_SET_ENV = '"SetEnv=PATH=$PATH${LD_LIBRARY_PATH:+ LD_LIBRARY_PATH=$LD_LIBRARY_PATH}"'
+
+
+def slots(setting: Setting) -> int:
+    """Processes per node."""
+    wanted = setting.num_proc_per_node
+    if wanted == CPU:
+        return whole_cpus(setting)
+    if wanted in ("", AUTO, GPU):
+        return setting.gpus or 1
+    return int(wanted)
+
+
+class _Mpi:
+    name = "mpi"
+    runtime = "mpi-distributed"
+    port = SSH_PORT
+    commands = ("mpirun", "mpiexec", "horovodrun")
+    has_launcher = True
+    reserved = frozenset(
+        (
+            "OMPI_MCA_orte_default_hostfile",
+            "OMPI_MCA_orte_keep_fqdn_hostnames",
+            "OMPI_MCA_orte_set_default_slots",
+            "OMPI_MCA_plm_rsh_args",
+        )
+    )
+
+    def problem(self, setting: Setting) -> str | None:
+        return processes_problem(setting) or _hostfile_problem(setting)
+
+    def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
+        if role != LAUNCHER:
+            return {}
+        return {
+            "OMPI_MCA_orte_default_hostfile": f"{CONFIG_PATH}/{HOSTFILE}",
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_set_default_slots": str(slots(setting)),
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+        }
+
+    def files(self, setting: Setting) -> Mapping[str, str]:
+        return {
+            HOSTFILE: _hostfile(setting),
+            SSH_CONFIG: _SSH_CONFIG,
+            SSHD_CONFIG: _SSHD_CONFIG,
+            AWAIT_NODES: _AWAIT_NODES,
+        }
+
+    def secret(self, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
+        return _new_secret_data
+
+    def equip(
+        self, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
+    ) -> dict[str, Any]:
+        if role not in (NODE, LAUNCHER):
+            return dict(pod_spec)
+        equipped = with_volumes(pod_spec, _volumes(config_map, secret))
+        equipped = with_container(equipped, role, partial(with_mounts, mounts=_MOUNTS))
+        if role == NODE:
+            return with_container(equipped, NODE, _with_sshd)
+        return _with_await_nodes(equipped)
+
+
+FRAMEWORK = _Mpi()
+
+
+def _hostfile(setting: Setting) -> str:
+    return "".join(f"{node} slots={slots(setting)}\n" for node in setting.nodes)
+
+
+def _hostfile_problem(setting: Setting) -> str | None:
+    size = len(_hostfile(setting))
+    if size <= MAX_HOSTFILE_BYTES:
+        return None
+    return (
+        f"{NUM_NODES}: must be less than {setting.num_nodes} with framework mpi: "
+        f"the hostfile would have {size} bytes of the {MAX_HOSTFILE_BYTES} that fit into a ConfigMap"
+    )
+
+
+def _new_secret_data() -> Mapping[str, bytes]:
+    private, public = new_key_pair()
+    return {PRIVATE_KEY: private, PUBLIC_KEY: public}
+
+
+def _volumes(config_map: str, secret: str) -> tuple[Part, Part]:
+    # One folder from two objects: ssh looks for its configuration beside its key.
+    keys = [
+        {"key": PRIVATE_KEY, "path": "id_rsa", "mode": 0o600},
+        {"key": PUBLIC_KEY, "path": "id_rsa.pub"},
+        {"key": PUBLIC_KEY, "path": "authorized_keys"},
+    ]
+    sources = [
+        {"secret": {"name": secret, "items": keys}},
+        {"configMap": {"name": config_map, "items": [{"key": SSH_CONFIG, "path": "config"}]}},
+    ]
+    return (
+        {"name": SSH_VOLUME, "projected": {"defaultMode": 0o644, "sources": sources}},
+        {"name": CONFIG_VOLUME, "configMap": {"name": config_map}},
+    )
+
+
+_MOUNTS: tuple[Part, ...] = (
+    {"name": SSH_VOLUME, "mountPath": SSH_PATH, "readOnly": True},
+    {"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH, "readOnly": True},
+)
+
+
+def _with_sshd(container: Part) -> dict[str, Any]:
+    """With sshd as its command, if it has neither command nor arguments of its own."""
+    if container.get("command") or container.get("args"):
+        return dict(container)
+    return {**container, "command": ["sh", "-c", _sshd_script(mount_path(container, SSH_VOLUME, SSH_PATH))]}
+
+
+def _sshd_script(ssh_path: str) -> str:
+    """Starts sshd with the job's own key as its host key: an image may have none, or the same in every pod."""
+    key, authorized = shlex.quote(f"{ssh_path}/id_rsa"), shlex.quote(f"AuthorizedKeysFile={ssh_path}/authorized_keys")
+    return (
+        # Where sshd of root locks itself in; made at boot, which containers have not.
+        "mkdir -p /run/sshd 2>/dev/null\n"
+        'exec "$(command -v sshd || echo /usr/sbin/sshd)" -D -e '
+        f"-f {CONFIG_PATH}/{SSHD_CONFIG} -h {key} -o {authorized} -o {_SET_ENV}"
+    )
+
+
+def _with_await_nodes(pod_spec: Part) -> dict[str, Any]:
+    """With an init container, the last, that ends when every node lets the launcher in."""
+    launcher = container_of(pod_spec, LAUNCHER)
+    if launcher is None:
+        return dict(pod_spec)
+    return {**pod_spec, "initContainers": [*(pod_spec.get("initContainers") or ()), _await_container(launcher)]}
+
+
+def _await_container(launcher: Part) -> dict[str, Any]:
+    """In the launcher's image, as its user, within its limits: it adds nothing to what the pod asks for."""
+    kept = {
+        key: launcher[key] for key in ("image", "imagePullPolicy", "resources", "securityContext") if key in launcher
+    }
+    own = {SSH_VOLUME, CONFIG_VOLUME}
+    mounts = [each for each in launcher["volumeMounts"] if each["name"] in own]
+    command = ["sh", f"{CONFIG_PATH}/{AWAIT_NODES}"]
+    return {"name": AWAIT_CONTAINER, **kept, "command": command, "volumeMounts": mounts}
