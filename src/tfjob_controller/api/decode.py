@@ -1,65 +1,82 @@
-"""Reads a TFJob from the API's bytes, whatever is in it.
+"""Reads jobs and runtimes from the API's bytes, whatever is in them.
 
 An old CRD without a schema lets anything in, and one object that cannot be read must not stop a cache that holds a
-thousand others. So a TFJob whose fields have wrong types becomes one that says so in `invalid`, and a status that does
-not fit is as good as none: the controller writes it anew. Kubernetes' convention that null means absent holds for spec
-and status, but not inside templates, which stay exactly as they are.
+thousand others. So an object whose fields have wrong types becomes one that says so in `invalid`, and a status that
+does not fit is as good as none: the controller writes it anew. Kubernetes' convention that null means absent holds for
+spec and status, but not inside templates, which stay exactly as they are.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
-from tfjob_controller.api.tfjob import TFJob, TFJobSpec
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainingruntime import TrainingRuntime
+from tfjob_controller.api.trainjob import TrainJob
+
+_KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime)
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
+    metadata: dict[str, Any]
     spec: msgspec.Raw = msgspec.Raw(b"null")
     status: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_job_decoder = msgspec.json.Decoder(TFJob)
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
-# "Expected `int`, got `str` - at `$.replicaSpecs[0].replicas`"
-_MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+# "Expected `int`, got `str` - at `$.spec.replicaSpecs[0].replicas`"
+_MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$\.(?P<path>.*)`)?$", re.DOTALL)
+_TEMPLATES = ("template", "templates")
 
 
-def decode_tfjob(raw: bytes | msgspec.Raw) -> TFJob:
-    """The job in `raw`. Raises msgspec.DecodeError only for what is no Kubernetes object at all."""
-    try:
-        job = _job_decoder.decode(raw)
-    except msgspec.ValidationError:
-        return _decode_in_parts(raw)
-    # The field has a name on the wire, so that an object could set it.
-    return msgspec.structs.replace(job, invalid="") if job.invalid else job
+def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
+    """A function that raises msgspec.DecodeError only for what is no Kubernetes object at all."""
+    whole = msgspec.json.Decoder(kind)
+
+    def decode(raw: bytes | msgspec.Raw) -> _KindT:
+        try:
+            found = whole.decode(raw)
+        except msgspec.ValidationError:
+            return _decode_in_parts(kind, raw)
+        # The field has a name on the wire, so that an object could set it.
+        return msgspec.structs.replace(found, invalid="") if found.invalid else found
+
+    return decode
 
 
-def _decode_in_parts(raw: bytes | msgspec.Raw) -> TFJob:
+decode_tfjob = _decoder(TFJob)
+decode_trainjob = _decoder(TrainJob)
+# Of either kind.
+decode_training_runtime = _decoder(TrainingRuntime)
+
+
+def _decode_in_parts(kind: type[_KindT], raw: bytes | msgspec.Raw) -> _KindT:
     envelope = _envelope_decoder.decode(raw)
-    status = _status(envelope.status)
+    spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
+    invalid = _problem(kind, envelope.metadata, spec)
+    fits = _problem(kind, envelope.metadata, status) is None
+    good = {**({} if invalid else spec), **(status if fits else {})}
+    found = msgspec.convert({"metadata": envelope.metadata, **good}, kind)
+    return msgspec.structs.replace(found, invalid=invalid or "")
+
+
+def _problem(kind: type[_KindT], metadata: dict[str, Any], part: dict[str, Any]) -> str | None:
+    """Why an object with this part alone is none of its kind."""
     try:
-        spec = msgspec.convert(_without_nulls(msgspec.json.decode(envelope.spec)), TFJobSpec)
+        msgspec.convert({"metadata": metadata, **part}, kind)
     except msgspec.ValidationError as error:
-        return TFJob(envelope.metadata, status=status, invalid=_in_words("spec", str(error)))
-    return TFJob(envelope.metadata, spec, status)
+        return _in_words(str(error))
+    return None
 
 
-def _status(raw: msgspec.Raw) -> TrainingStatus:
-    try:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), TrainingStatus)
-    except msgspec.ValidationError:
-        return TrainingStatus()
-
-
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(raw: msgspec.Raw) -> Any:
     """A null of the whole is an empty object, a null field an absent one; templates are left alone."""
+    value = msgspec.json.decode(raw)
     return {} if value is None else _pruned(value)
 
 
@@ -68,12 +85,12 @@ def _pruned(value: Any) -> Any:
         return [_pruned(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: field if name == "template" else _pruned(field) for name, field in value.items() if field is not None}
+    return {name: field if name in _TEMPLATES else _pruned(field) for name, field in value.items() if field is not None}
 
 
-def _in_words(root: str, error: str) -> str:
+def _in_words(error: str) -> str:
     """The decoder's message with the path in front, as the API server writes it."""
     match = _MSGSPEC_ERROR.match(error)
     problem, path = (match["problem"], match["path"]) if match else (error, None)
-    problem = problem.replace("`", "").replace(" | null", "")
-    return f"{root}{path or ''}: {problem[:1].lower()}{problem[1:]}"
+    problem = problem.replace("`", "").replace(" | null", "").replace(" | ", " or ")
+    return f"{path or 'metadata'}: {problem[:1].lower()}{problem[1:]}"

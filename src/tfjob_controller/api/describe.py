@@ -15,6 +15,13 @@ INT32_MAX = 2**31 - 1
 # What most objects may be called (RFC 1123).
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 MAX_NAME = 253
+# The value of a label.
+LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+MAX_LABEL_VALUE = 63
+# A framework, as spec.framework and an entry point name it.
+FRAMEWORK_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+# A name that is nobody else's, since it begins with a domain.
+PREFIXED_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$"
 
 
 def says(description: str, **schema: Any) -> Meta:

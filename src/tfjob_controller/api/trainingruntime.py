@@ -10,12 +10,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, MAX_NAME, says
+from tfjob_controller.api.describe import DNS_SUBDOMAIN, FRAMEWORK_NAME, MAX_LABEL_VALUE, MAX_NAME, says
 from tfjob_controller.api.trainjob import (
     API_GROUP,
     CLUSTER_RUNTIME,
-    FRAMEWORK_PATTERN,
-    MAX_LABEL_VALUE,
     MAX_NODES,
     NAMESPACED_RUNTIME,
 )
@@ -57,7 +55,7 @@ class RuntimeSpec(_Value, frozen=True):
             "How the nodes learn of each other: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that "
             "was added. Default: what the job says.",
             maxLength=MAX_LABEL_VALUE,
-            pattern=FRAMEWORK_PATTERN,
+            pattern=FRAMEWORK_NAME,
         ),
     ] = ""
     num_nodes: Annotated[

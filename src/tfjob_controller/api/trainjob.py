@@ -11,7 +11,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, INT32_MAX, MAX_NAME, says
+from tfjob_controller.api.describe import (
+    DNS_SUBDOMAIN,
+    FRAMEWORK_NAME,
+    INT32_MAX,
+    MAX_LABEL_VALUE,
+    MAX_NAME,
+    PREFIXED_NAME,
+    says,
+)
 from tfjob_controller.api.gang import ON_TIMEOUT
 from tfjob_controller.api.trainjobstatus import TrainJobStatus
 from tfjob_controller.api.trainstorage import MAX_ENV, DatasetConfig, ModelConfig
@@ -31,9 +39,10 @@ ROLES = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 FRAMEWORK_ANNOTATION = "kubeflow.org/framework"
 # Those that come with this project; others are found as entry points, so that no list of them can be complete.
 FRAMEWORKS = TORCH, TENSORFLOW, JAX, XGBOOST, MPI, PLAIN = ("torch", "tensorflow", "jax", "xgboost", "mpi", "plain")
-FRAMEWORK_PATTERN = "^([a-z]([-a-z0-9]*[a-z0-9])?)?$"
 
 API_GROUP = "kubeflow.org"
+# What `managedBy` may say, beside nothing, of a job that this controller runs.
+MANAGED_HERE = "kubeflow.org/tfjob-controller"
 RUNTIME_KINDS = NAMESPACED_RUNTIME, CLUSTER_RUNTIME = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 # What `numProcPerNode` may be beside a number.
@@ -50,8 +59,6 @@ MAX_CONTAINERS = 16
 MAX_MOUNTS = 64
 MAX_LABELS = 64
 
-LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
-MAX_LABEL_VALUE = 63
 METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
 MAX_METRIC_NAME = 63
 
@@ -132,7 +139,14 @@ class TargetJob(_Value, frozen=True):
 class ContainerOverride(_Value, frozen=True):
     """What is added to one container."""
 
-    name: Annotated[str, says("The container's name: that of the step, or of another one in the runtime's template.")]
+    name: Annotated[
+        str,
+        says(
+            "The container's name: that of the step, or of another one in the runtime's template.",
+            minLength=1,
+            maxLength=MAX_LABEL_VALUE,
+        ),
+    ]
     env: Annotated[
         tuple[dict[str, Any], ...],
         says(
@@ -152,9 +166,7 @@ class PodSpecOverride(_Value, frozen=True):
     target_jobs: Annotated[
         tuple[TargetJob, ...], says("The steps whose pods are meant.", minItems=1, maxItems=len(ROLES))
     ]
-    service_account_name: Annotated[
-        str, says("Their service account.", maxLength=MAX_NAME, pattern=f"^$|{DNS_SUBDOMAIN}")
-    ] = ""
+    service_account_name: Annotated[str, says("Their service account.", maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)] = ""
     node_selector: Annotated[dict[str, str], says("Labels that their nodes must have.", maxProperties=MAX_LABELS)] = {}
     tolerations: Annotated[
         tuple[dict[str, Any], ...], says("Taints that they tolerate, as in a pod.", maxItems=MAX_LABELS)
@@ -251,7 +263,7 @@ class TrainJobSpec(_Value, frozen=True):
             f"(not at all), or one that was added. Default: the annotation {FRAMEWORK_ANNOTATION}, or else what the "
             "command tells, or else plain.",
             maxLength=MAX_LABEL_VALUE,
-            pattern=FRAMEWORK_PATTERN,
+            pattern=FRAMEWORK_NAME,
         ),
     ] = ""
     pod_spec_overrides: Annotated[
@@ -270,9 +282,10 @@ class TrainJobSpec(_Value, frozen=True):
     managed_by: Annotated[
         str,
         says(
-            "Another controller that runs this job; this one then leaves it alone. It never changes. Default: this "
-            "controller.",
+            "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this one then leaves it alone. "
+            "It never changes. Default: this controller.",
             maxLength=MAX_NAME,
+            pattern=PREFIXED_NAME,
         ),
     ] = ""
     ttl_seconds_after_finished: Annotated[

@@ -8,9 +8,11 @@ import msgspec
 
 from tfjob_controller.api.describe import DNS_SUBDOMAIN, MAX_NAME, says
 
-INPUT_SCHEMES = ("s3", "hf", "gs", "http", "https", "file", "pvc")
-# Nothing can be put to a web server.
-OUTPUT_SCHEMES = ("s3", "hf", "gs", "file", "pvc")
+# Both name what is meant after the scheme. Nothing can be put to a web server.
+INPUT_URI = "^((s3|hf|gs|https?|pvc)://[^/ ]|file:///[^/ ])"
+OUTPUT_URI = "^((s3|hf|gs|pvc)://[^/ ]|file:///[^/ ])"
+# hf:// has an @ of its own, in front of a revision.
+LOGIN_IN_URI = "://[^/]*:[^/]*@"
 
 WORKSPACE_PATH = "/workspace"
 DATASET_PATH = "/workspace/dataset"

@@ -25,6 +25,7 @@ from tfjob_controller.api.defaults import (
 from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.api.gang import ON_TIMEOUT
 from tfjob_controller.api.steps import compiled
+from tfjob_controller.api.templates import has_container_named, template_problem
 from tfjob_controller.api.tfjob import (
     CLEAN_POD_POLICIES,
     CONTAINER_NAME,
@@ -141,72 +142,20 @@ def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
 
 def _template_problems(template: dict[str, Any], *, needs_container: bool) -> Iterator[str]:
     """Only what concerns this controller; the API server judges the rest when the child Jobs are created."""
-    misshapen = next(_misshapen(template), None)
+    misshapen = template_problem(template)
     if misshapen is not None:
-        yield misshapen
+        yield f".template{misshapen}"
         return
-    pod_spec = template.get("spec") or {}
-    for index, container in enumerate(pod_spec.get("containers") or ()):
-        if not isinstance(container.get("name"), str):
-            yield f".template.spec.containers[{index}].name: a name is required"
-    restart_policy = pod_spec.get("restartPolicy")
+    restart_policy = (template.get("spec") or {}).get("restartPolicy")
     if restart_policy is not None and restart_policy not in RESTART_POLICIES:
         yield _choice(".template.spec.restartPolicy", restart_policy, RESTART_POLICIES)
     if needs_container and not has_container(template):
         yield f".template: {CONTAINER_MISSING}"
 
 
-# The parts of a template that the controller reads or adds to must be what it takes them for: the CRD leaves most of
-# them open. (path, is a list of objects, else an object); parents first.
-_SHAPES = (
-    ("metadata", False),
-    ("metadata.labels", False),
-    ("metadata.annotations", False),
-    ("spec", False),
-    ("spec.volumes", True),
-    ("spec.containers", True),
-)
-_CONTAINER_SHAPES = (
-    ("env", True),
-    ("volumeMounts", True),
-    ("resources", False),
-    ("resources.limits", False),
-    ("resources.requests", False),
-)
-
-
-def _misshapen(template: dict[str, Any]) -> Iterator[str]:
-    yield from _shape_problems(".template", template, _SHAPES)
-    for index, container in enumerate((template.get("spec") or {}).get("containers") or ()):
-        yield from _shape_problems(f".template.spec.containers[{index}]", container, _CONTAINER_SHAPES)
-
-
-def _shape_problems(at: str, root: dict[str, Any], shapes: tuple[tuple[str, bool], ...]) -> Iterator[str]:
-    """Stops to make sense after the first problem, since a path goes through what comes before it."""
-    for path, is_list in shapes:
-        value = _at(root, path)
-        if is_list and not _is_list_of_objects(value):
-            yield f"{at}.{path}: expected a list of objects"
-        elif not is_list and not isinstance(value, dict | None):
-            yield f"{at}.{path}: expected an object"
-
-
-def _at(root: dict[str, Any], path: str) -> Any:
-    """What stands at a path, None where a part of it is absent."""
-    value: Any = root
-    for name in path.split("."):
-        value = None if value is None else value.get(name)
-    return value
-
-
-def _is_list_of_objects(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
-
-
 def has_container(template: dict[str, Any] | None) -> bool:
     """Does a template bring the container that counts? A PS whose template does not gets the default server."""
-    containers = ((template or {}).get("spec") or {}).get("containers") or ()
-    return any(container.get("name") == CONTAINER_NAME for container in containers)
+    return has_container_named(template, CONTAINER_NAME)
 
 
 def _number_problems(spec: TFJobSpec) -> Iterator[str]:

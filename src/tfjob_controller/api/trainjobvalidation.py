@@ -1,0 +1,296 @@
+"""Is this a TrainJob that can be run, and a runtime that can be used?
+
+The CRDs ask the same before an object is stored (hack/generate/trainjobrules.py says it in CEL and uses the messages
+below); this is for clusters whose CRDs are older, and for what the API server cannot know: the annotation that names a
+framework, and the runtime that a job uses. What each field may hold by itself is said beside it (`limits`). Pure
+functions; an answer is a sentence that begins with the field and names the remedy, or None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tfjob_controller.api.describe import LABEL_VALUE, MAX_LABEL_VALUE
+from tfjob_controller.api.limits import beyond_limits, matches
+from tfjob_controller.api.quantity import milli_of
+from tfjob_controller.api.templates import has_container_named, template_problem
+from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
+from tfjob_controller.api.trainjob import (
+    FRAMEWORK_ANNOTATION,
+    LAUNCHER,
+    MAX_METRIC_NAME,
+    MAX_PROCS,
+    METRIC_NAME,
+    NODE,
+    PROC_WORDS,
+    ROLES,
+    ContainerOverride,
+    PodSpecOverride,
+    Trainer,
+    TrainJob,
+    TrainJobSpec,
+)
+from tfjob_controller.api.trainjobdefaults import framework_of, gang_enabled, image_of, num_nodes_of
+from tfjob_controller.api.trainstorage import (
+    DATASET_PATH,
+    INPUT_URI,
+    MODEL_PATH,
+    OUTPUT_URI,
+    LOGIN_IN_URI,
+    WORKSPACE_PATH,
+    StorageInput,
+)
+from tfjob_controller.api.validation import GANG_FIXED
+
+# What the frameworks set in the training container, all of them together.
+RESERVED_ENV = (
+    "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
+    "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK",
+    "TF_CONFIG",
+    "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
+    "COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID",
+    "DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER",
+    "OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_set_default_slots",
+    "OMPI_MCA_plm_rsh_args",
+)  # fmt: skip
+# The containers that get them.
+TRAINING_CONTAINERS = (NODE, LAUNCHER)
+
+# Of a job.
+NODES_TWICE = "numNodes and trainer.numNodes say different things: leave one of them out"
+MODEL_TWICE = "config and storageUri say different things: leave one of them out"
+MODEL_MISSING = "storageUri is required (or config, its other name)"
+UNKNOWN_SOURCE = "must begin with s3://, hf://, gs://, http://, https://, file:/// or pvc:// and say what is there"
+UNKNOWN_TARGET = "must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there"
+URI_WITH_LOGIN = "must not hold a password: put it into a Secret and name that in secretRef"
+RESERVED = "{} is set by the controller: leave it out"
+BAD_PROCS = "must be auto, cpu, gpu or a number from 1 to 1024"
+DATASET_COVERED = (
+    "volumeMounts must not cover /workspace/dataset, where datasetConfig puts the dataset: mount it elsewhere"
+)
+MODEL_COVERED = "volumeMounts must not cover /workspace/model, which modelConfig is about: mount it elsewhere"
+BAD_QUANTITY = "must be a quantity such as 500m, 2 or 16Gi, and not negative"
+LABEL_WORDS = "must be of at most 63 letters, digits, -, _ and . and begin and end with a letter or digit"
+BAD_METRIC = "must be of letters, digits, _, ., / and -, begin with a letter or _, and have at most 63 characters"
+# Only the controller sees annotations.
+FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework say different things: leave one of them out"
+
+# Of a job and its runtime together, which only the controller knows.
+NODES_MISSING = "spec.numNodes: is required, since the runtime does not say it"
+IMAGE_MISSING = "spec.trainer.image: is required, since the runtime gives none"
+
+# Of a change.
+RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew"
+MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it anew"
+STARTED_FIXED = (
+    "this cannot change in a started job, but for suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
+    "maxRestarts, metrics, and gang (not gang.enabled): delete the job and create it anew"
+)
+
+# Of a runtime.
+WORKER_MISSING = "needs a container named {}: it does the work"
+
+# Fields of the spec that are fixed once the job has started, as on the wire and here.
+FIXED_FIELDS = (
+    ("numNodes", "num_nodes"),
+    ("trainer", "trainer"),
+    ("modelConfig", "model_config"),
+    ("datasetConfig", "dataset_config"),
+    ("framework", "framework"),
+    ("podSpecOverrides", "pod_spec_overrides"),
+    ("labels", "labels"),
+    ("annotations", "annotations"),
+)
+
+
+def validate(job: TrainJob) -> str | None:
+    """The first thing that is wrong with a job, in words; None for one that can be run, if its runtime suits it."""
+    return job.invalid or next(_problems(job), None)
+
+
+def validate_with_runtime(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> str | None:
+    """What a job and its runtime, None for none, lack together."""
+    if num_nodes_of(spec, runtime) is None:
+        return NODES_MISSING
+    return None if image_of(spec, runtime) else IMAGE_MISSING
+
+
+def validate_change(old: TrainJob, new: TrainJob) -> str | None:
+    """What a change may not touch; None for an allowed one. A job has started when its status has a phase."""
+    return next(_forbidden_changes(old, new), None)
+
+
+def validate_runtime(runtime: TrainingRuntime) -> str | None:
+    """The first thing that is wrong with a runtime of either kind, in words."""
+    return runtime.invalid or next(_runtime_problems(runtime.spec), None)
+
+
+def _problems(job: TrainJob) -> Iterator[str]:
+    spec = job.spec
+    yield from beyond_limits(spec, "spec")
+    if None not in (spec.num_nodes, spec.trainer.num_nodes) and spec.num_nodes != spec.trainer.num_nodes:
+        yield f"spec: {NODES_TWICE}"
+    if job.metadata.annotations.framework not in ("", framework_of(job)):
+        yield f"spec: {FRAMEWORK_TWICE}"
+    yield from _trainer_problems(spec.trainer)
+    yield from _storage_problems(spec)
+    for index, override in enumerate(spec.pod_spec_overrides):
+        yield from _override_problems(override, f"spec.podSpecOverrides[{index}]")
+    yield from _mount_problems(spec)
+    yield from _name_problems(spec)
+
+
+def _trainer_problems(trainer: Trainer) -> Iterator[str]:
+    yield from _env_problems(trainer.env, "spec.trainer.env")
+    yield from _reserved(trainer.env, "spec.trainer.env")
+    yield from _procs_problems(trainer.num_proc_per_node, "spec.trainer.numProcPerNode")
+    for name in ("requests", "limits"):
+        for resource, amount in getattr(trainer.resources_per_node, name).items():
+            if not _is_quantity(amount):
+                yield f"spec.trainer.resourcesPerNode.{name}.{resource}: {BAD_QUANTITY}"
+
+
+def _is_quantity(amount: int | str) -> bool:
+    try:
+        return not str(amount).startswith("-") and milli_of(str(amount)) >= 0
+    except ValueError:
+        return False
+
+
+def _procs_problems(given: int | str | None, at: str) -> Iterator[str]:
+    is_number = isinstance(given, int) and 1 <= given <= MAX_PROCS
+    if given is not None and not is_number and given not in PROC_WORDS:
+        yield f"{at}: {BAD_PROCS}"
+
+
+def _env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
+    yield from _nameless(env, at, "name")
+    seen: set[object] = set()
+    for index, each in enumerate(env):
+        if each["name"] in seen:
+            yield f"{at}[{index}].name: {each['name']} is listed twice: leave one of them out"
+        if not isinstance(each.get("value"), str | None):
+            yield f"{at}[{index}].value: must be text: put it in quotation marks"
+        if not isinstance(each.get("valueFrom"), dict | None):
+            yield f"{at}[{index}].valueFrom: expected an object"
+        seen.add(each["name"])
+
+
+def _nameless(items: tuple[dict[str, Any], ...], at: str, *fields: str) -> Iterator[str]:
+    """Entries without the text that each must have. What comes after the first problem may rely on it."""
+    for index, each in enumerate(items):
+        for field in fields:
+            if not isinstance(each.get(field), str) or not each[field]:
+                yield f"{at}[{index}].{field}: is required, as text"
+
+
+def _reserved(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
+    yield from (f"{at}: {RESERVED.format(each['name'])}" for each in env if each["name"] in RESERVED_ENV)
+
+
+def _storage_problems(spec: TrainJobSpec) -> Iterator[str]:
+    if spec.dataset_config is not None:
+        yield from _uri_problems(spec.dataset_config.storage_uri, "spec.datasetConfig.storageUri")
+        yield from _env_problems(spec.dataset_config.env, "spec.datasetConfig.env")
+    if spec.model_config is None:
+        return
+    if spec.model_config.input is not None:
+        yield from _model_problems(spec.model_config.input, "spec.modelConfig.input")
+    output = spec.model_config.output
+    if output is not None:
+        yield from _uri_problems(output.storage_uri, "spec.modelConfig.output.storageUri", OUTPUT_URI, UNKNOWN_TARGET)
+        yield from _env_problems(output.env, "spec.modelConfig.output.env")
+
+
+def _model_problems(model: StorageInput, at: str) -> Iterator[str]:
+    if not model.config and not model.storage_uri:
+        yield f"{at}: {MODEL_MISSING}"
+    for name, uri in (("config", model.config), ("storageUri", model.storage_uri)):
+        yield from _uri_problems(uri, f"{at}.{name}") if uri else ()
+    if model.config and model.storage_uri and model.config != model.storage_uri:
+        yield f"{at}: {MODEL_TWICE}"
+    yield from _env_problems(model.env, f"{at}.env")
+
+
+def _uri_problems(uri: str, at: str, allowed: str = INPUT_URI, otherwise: str = UNKNOWN_SOURCE) -> Iterator[str]:
+    if not re.search(allowed, uri):
+        yield f"{at}: {otherwise}"
+    if re.search(LOGIN_IN_URI, uri):
+        yield f"{at}: {URI_WITH_LOGIN}"
+
+
+def _override_problems(override: PodSpecOverride, at: str) -> Iterator[str]:
+    yield from _nameless(override.volumes, f"{at}.volumes", "name")
+    yield from _nameless(override.image_pull_secrets, f"{at}.imagePullSecrets", "name")
+    for index, container in enumerate(override.containers):
+        yield from _container_problems(container, f"{at}.containers[{index}]")
+    for index, container in enumerate(override.init_containers):
+        yield from _container_problems(container, f"{at}.initContainers[{index}]")
+
+
+def _container_problems(container: ContainerOverride, at: str) -> Iterator[str]:
+    yield from _env_problems(container.env, f"{at}.env")
+    yield from _nameless(container.volume_mounts, f"{at}.volumeMounts", "name", "mountPath")
+    if container.name in TRAINING_CONTAINERS:
+        yield from _reserved(container.env, f"{at}.env")
+
+
+def _mount_problems(spec: TrainJobSpec) -> Iterator[str]:
+    if spec.dataset_config is not None and _covers(spec, DATASET_PATH):
+        yield f"spec.podSpecOverrides: {DATASET_COVERED}"
+    if spec.model_config is not None and _covers(spec, MODEL_PATH):
+        yield f"spec.podSpecOverrides: {MODEL_COVERED}"
+
+
+def _covers(spec: TrainJobSpec, path: str) -> bool:
+    """Does an override put a volume of its own where a step of the job finds the dataset or the model?"""
+    containers = (
+        each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
+    )
+    mounts = (mount for each in containers if each.name in ROLES for mount in each.volume_mounts)
+    return any(mount["mountPath"].removesuffix("/") in (WORKSPACE_PATH, path) for mount in mounts)
+
+
+def _name_problems(spec: TrainJobSpec) -> Iterator[str]:
+    for label, value in spec.labels.items():
+        if len(value) > MAX_LABEL_VALUE or not matches(LABEL_VALUE, value):
+            yield f"spec.labels.{label}: {LABEL_WORDS}"
+    names = spec.metrics.names if spec.metrics is not None else ()
+    for index, name in enumerate(names):
+        if len(name) > MAX_METRIC_NAME or not matches(METRIC_NAME, name):
+            yield f"spec.metrics.names[{index}]: {BAD_METRIC}"
+        if name in names[:index]:
+            yield f"spec.metrics.names[{index}]: {name} is listed twice: leave one of them out"
+
+
+def _forbidden_changes(old: TrainJob, new: TrainJob) -> Iterator[str]:
+    before, after = old.spec, new.spec
+    if before.runtime_ref != after.runtime_ref:
+        yield f"spec.runtimeRef: {RUNTIME_REF_FIXED}"
+    if before.managed_by != after.managed_by:
+        yield f"spec.managedBy: {MANAGED_BY_FIXED}"
+    if not old.status.phase:
+        return
+    for wire_name, name in FIXED_FIELDS:
+        if getattr(before, name) != getattr(after, name):
+            yield f"spec.{wire_name}: {STARTED_FIXED}"
+    if gang_enabled(before) != gang_enabled(after):
+        yield f"spec.gang: {GANG_FIXED}"
+    if old.metadata.annotations != new.metadata.annotations:
+        yield f"metadata.annotations.{FRAMEWORK_ANNOTATION}: {STARTED_FIXED}"
+
+
+def _runtime_problems(spec: RuntimeSpec) -> Iterator[str]:
+    yield from beyond_limits(spec, "spec")
+    yield from _procs_problems(spec.num_proc_per_node, "spec.numProcPerNode")
+    for role, template in spec.templates.items():
+        at = f"spec.templates.{role}"
+        if role not in ROLES:
+            yield f"{at}: must be one of {', '.join(ROLES)}"
+        problem = template_problem(template)
+        if problem is not None:
+            yield f"{at}{problem}"
+        elif not has_container_named(template, role):
+            yield f"{at}: {WORKER_MISSING.format(role)}"
