@@ -9,7 +9,8 @@ import msgspec
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.trainer.children import build_job, build_service
-from tfjob_controller.trainer.plan import Plan, build_plan
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.tfjobplan import build_plan
 
 Object = dict[str, Any]
 

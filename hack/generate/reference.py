@@ -20,7 +20,7 @@ from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.status import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
+from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
 
 # The part of a description that says what an absent field means.
 _DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")

@@ -43,7 +43,8 @@ from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
-from tfjob_controller.trainer.plan import Plan, build_plan
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.tfjobplan import build_plan
 from tfjob_controller.trainer.replicas import job_outcome
 from tfjob_controller.trainer.status import StatusResult, next_status
 

@@ -11,6 +11,7 @@ STEPS_ANNOTATION = "kubeflow.org/steps"
 
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
+SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
@@ -118,4 +119,10 @@ class Service(_Value, frozen=True):
 
 
 class ConfigMap(_Value, frozen=True):
+    metadata: ObjectMeta
+
+
+class Secret(_Value, frozen=True):
+    """Its data is not read."""
+
     metadata: ObjectMeta

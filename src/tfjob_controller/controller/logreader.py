@@ -32,9 +32,9 @@ from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.trainer.labels import JOB_TYPE
 from tfjob_controller.trainer.observed import Reading
+from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import all_containers_ended, was_started
 from tfjob_controller.trainer.progress import last_match, worker_id
-from tfjob_controller.trainer.status import is_finished
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer import status as phases
+from tfjob_controller.trainer import conditions, phases
 from tfjob_controller.trainer.moments import from_text
 
 

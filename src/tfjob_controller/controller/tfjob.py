@@ -23,8 +23,10 @@ from tfjob_controller.trainer.difference import Actions, plan_actions
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, gang_problem
 from tfjob_controller.trainer.names import new_runtime_id
 from tfjob_controller.trainer.observed import Observed, Obstacle
-from tfjob_controller.trainer.plan import Plan, build_plan
-from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, is_finished, next_status
+from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status
+from tfjob_controller.trainer.tfjobplan import build_plan
 
 
 def by_runtime_id(job: TFJob) -> Iterable[str]:

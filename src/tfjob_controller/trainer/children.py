@@ -9,28 +9,30 @@ after one, and its log must stay. batch/v1 has `podFailurePolicy` for that, whic
 template with OnFailure keeps its restarts in place all the same, through the container-level restart rules that
 Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent ones fail the Job. Older servers get plain
 OnFailure, and the controller stops the Job as soon as it sees the error.
+
+Where all replicas are restarted together, nothing restarts one alone: its first end is its Job's, and the controller
+makes all Jobs anew.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
 from tfjob_controller.api.defaults import restart_policy_of
-from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, NEVER, ON_FAILURE, WORKER
+from tfjob_controller.api.tfjob import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 from tfjob_controller.trainer.gangseat import Seat, take_seat
-from tfjob_controller.trainer.labels import GENERATION, job_labels, replica_labels
-from tfjob_controller.trainer.plan import Plan, Replica
-from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME
+from tfjob_controller.trainer.labels import GENERATION, replica_labels
+from tfjob_controller.trainer.plan import Plan, Replica, Secret
 
 Body = dict[str, Any]
 
-PORT_NAME = "tf-port"
 # For the training containers of a job with autoscaling.totalSteps: all there are to do, and a worker's share.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
 _FALL_BACK_TO_LOGS = "FallbackToLogsOnError"
@@ -40,19 +42,20 @@ BACKOFF_LIMIT = 2**31 - 1
 
 def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat | None = None) -> Body:
     """The batch/v1 Job that runs one replica; `seat` is its place in a gang."""
-    generation = {GENERATION: str(plan.generation)} if plan.resize == BY_RESTART else {}
+    generation = {GENERATION: str(plan.generation)} if _has_generation(plan, replica) else {}
     labels = _labels(plan, replica) | generation | (seat.labels if seat is not None else {})
-    restart_policy = restart_policy_of(replica.role.template)
+    together = replica.role.restarts_together
+    restart_policy = NEVER if together else restart_policy_of(replica.role.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
     pod_policy = NEVER if in_place else restart_policy
     spec: Body = {
         "completions": 1,
         "parallelism": 1,
-        "backoffLimit": BACKOFF_LIMIT,
+        "backoffLimit": 0 if together else BACKOFF_LIMIT,
         "template": _template(plan, replica, labels, pod_policy, in_place=in_place),
     }
     if replica.fails_itself:
-        spec["podFailurePolicy"] = _pod_failure_policy()
+        spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if seat is not None:
         take_seat(spec["template"]["spec"], seat)
     if suspend:
@@ -60,34 +63,44 @@ def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
 
 
+def _has_generation(plan: Plan, replica: Replica) -> bool:
+    return replica.role.restarts_together or plan.resize == BY_RESTART
+
+
 def build_service(plan: Plan, replica: Replica) -> Body:
     """The headless Service that gives one replica its name."""
     labels = _labels(plan, replica)
     spec: Body = {
         "clusterIP": "None",
-        # TensorFlow looks for its fellows long before they could be ready.
+        # Programs look for their fellows long before they could be ready.
         "publishNotReadyAddresses": True,
         "selector": labels,
-        "ports": [{"name": PORT_NAME, "port": replica.role.port}],
+        "ports": [{"name": replica.role.port_name, "port": replica.role.port}],
     }
     return {**_head(plan, SERVICES, replica.name, labels), "spec": spec}
 
 
 def build_config_map(plan: Plan) -> Body:
-    """The ConfigMap with the default parameter server's script (`plan.config_map` is its name)."""
-    labels = job_labels(plan.job_name, plan.runtime_id)
-    return {**_head(plan, CONFIG_MAPS, plan.config_map, labels), "data": {SCRIPT_NAME: SCRIPT}}
+    """The ConfigMap with files that pods mount (`plan.config_map` is its name)."""
+    return {**_head(plan, CONFIG_MAPS, plan.config_map, plan.labels), "data": dict(plan.files)}
+
+
+def build_secret(plan: Plan, secret: Secret) -> Body:
+    """Its data is made here, so this is not pure: called only when it is to be written."""
+    data = {name: b64encode(value).decode() for name, value in secret.make().items()}
+    return {**_head(plan, SECRETS, secret.name, plan.labels), "immutable": True, "type": "Opaque", "data": data}
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
-    return replica_labels(plan.job_name, plan.runtime_id, replica.role.replica_type, replica.index)
+    return replica_labels(plan.labels, replica.role.replica_type, replica.index)
 
 
 def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) -> Body:
     metadata: Body = {
         "name": name,
         "namespace": plan.namespace,
-        "labels": labels,
+        "labels": {**plan.added_labels, **labels},
+        **({"annotations": dict(plan.added_annotations)} if plan.added_annotations else {}),
         "ownerReferences": [msgspec.to_builtins(plan.owner)],
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
@@ -104,12 +117,21 @@ def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_p
         spec["schedulerName"] = plan.scheduler_name
     if plan.priority_class_name and not spec.get("priorityClassName"):
         spec["priorityClassName"] = plan.priority_class_name
-    return {"metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}, "spec": spec}
+    return {"metadata": _pod_metadata(plan, metadata, labels), "spec": spec}
+
+
+def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, str]) -> Body:
+    annotations = {**plan.added_annotations, **(metadata.get("annotations") or {})}
+    return {
+        **metadata,
+        "labels": {**plan.added_labels, **(metadata.get("labels") or {}), **labels},
+        **({"annotations": annotations} if annotations else {}),
+    }
 
 
 def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_place: bool) -> Mapping[str, Any]:
     """Only the training container learns of the cluster; the others keep what OnFailure meant to them."""
-    if container.get("name") != CONTAINER_NAME:
+    if container.get("name") != replica.role.container:
         return {"restartPolicy": ON_FAILURE, **container} if in_place else container
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
@@ -145,9 +167,9 @@ def _restart_rules() -> Body:
     return {"restartPolicy": NEVER, "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}
 
 
-def _pod_failure_policy() -> Body:
+def _pod_failure_policy(container: str) -> Body:
     disrupted = {"type": "DisruptionTarget", "status": "True"}
-    codes = {"containerName": CONTAINER_NAME, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
+    codes = {"containerName": container, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
     return {
         "rules": [
             # First: what a disrupted container exits with says nothing about the program.

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.describe import INT32_MAX
-from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, TFJob
+from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
 from tfjob_controller.trainer.gang import must_let_go
@@ -30,15 +30,16 @@ def jobs_to_stop(plan: Plan, observed: Observed, views: Sequence[View]) -> list[
         candidates = [view.replica.name for view in views if view.replica.decides and view.state == replicas.FAILED]
     else:
         candidates = list(observed.jobs)
-    return [name for name in candidates if name not in ending and _goes_on(observed.jobs.get(name))]
+    return [name for name in candidates if name not in ending and goes_on(observed.jobs.get(name))]
 
 
 def all_that_go_on(jobs: Iterable[Job]) -> list[str]:
     """Names of the child Jobs to suspend where no plan says more of them: nobody will look after their pods."""
-    return [job.metadata.name for job in jobs if _goes_on(job)]
+    return [job.metadata.name for job in jobs if goes_on(job)]
 
 
-def _goes_on(job: Job | None) -> bool:
+def goes_on(job: Job | None) -> bool:
+    """It is neither suspended nor over."""
     return job is not None and not job.spec.suspend and not job_outcome(job)
 
 
@@ -96,12 +97,11 @@ def _pods(observed: Observed) -> Iterator[Pod]:
         yield from pods
 
 
-def seconds_to_live(job: TFJob, now: datetime) -> float | None:
+def seconds_to_live(limit: int | None, ended: str | None, now: datetime) -> float | None:
     """How long a finished job is still kept; 0 or less: it must go. None: for ever.
 
     A limit that validation refuses is none: whoever wrote it should be able to read why the job failed.
     """
-    limit = job.spec.ttl_seconds_after_finished
-    if limit is None or not 0 <= limit <= INT32_MAX or job.status.completion_time is None:
+    if limit is None or not 0 <= limit <= INT32_MAX or ended is None:
         return None
-    return seconds_until(job.status.completion_time, limit, now)
+    return seconds_until(ended, limit, now)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
+
+from tfjob_controller.trainer.plan import Replica
 
 TF_CONFIG = "TF_CONFIG"
 
@@ -35,3 +37,11 @@ def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[Tas
         return {TF_CONFIG: f'{{"cluster":{shared},{own},"environment":"cloud"}}'}
 
     return environment
+
+
+def environment_of(replicas: Iterable[Replica]) -> Callable[[Task], Mapping[str, str]]:
+    """What each replica's training container is told of these."""
+    cluster: dict[str, list[str]] = {}
+    for replica in sorted(replicas, key=lambda replica: replica.index):
+        cluster.setdefault(replica.role.name, []).append(f"{replica.name}:{replica.role.port}")
+    return tf_config_environment(cluster)

@@ -16,14 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, Job
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
 from tfjob_controller.api.gang import GANGS, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
-from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
-from tfjob_controller.trainer.cleanup import all_that_go_on, jobs_to_stop, pods_to_delete
+from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_secret, build_service
+from tfjob_controller.trainer.cleanup import all_that_go_on, goes_on, jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.gang import (
     Gate,
@@ -31,20 +30,22 @@ from tfjob_controller.trainer.gang import (
     gang_body,
     gate_of,
     is_misplaced,
-    living,
     must_let_go,
     spec_patch,
     wanted_spec,
 )
 from tfjob_controller.trainer.gangterms import GangTerms
-from tfjob_controller.trainer.generations import is_due, turnover_of, workers_to_know
+from tfjob_controller.trainer.generations import is_due, is_of_generation, turnover_of, without_lost, workers_to_know
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
+from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import last_exit, training_container
-from tfjob_controller.trainer.replicas import View, classify, job_outcome
+from tfjob_controller.trainer.replicas import View, job_outcome
 from tfjob_controller.trainer.restarts import is_recorded
-from tfjob_controller.trainer.status import CLEAN_UP, is_finished
-from tfjob_controller.trainer.training import judge
+from tfjob_controller.trainer.steps import Step, due_step
+from tfjob_controller.trainer.training import judge, to_restart
+from tfjob_controller.trainer.views import views_of
+from tfjob_controller.trainer.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +103,45 @@ class Actions:
 NOTHING = Actions()
 
 
-def plan_actions(job: TFJob, plan: Plan, observed: Observed, now: datetime) -> Actions:
+def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Actions:
     """The writes that bring the cluster to the plan; `NOTHING` (the same object) when it is there."""
     status = job.status
     if job.metadata.deletion_timestamp is not None or is_finished(status):
         return NOTHING
     plan = fitted(plan, observed, status)
-    views = classify(plan, living(plan, observed), status.succeeded_indexes, now, status.start_time)
+    views = views_of(plan, observed, status, now)
     if status.phase == CLEAN_UP:
         return _cleaning(plan, observed, views) or NOTHING
-    if judge(plan, views, (), status.restarts, status.start_time, now) is not None:
+    if judge(plan, views, (), status.restarts, status.start_time, now) is not None or to_restart(plan, views):
         return NOTHING
+    step = due_step(plan, views, without_lost(plan, observed, now))
+    actions = _in_step(step, status)
+    if not plan.steps:
+        return actions or NOTHING
+    beside = Actions(
+        deletes=(*_surplus(plan, observed), *_lost(plan, observed, now)),
+        suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
+    )
+    return both(actions, beside) or NOTHING
+
+
+def _in_step(step: Step, status: TrainingStatus) -> Actions:
+    plan, observed, views = step.plan, step.observed, step.views
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
-        return _running_gang(plan, plan.gang, gate, observed, views, status) or NOTHING
-    if plan.resize == BY_RESTART:
-        return _turning(plan, observed, views, status) or NOTHING
-    return _running(plan, observed, views, status.restart_counts) or NOTHING
+        return _running_gang(plan, plan.gang, gate, observed, views, status)
+    if plan.has_generations:
+        return _turning(plan, observed, views, status)
+    return _running(plan, observed, views, status.restart_counts)
+
+
+def both(first: Actions, second: Actions) -> Actions:
+    return Actions(
+        creates=(*first.creates, *second.creates),
+        deletes=(*first.deletes, *second.deletes),
+        suspends=(*first.suspends, *second.suspends),
+        patches=(*first.patches, *second.patches),
+    )
 
 
 def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang] = ()) -> Actions:
@@ -158,7 +181,7 @@ def _running_gang(
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
         deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale))),
-        suspends=tuple(_toggled(views if suspend else here, suspend)),
+        suspends=tuple(_toggled(plan, views if suspend else here, suspend)),
         patches=tuple(_asked(plan, terms, gate, observed)),
     )
 
@@ -174,14 +197,13 @@ def _seated(
         yield Create(GANGS, terms.name, gang_body(plan, wanted_spec(plan, terms, gate)))
     if waits or not (gate.is_open and gate.is_clear):
         return
-    if plan.config_map and not observed.has_config_map:
-        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    yield from _mounted(plan, observed)
     told = as_placed(plan, gate, views)
     for view in views:
         replica, seat = view.replica, gate.seats.get(view.replica.name)
         if seat is not None and replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
             yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
-        if replica.name not in observed.services and (seat is not None or view.state == replicas.SUCCEEDED):
+        if _lacks_service(replica, observed) and (seat is not None or view.state == replicas.SUCCEEDED):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 
 
@@ -215,7 +237,7 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_coun
     return Actions(
         creates=() if suspend else tuple(_creates(plan, observed, views)),
         deletes=(*_surplus(plan, observed), *_redone(views, restart_counts)),
-        suspends=tuple(_toggled(views, suspend)),
+        suspends=tuple(_toggled(plan, views, suspend)),
     )
 
 
@@ -233,20 +255,31 @@ def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: Trai
             *_redone(here, status.restart_counts),
             *(() if suspend else _taken_down(turnover.stale)),
         ),
-        suspends=tuple(_toggled(views if suspend else here, suspend)),
+        suspends=tuple(_toggled(plan, views if suspend else here, suspend)),
     )
 
 
 def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
     """What is missing, the chief's first. A succeeded replica keeps its name, but never runs again."""
-    if plan.config_map and not observed.has_config_map:
-        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    yield from _mounted(plan, observed)
     for view in views:
         replica = view.replica
         if replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
             yield Create(JOBS, replica.name, build_job(plan, replica))
-        if replica.name not in observed.services:
+        if _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _mounted(plan: Plan, observed: Observed) -> Iterator[Create]:
+    """What pods mount: they wait for it, so it may come at the same time as they."""
+    if plan.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    if plan.secret is not None and not observed.has_secret:
+        yield Create(SECRETS, plan.secret.name, build_secret(plan, plan.secret))
+
+
+def _lacks_service(replica: Replica, observed: Observed) -> bool:
+    return bool(replica.role.port) and replica.name not in observed.services
 
 
 def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
@@ -262,15 +295,29 @@ def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
             yield _delete(SERVICES, service)
 
 
+def _lost(plan: Plan, observed: Observed, now: datetime) -> Iterator[Delete]:
+    """Jobs of before whose pod is lost with its node: not in the foreground, where they would wait for it for ever."""
+    kept = without_lost(plan, observed, now).pods
+    for name, pods in observed.pods.items():
+        job = observed.jobs.get(name)
+        if job is not None and len(kept[name]) < len(pods) and not is_of_generation(plan, job):
+            yield _delete(JOBS, job)
+
+
 def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterator[Delete]:
     """Their pods have ended, or are lost with their node and would keep a Job for ever."""
     for view in views:
+        if view.replica.role.restarts_together:
+            continue
         job = view.job if view.must_redo and is_recorded(view, restart_counts) else None
         if job is not None and job.metadata.deletion_timestamp is None:
             yield _delete(JOBS, job)
 
 
-def _toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
+def _toggled(plan: Plan, views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
+    """Those that go on together are resumed together, once no pod of before is left to be taken for a failed one."""
+    if plan.restarts_together and not suspend and any(_is_on_its_way_out(view) for view in views):
+        return
     for view in views:
         job = view.job
         if job is None or job_outcome(job) or view.must_redo:
@@ -278,6 +325,10 @@ def _toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
         wanted = suspend or _would_run_again(view)
         if job.spec.suspend != wanted:
             yield SetSuspend(view.replica.name, wanted)
+
+
+def _is_on_its_way_out(view: View) -> bool:
+    return any(pod.metadata.deletion_timestamp is not None for pod in view.pods)
 
 
 def _would_run_again(view: View) -> bool:

@@ -35,9 +35,11 @@ def fitted(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
 
 
 def _with_present(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
+    if plan.restarts_together:
+        return _of_generation(plan, status.restarts)
     if plan.resize == BY_RESTART:
         generation = status.scaling.generation if status.scaling is not None else 0
-        return plan if generation == plan.generation else dataclasses.replace(plan, generation=generation)
+        return _of_generation(plan, generation)
     if plan.resize != IN_PLACE:
         return plan
     workers = [each for each in plan.candidates if each.role.replica_type == WORKER]
@@ -46,6 +48,13 @@ def _with_present(plan: Plan, observed: Observed, status: TrainingStatus) -> Pla
     if chosen == set(range(wanted)):
         return plan
     return _with_workers(plan, chosen)
+
+
+def _of_generation(plan: Plan, generation: int) -> Plan:
+    if generation == plan.generation:
+        return plan
+    steps = tuple(dataclasses.replace(step, generation=generation) for step in plan.steps)
+    return dataclasses.replace(plan, generation=generation, steps=steps)
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:

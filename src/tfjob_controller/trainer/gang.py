@@ -48,13 +48,13 @@ from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.kube.statuspatch import merge_patch
 from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.cluster import environment_of
 from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
 from tfjob_controller.trainer.gangterms import GangTerms
 from tfjob_controller.trainer.generations import is_of_generation
-from tfjob_controller.trainer.labels import job_labels
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan, Replica, environment_of
+from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
 
@@ -122,12 +122,25 @@ def living(plan: Plan, observed: Observed) -> Observed:
     """
     if (plan.gang is None and plan.resize != BY_RESTART) or not _is_anything_going(observed):
         return observed
-    jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job)}
+    now = _attempt_of(plan, observed)
+    jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
     pods = {
         name: some if name in jobs else [pod for pod in some if name not in observed.jobs and not _is_going(pod)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
+
+
+def _attempt_of(plan: Plan, observed: Observed) -> str:
+    """Where all are restarted because one has failed: the attempt that runs. Else, and while none does, it is empty."""
+    gang = observed.gang
+    runs = plan.restarts_together and gang is not None and is_placed(gang)
+    return str(gang.status.attempt) if runs and gang is not None else ""
+
+
+def _is_taken_by_others(job: Job, attempt: str) -> bool:
+    """We take down none of the attempt that runs, but for another generation: those who do so have ended a member."""
+    return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
 
 
 def _is_anything_going(observed: Observed) -> bool:
@@ -160,7 +173,7 @@ def as_placed(plan: Plan, gate: Gate, views: Sequence[View]) -> Plan:
     told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
     Where workers come and go all are told of all, and wait for nobody.
     """
-    if plan.resize == IN_PLACE:
+    if plan.resize == IN_PLACE or plan.restarts_together:
         return plan
     known = [
         view.replica for view in views if view.replica.name in gate.seats or view.job is not None or _is_done(view)
@@ -184,7 +197,7 @@ def gang_body(plan: Plan, spec: GangSpec) -> Body:
     metadata: Body = {
         "name": plan.gang.name if plan.gang is not None else "",
         "namespace": plan.namespace,
-        "labels": job_labels(plan.job_name, plan.runtime_id),
+        "labels": {**plan.added_labels, **plan.labels},
         "ownerReferences": [msgspec.to_builtins(plan.owner)],
     }
     return {

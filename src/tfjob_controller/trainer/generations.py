@@ -1,4 +1,4 @@
-"""Jobs that are resized by a restart: all replicas are stopped, and started anew once nothing of before is left.
+"""Jobs of which all replicas are restarted: they are stopped, and started anew once nothing of before is left.
 
 Theory of operation. With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a
 job carry a generation in a label, and the status says which one is present and how many workers TF_CONFIG lists in it
@@ -7,13 +7,18 @@ next generation; what carries another one is stale from then on: it is deleted w
 nothing is created before all of it is gone. A resize during a resize is only one generation more. Services stay, and so
 do the Jobs of replicas that have succeeded: they run nothing, and hold the logs.
 
+Jobs that cannot go on without a member do the same when one fails and may be tried again. Their generation is the count
+of their restarts; what those of before say, and who of them had succeeded already, counts no more.
+
 A gang counts as many workers as have a place, so that one that starts with a part of them is restarted when more come.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -23,6 +28,7 @@ from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import GENERATION
+from tfjob_controller.trainer.moments import seconds_until, to_text
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import is_finished
@@ -38,7 +44,46 @@ class Turnover:
 
 
 def is_of_generation(plan: Plan, obj: Object) -> bool:
-    return plan.resize != BY_RESTART or obj.metadata.labels.get(GENERATION) == str(plan.generation)
+    return not plan.has_generations or obj.metadata.labels.get(GENERATION) == str(plan.generation)
+
+
+def without_lost(plan: Plan, observed: Observed, now: datetime) -> Observed:
+    """Without pods of before whose node is gone: nobody will ever say that they have ended, so nobody waits for it."""
+    if not plan.restarts_together or not plan.generation:
+        return observed
+    lost_before = to_text(now - timedelta(seconds=replicas.LOST_AFTER_SECONDS))
+    pods = {
+        name: [pod for pod in some if _is_now(plan, pod) or not replicas.is_lost(pod, lost_before)]
+        for name, some in observed.pods.items()
+    }
+    return dataclasses.replace(observed, pods=pods)
+
+
+def seconds_to_lost(plan: Plan, observed: Observed, now: datetime) -> float | None:
+    """When the first pod of before will be given up for lost; None if none can be."""
+    if not plan.restarts_together or not plan.generation:
+        return None
+    pods = (pod for some in observed.pods.values() for pod in some if not _is_now(plan, pod) and not is_finished(pod))
+    going = (pod.metadata.deletion_timestamp for pod in pods)
+    # One more: times are whole seconds.
+    left = (seconds_until(each, replicas.LOST_AFTER_SECONDS + 1, now) for each in going if each is not None)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def of_this_generation(plan: Plan, observed: Observed) -> Observed:
+    """Where all are restarted because one has failed: without those of before, who have had their say."""
+    if not plan.restarts_together or not plan.generation:
+        return observed
+    return dataclasses.replace(
+        observed,
+        jobs={name: job for name, job in observed.jobs.items() if _is_now(plan, job)},
+        pods={name: [pod for pod in pods if _is_now(plan, pod)] for name, pods in observed.pods.items()},
+    )
+
+
+def _is_now(plan: Plan, obj: Object) -> bool:
+    """What has no generation belongs to a step that is not restarted with the others."""
+    return GENERATION not in obj.metadata.labels or is_of_generation(plan, obj)
 
 
 def turnover_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Turnover:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tfjob_controller.trainer.names import MAX_LABEL
 
@@ -10,6 +11,7 @@ KUBEFLOW = "kubeflow.org"
 JOB_TYPE = "job_type"
 RUNTIME_ID = "runtime_id"
 TF_JOB_NAME = "tf_job_name"
+TRAIN_JOB_NAME = "train_job_name"
 TASK_INDEX = "task_index"
 
 # On the Jobs and pods of a job that is resized by a restart: how often it was before they were made.
@@ -27,17 +29,14 @@ def name_value(job_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+$", "", job_name[:MAX_LABEL])
 
 
-def job_labels(job_name: str, runtime_id: str) -> dict[str, str]:
-    """What all children of one job carry."""
-    return {KUBEFLOW: "", RUNTIME_ID: runtime_id, TF_JOB_NAME: name_value(job_name)}
+def job_labels(job_name: str, runtime_id: str, name_label: str = TF_JOB_NAME) -> dict[str, str]:
+    """What all children of one job carry; `name_label` differs by kind."""
+    return {KUBEFLOW: "", RUNTIME_ID: runtime_id, name_label: name_value(job_name)}
 
 
-def replica_labels(job_name: str, runtime_id: str, replica_type: str, index: int) -> dict[str, str]:
+def replica_labels(job: Mapping[str, str], replica_type: str, index: int) -> dict[str, str]:
     """What one replica's Job, pod template and Service carry, and what its Service selects."""
-    labels = job_labels(job_name, runtime_id)
-    labels[JOB_TYPE] = replica_type
-    labels[TASK_INDEX] = str(index)
-    return labels
+    return {**job, JOB_TYPE: replica_type, TASK_INDEX: str(index)}
 
 
 def selector_string(labels: dict[str, str]) -> str:
@@ -45,6 +44,6 @@ def selector_string(labels: dict[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
-def replica_type_labels(job_name: str, runtime_id: str, replica_type: str) -> dict[str, str]:
+def replica_type_labels(job: Mapping[str, str], replica_type: str) -> dict[str, str]:
     """What all replicas of one type carry, and no others."""
-    return {**job_labels(job_name, runtime_id), JOB_TYPE: replica_type}
+    return {**job, JOB_TYPE: replica_type}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tfjob_controller.api.core import Job, Pod, Service
 from tfjob_controller.api.gang import Gang
@@ -38,6 +38,18 @@ class Observed:
     gang: Gang | None = None
     # What the logs of workers say, by UID of the pod, for a while also of pods that are gone; None where nobody reads.
     readings: Mapping[str, Reading] | None = None
+    has_secret: bool = False
+    # A log that tells how training goes has an end that was not read yet.
+    is_unread: bool = False
+
+    def only(self, names: Container[str]) -> Observed:
+        """Without the children of other names."""
+        return replace(
+            self,
+            jobs={name: job for name, job in self.jobs.items() if name in names},
+            services={name: service for name, service in self.services.items() if name in names},
+            pods={name: pods for name, pods in self.pods.items() if name in names},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,21 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in (SUCCEEDED, FAILED)
 
 
-def training_container(pod: Pod) -> ContainerStatus | None:
+def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus | None:
     """The status of the container whose exit code counts, found by its name."""
     for status in pod.status.container_statuses:
-        if status.name == CONTAINER_NAME:
+        if status.name == name:
+            return status
+    return None
+
+
+def failed_before_training(pod: Pod) -> ContainerStatus | None:
+    """The init container that ended with an error in a pod that is over: what comes after it never ran."""
+    if pod.status.phase != FAILED:
+        return None
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated
+        if ended is not None and ended.exit_code != 0:
             return status
     return None
 
@@ -71,9 +82,9 @@ def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
     return None
 
 
-def was_started(pod: Pod) -> bool:
+def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
     """Has the training container run? There is no log before that."""
-    container = training_container(pod)
+    container = training_container(pod, name)
     if container is None:
         return False
     return container.state.waiting is None or container.last_state.terminated is not None

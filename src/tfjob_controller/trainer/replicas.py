@@ -24,6 +24,7 @@ from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import FAILED as POD_FAILED
 from tfjob_controller.trainer.pods import (
+    failed_before_training,
     is_disrupted,
     is_finished,
     last_exit,
@@ -53,6 +54,7 @@ class View(msgspec.Struct, frozen=True):
 
     `exited`: how its container ended last, whether that counts or not; `is_up`: its container runs now;
     `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be made anew.
+    `ended_in`: which container it is that ended, where that is not the training container.
     """
 
     replica: Replica
@@ -66,6 +68,7 @@ class View(msgspec.Struct, frozen=True):
     is_restarting: bool = False
     must_redo: bool = False
     pending: str = ""
+    ended_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,26 @@ def classify(
         no_pod_before="" if (started or "") > to_text(no_pod_before) else to_text(no_pod_before),
     )
     done = frozenset(succeeded)
-    suspended = plan.policy.suspend
-    return tuple(_view(replica, observed, replica.id in done, suspended, times) for replica in plan.replicas)
+    views = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas)
+    if not plan.restarts_together:
+        return tuple(views)
+    return tuple(_tried_again(view) if _may_be_tried_again(view) else view for view in views)
+
+
+def _may_be_tried_again(view: View) -> bool:
+    """Of one whose Job does not do so by itself: was it not its program that failed for good?"""
+    if view.state != FAILED or not view.replica.role.restarts_together:
+        return False
+    return view.exited is None or not is_permanent_error(view.exited) or _was_taken(view)
+
+
+def _was_taken(view: View) -> bool:
+    pod = view.pod
+    return pod is not None and (pod.metadata.deletion_timestamp is not None or is_disrupted(pod, view.exited))
+
+
+def _tried_again(view: View) -> View:
+    return replace(view, state=RUNNING, is_restarting=True, must_redo=True)
 
 
 def job_outcome(job: Job) -> str:
@@ -107,7 +128,7 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
     outcome = "" if job is None else job_outcome(job)
     view = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
     if outcome == JOB_FAILED and replica.decides:
-        return View(replica, FAILED, job, pod, pods, view.exited)
+        return View(replica, FAILED, job, pod, pods, view.exited, ended_in=view.ended_in)
     if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, view.exited)):
         return View(replica, SUCCEEDED, job, pod, pods, view.exited)
     if suspended and view.state == RUNNING and not view.is_up:
@@ -148,9 +169,12 @@ def _why_no_pod(job: Job | None, times: _Times) -> str:
 
 def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> View:
     """What the newest pod says by itself."""
-    container = training_container(pod)
+    container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
+    failed_first = failed_before_training(pod) if exited is None else None
+    if failed_first is not None:
+        exited = failed_first.state.terminated
     view = View(
         replica,
         RUNNING,
@@ -161,6 +185,7 @@ def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], time
         is_up,
         is_ready=is_up and container is not None and container.ready,
         pending="" if is_up else why_pending(pod),
+        ended_in=failed_first.name if failed_first is not None else "",
     )
     if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         return view
@@ -185,7 +210,7 @@ def _judge(view: View, pod: Pod, times: _Times) -> View:
         # A pod that the kubelet itself gave up has failed all the same, and its Job makes the next one.
         ended_well = exited is not None and exited.exit_code == 0 and pod.status.phase != POD_FAILED
         ended_early = ended_well and is_disrupted(pod, exited)
-        must_redo = is_over or ended_early or (replica.decides and _is_lost(pod, times))
+        must_redo = is_over or ended_early or (replica.decides and is_lost(pod, times.lost_before))
     return replace(view, is_restarting=not view.is_up, must_redo=must_redo)
 
 
@@ -194,9 +219,10 @@ def _counts(view: View, pod: Pod, exited: Terminated) -> bool:
     return not being_deleted and not is_disrupted(pod, exited)
 
 
-def _is_lost(pod: Pod, times: _Times) -> bool:
+def is_lost(pod: Pod, lost_before: str) -> bool:
+    """Was it to be gone before that moment, and nobody has said that it is?"""
     deleted = pod.metadata.deletion_timestamp
-    return deleted is not None and deleted < times.lost_before and not is_finished(pod)
+    return deleted is not None and deleted < lost_before and not is_finished(pod)
 
 
 def seconds_to_next_look(views: Sequence[View], started: str | None, now: datetime) -> float | None:

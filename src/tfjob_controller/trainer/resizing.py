@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tfjob_controller.api.gang import BOUND, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, TFJob
-from tfjob_controller.api.trainingstatus import ScalingStatus
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER
+from tfjob_controller.api.trainingstatus import ScalingStatus, TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
@@ -39,7 +39,7 @@ _NO_REASON = "the gang scheduler asks for it"
 class Look:
     """All that is looked at. `gate` is None for a job that is no gang."""
 
-    job: TFJob
+    status: TrainingStatus
     plan: Plan
     observed: Observed
     views: Sequence[View]
@@ -68,7 +68,7 @@ def resizing_of(look: Look, said: Conditions) -> Resizing:
     wanted = _workers_of(look.plan)
     if wanted is None:
         return Resizing(None)
-    old = look.job.status.scaling
+    old = look.status.scaling
     changed = old is not None and old.workers != wanted
     events = tuple(_events(look, old, wanted)) if old is not None and changed else ()
     scaling = _followed(look, old or ScalingStatus(workers=wanted), wanted)
@@ -109,7 +109,11 @@ def _seated(look: Look) -> Sequence[str] | None:
 
 def _events(look: Look, old: ScalingStatus, wanted: int) -> Iterator[Emit]:
     own = old.target == wanted
-    yield Emit(NORMAL, reasons.RESIZED, words_of(old.workers, wanted, old.target_reason if own else "", _by(look)))
+    yield Emit(
+        NORMAL,
+        reasons.RESIZED,
+        words_of(old.workers, wanted, old.target_reason if own else "", look.plan.workers_field),
+    )
     against = _overruled(old, wanted)
     if against and not own:
         note = (
@@ -117,10 +121,6 @@ def _events(look: Look, old: ScalingStatus, wanted: int) -> Iterator[Emit]:
             "leave the workers of a job to one of them"
         )
         yield Emit(WARNING, reasons.OVERRIDDEN, note)
-
-
-def _by(look: Look) -> str:
-    return "spec.workerReplicas" if look.job.spec.worker_replicas is not None else "replicas of WORKER"
 
 
 def _overruled(old: ScalingStatus, wanted: int) -> int:
@@ -172,10 +172,10 @@ def _recommended(look: Look, wanted: int, wish: Wish | None, said: Conditions) -
 
 
 def _say(look: Look, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
-    turns_over = look.job.status.scaling is not None and scaling.generation != look.job.status.scaling.generation
+    turns_over = look.status.scaling is not None and scaling.generation != look.status.scaling.generation
     before = said.find(conditions.RESIZING)
     if changed:
-        words = words_of(scaling.before, scaling.workers, scaling.reason, _by(look))
+        words = words_of(scaling.before, scaling.workers, scaling.reason, look.plan.workers_field)
         said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
     elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(look):
         said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)

@@ -48,7 +48,7 @@ def _seen(view: View) -> list[tuple[str, int]]:
     if view.job is not None and (failed := _failures(view, view.job)):
         seen.append((view.job.metadata.uid, failed))
     for pod in view.pods:
-        container = training_container(pod)
+        container = training_container(pod, view.replica.role.container)
         count = container.restart_count if container is not None else 0
         # A podFailurePolicy keeps disruptions out of the Job's own count.
         if view.replica.fails_itself and pod.status.phase == FAILED and is_disrupted(pod, None):

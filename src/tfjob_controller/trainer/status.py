@@ -14,36 +14,34 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER, TFJob
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.elastic import fitted
-from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
-from tfjob_controller.trainer.gang import gate_of, living
+from tfjob_controller.trainer.emit import WARNING, Emit
+from tfjob_controller.trainer.gang import gate_of
 from tfjob_controller.trainer.gangwait import Wait, wait_of
+from tfjob_controller.trainer.generations import seconds_to_lost, without_lost
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING, is_finished
 from tfjob_controller.trainer.plan import Plan, Role
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.progress import has_last_words, is_unread, next_progress
-from tfjob_controller.trainer.replicas import View, classify, seconds_to_next_look
+from tfjob_controller.trainer.replicas import View, seconds_to_next_look
 from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
-from tfjob_controller.trainer.restarts import next_restart_counts, restarted_ids
-from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline
-
-CREATING = "Creating"
-RUNNING = "Running"
-CLEAN_UP = "CleanUp"
-DONE = "Done"
-FAILED = "Failed"
+from tfjob_controller.trainer.restarts import next_restart_counts
+from tfjob_controller.trainer.statusevents import events_of, listed, phase_event
+from tfjob_controller.trainer.steps import Step, due_step
+from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline, to_restart
+from tfjob_controller.trainer.views import views_of
+from tfjob_controller.trainer.work import Work
 
 # A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
 _UNREAD_SECONDS = 2.0
-# How many replicas a sentence names.
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +61,20 @@ class StatusResult:
     is_urgent: bool = False
 
 
-def is_finished(status: TrainingStatus) -> bool:
-    """Phase Done or Failed: nothing will ever be written again, but for the time to live."""
-    return status.phase in (DONE, FAILED)
-
-
 def next_status(
-    job: TFJob, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle] = ()
+    job: Work, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle] = ()
 ) -> StatusResult:
     """The status that follows from what is observed. A fixed point: given its own answer, it returns that object."""
     if is_finished(job.status):
         return finished_status(job, now)
     plan = fitted(plan, observed, job.status)
-    views = classify(plan, living(plan, observed), job.status.succeeded_indexes, now, job.status.start_time)
+    views = views_of(plan, observed, job.status, now)
     if job.status.phase == CLEAN_UP:
         return _cleaned(job, plan, observed, views, now)
     return _active(job, plan, observed, views, now, obstacles)
 
 
-def invalid_status(job: TFJob, why: str, now: datetime) -> StatusResult:
+def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
     """The status of a job whose spec is refused: Failed at once, `invalid job spec: <why>`, one Warning event."""
     if is_finished(job.status):
         return finished_status(job, now)
@@ -104,44 +97,38 @@ def invalid_status(job: TFJob, why: str, now: datetime) -> StatusResult:
     return _result(job, status, [Emit(WARNING, reasons.INVALID_SPEC, words)], now)
 
 
-def finished_status(job: TFJob, now: datetime) -> StatusResult:
+def finished_status(job: Work, now: datetime) -> StatusResult:
     """For a finished job, without a plan: its own status, and when or whether its time to live is over."""
-    left = seconds_to_live(job, now)
+    left = seconds_to_live(job.ttl_seconds_after_finished, job.status.completion_time, now)
     if left is None:
         return StatusResult(job.status)
     return StatusResult(job.status, wake_after_seconds=max(0.0, left), delete_job=left <= 0)
 
 
-def _result(job: TFJob, status: TrainingStatus, events: list[Emit], now: datetime) -> StatusResult:
+def _result(job: Work, status: TrainingStatus, events: list[Emit], now: datetime) -> StatusResult:
     """For a job that has just finished: its time to live begins."""
-    left = seconds_to_live(replace(job, status=status), now)
+    left = seconds_to_live(job.ttl_seconds_after_finished, status.completion_time, now)
     return StatusResult(status, tuple(events), left)
 
 
-def _cleaned(job: TFJob, plan: Plan, observed: Observed, views: Sequence[View], now: datetime) -> StatusResult:
+def _cleaned(job: Work, plan: Plan, observed: Observed, views: Sequence[View], now: datetime) -> StatusResult:
     """The verdict stands; all that is left is to see the pods go."""
     if not is_clean(plan, observed, views):
         return StatusResult(job.status)
     return _finished(job, now)
 
 
-def _finished(job: TFJob, now: datetime) -> StatusResult:
+def _finished(job: Work, now: datetime) -> StatusResult:
     status = replace(job.status, phase=_last_phase(job.status.state == replicas.SUCCEEDED))
-    return _result(job, status, [_phase_event(status)], now)
+    return _result(job, status, [phase_event(status)], now)
 
 
 def _last_phase(succeeded: bool) -> str:
     return DONE if succeeded else FAILED
 
 
-def _phase_event(status: TrainingStatus) -> Emit:
-    kind = WARNING if status.state == replicas.FAILED else NORMAL
-    note = f"Job is in phase {status.phase}"
-    return Emit(kind, status.phase, f"{note}: {status.reason}" if status.reason else note)
-
-
 def _active(
-    job: TFJob,
+    job: Work,
     plan: Plan,
     observed: Observed,
     views: Sequence[View],
@@ -150,10 +137,12 @@ def _active(
 ) -> StatusResult:
     """The job goes on, or ends here."""
     old = job.status
-    gate = gate_of(plan, observed, views)
-    wait = wait_of(plan, gate, observed, old, now)
+    step = due_step(plan, views, without_lost(plan, observed, now))
+    gate = gate_of(step.plan, step.observed, step.views)
+    wait = wait_of(step.plan, gate, step.observed, old, now)
     progress = next_progress(plan, observed, old.progress)
-    counted = _counted(job, plan, views, to_text(now), progress, starts=gate is None or gate.is_open)
+    starts = gate is None or gate.is_open or not step.is_first
+    counted = _counted(job, plan, views, to_text(now), progress, starts=starts)
     said = Conditions(old.conditions, to_text(now), job.metadata.generation)
     said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
     if wait is not None and not plan.policy.suspend:
@@ -161,28 +150,31 @@ def _active(
     verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now) or _waited_too_long(plan, wait)
     resizing = Resizing(old.scaling)
     if verdict is None:
-        resizing = resizing_of(Look(job, plan, observed, views, gate), said)
-        counted = replace(counted, scaling=resizing.scaling)
-    elif is_unread(plan, observed):
+        resizing = resizing_of(Look(old, plan, observed, views, gate), said)
+        counted = _restarted(plan, views, replace(counted, scaling=resizing.scaling))
+    elif observed.is_unread or is_unread(plan, observed):
         return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
     if verdict is not None:
         status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
     elif plan.policy.suspend:
         status = _suspended(counted, said)
     else:
-        status = _going_on(counted, views, obstacles, said, wait, is_waiting=gate is not None and not gate.is_open)
+        is_waiting = gate is not None and not gate.is_open
+        status = _going_on(plan, counted, views, said, is_waiting=is_waiting)
+        status = replace(status, reason="; ".join(_why_waiting(step, obstacles, wait)))
     suspends = wait is not None and wait.suspends and verdict is None and not plan.policy.suspend
     if status == old:
-        wake_after_seconds = _wake_after(plan, views, old, now, wait)
+        wake_after_seconds = _wake_after(plan, views, observed, old, now, wait)
         return StatusResult(
             old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
         )
-    events = (*_events(old, status, views), *resizing.events)
+    events = (*events_of(plan, old, status, views), *resizing.events)
     if is_finished(status):
         return _result(job, status, list(events), now)
     follows = (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
+    follows = follows or (plan.restarts_together and status.restarts != old.restarts)
     at_once = status.phase == CLEAN_UP or any(view.must_redo for view in views) or follows
-    wake_after_seconds = 0.0 if at_once else _wake_after(plan, views, status, now, wait)
+    wake_after_seconds = 0.0 if at_once else _wake_after(plan, views, observed, status, now, wait)
     return StatusResult(
         status,
         events,
@@ -198,35 +190,51 @@ def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
 
 
 def _counted(
-    job: TFJob, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
+    job: Work, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
 ) -> TrainingStatus:
     """The old status with all that is simply counted brought up to date."""
     old = job.status
-    restart_counts = next_restart_counts(views, old.restart_counts)
+    alone = [view for view in views if not view.replica.role.restarts_together]
+    restart_counts = next_restart_counts(alone, old.restart_counts)
     return replace(
         old,
         observed_generation=job.metadata.generation,
         start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
-        replica_statuses=tuple(_role_status(role, views) for role in plan.roles),
+        replica_statuses=tuple(_role_status(plan, role, views) for role in plan.roles),
         ready={role.name: _ready(role, views) for role in plan.roles},
         progress=progress,
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),
         restart_counts=restart_counts,
-        restarts=sum(restart_counts.values()),
+        restarts=old.restarts if plan.restarts_together else sum(restart_counts.values()),
         worker_replicas=sum(view.job is not None and view.replica.role.replica_type == WORKER for view in views),
         worker_selector=_worker_selector(plan),
     )
 
 
-def _role_status(role: Role, views: Sequence[View]) -> ReplicaStatus:
+def _restarted(plan: Plan, views: Sequence[View], status: TrainingStatus) -> TrainingStatus:
+    """Where all are started again: those who have succeeded are so, too."""
+    if not to_restart(plan, views):
+        return status
+    together = {view.replica.id for view in views if view.replica.role.restarts_together}
+    kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
+    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept)
+
+
+def _role_status(plan: Plan, role: Role, views: Sequence[View]) -> ReplicaStatus:
     states: dict[str, int] = {}
     for view in views:
         if view.replica.role is role:
-            states[view.state] = states.get(view.state, 0) + 1
-    return ReplicaStatus(role.replica_type, _role_state(states), states)
+            state = _state_told(plan, view)
+            states[state] = states.get(state, 0) + 1
+    return ReplicaStatus(role.replica_type, role_state(states), states)
 
 
-def _role_state(states: dict[str, int]) -> str:
+def _state_told(plan: Plan, view: View) -> str:
+    """Of a job with steps: nothing runs that was not made yet."""
+    return replicas.UNKNOWN if plan.steps and view.job is None and view.state == replicas.RUNNING else view.state
+
+
+def role_state(states: dict[str, int]) -> str:
     """Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
     if replicas.FAILED in states:
         return replicas.FAILED
@@ -255,7 +263,7 @@ def _natural(replica_id: str) -> tuple[str, int, str]:
 def _worker_selector(plan: Plan) -> str:
     if not any(role.replica_type == WORKER for role in plan.roles):
         return ""
-    return selector_string(replica_type_labels(plan.job_name, plan.runtime_id, WORKER))
+    return selector_string(replica_type_labels(dict(plan.labels), WORKER))
 
 
 def _ended(
@@ -289,13 +297,7 @@ def _suspended(counted: TrainingStatus, said: Conditions) -> TrainingStatus:
 
 
 def _going_on(
-    counted: TrainingStatus,
-    views: Sequence[View],
-    obstacles: Sequence[Obstacle],
-    said: Conditions,
-    wait: Wait | None,
-    *,
-    is_waiting: bool,
+    plan: Plan, counted: TrainingStatus, views: Sequence[View], said: Conditions, *, is_waiting: bool
 ) -> TrainingStatus:
     chief = views[0]
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
@@ -303,83 +305,50 @@ def _going_on(
         said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{chief.replica.id} runs")
     else:
         said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{chief.replica.id} does not run")
-    _say_restarting(views, said)
-    return replace(
-        counted,
-        phase=RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING,
-        state=chief.state,
-        reason="; ".join(_why_waiting(views, obstacles, wait)),
-        conditions=said.all(),
-    )
+    _say_restarting(plan, views, said)
+    phase = RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING
+    return replace(counted, phase=phase, state=_state_of(plan, phase, chief), conditions=said.all())
 
 
-def _say_restarting(views: Sequence[View], said: Conditions) -> None:
+def _state_of(plan: Plan, phase: str, chief: View) -> str:
+    """The chief's, where it decides alone."""
+    if not plan.needed:
+        return chief.state
+    return replicas.RUNNING if phase == RUNNING else replicas.UNKNOWN
+
+
+def _say_restarting(plan: Plan, views: Sequence[View], said: Conditions) -> None:
     restarting = [view.replica.id for view in views if view.is_restarting]
     if restarting:
-        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, f"{_listed(restarting)} to be started again")
-    else:
+        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, f"{listed(restarting)} to be started again")
+    elif not (plan.restarts_together and said.is_true(conditions.RESTARTING) and not _are_up_together(views)):
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
 
 
-def _why_waiting(views: Sequence[View], obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
+def _are_up_together(views: Sequence[View]) -> bool:
+    together = [view for view in views if view.replica.role.restarts_together]
+    return all(view.is_up or view.state == replicas.SUCCEEDED for view in together)
+
+
+def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
     """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
     if wait is not None and wait.words:
         yield shortened(wait.words)
         return
-    waiting = [view for view in views if view.pending]
+    waiting = [view for view in step.views if view.pending]
     if waiting:
         more = f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
         yield f"{waiting[0].replica.id}: {waiting[0].pending}{more}"
 
 
-def _listed(ids: Sequence[str]) -> str:
-    """A few by name, the rest as a number."""
-    shown = ", ".join(ids[:_SHOWN])
-    return f"{shown} and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else shown
-
-
-def _events(old: TrainingStatus, new: TrainingStatus, views: Sequence[View]) -> Iterator[Emit]:
-    if new.restarts > old.restarts:
-        ids = _listed(restarted_ids(views, old.restart_counts))
-        yield Emit(WARNING, reasons.RESTARTED, f"Restarted {ids}: {new.restarts} restarts so far")
-    was_suspended = conditions.has_true(old.conditions, conditions.SUSPENDED)
-    if was_suspended != conditions.has_true(new.conditions, conditions.SUSPENDED):
-        yield Emit(NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended))
-    if new.progress is not None and new.progress.ignored and not (old.progress and old.progress.ignored):
-        yield Emit(WARNING, reasons.PROGRESS_IGNORED, f"Progress is not counted: {new.progress.ignored}")
-    if new.phase not in (CLEAN_UP, DONE, FAILED):
-        yield from _scheduling_event(old, new)
-    if new.phase != old.phase:
-        yield _phase_event(new)
-
-
-_SCHEDULING_EVENTS = {
-    reasons.GANG_ADMITTED: NORMAL,
-    reasons.WAITING_FOR_CAPACITY: NORMAL,
-    reasons.EXCEEDS_CLUSTER_CAPACITY: WARNING,
-    reasons.TIMED_OUT: WARNING,
-    reasons.GANG_SCHEDULING_OFF: WARNING,
-}
-
-
-def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[Emit]:
-    """One for each change of what stands in the way, not of how much of it."""
-    before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
-    if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
-        yield Emit(_SCHEDULING_EVENTS[now.reason], now.reason, now.message)
-
-
-def _suspension_note(was_suspended: bool) -> str:
-    return "Job is resumed" if was_suspended else "Job is suspended: its pods are stopped"
-
-
 def _wake_after(
-    plan: Plan, views: Sequence[View], status: TrainingStatus, now: datetime, wait: Wait | None
+    plan: Plan, views: Sequence[View], observed: Observed, status: TrainingStatus, now: datetime, wait: Wait | None
 ) -> float | None:
     times = (
         seconds_to_deadline(plan, status.start_time, now),
         seconds_to_next_look(views, status.start_time, now),
+        seconds_to_lost(plan, observed, now),
         wait.seconds_left if wait is not None and not plan.policy.suspend else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

@@ -1,4 +1,6 @@
-"""Has the job ended, and how? The chief alone decides, but for what the user asked for and what cannot be helped."""
+"""Has the job ended, and how? Those who must succeed decide (the chief alone, if nobody says more), but for what the
+user asked for and what cannot be helped.
+"""
 
 from __future__ import annotations
 
@@ -33,31 +35,74 @@ def judge(
     now: datetime,
 ) -> Verdict | None:
     """The end of the job, None while it goes on. `views` are in the plan's order: the chief's is the first."""
-    chief = views[0]
-    if chief.state == replicas.SUCCEEDED:
-        return Verdict(True, reasons.CHIEF_SUCCEEDED, f"{chief.replica.id} succeeded")
+    if has_succeeded(plan, views):
+        return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
         _failed_replica(views)
         or _refused(obstacles)
-        or _too_many_restarts(plan, restarts)
+        or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
     )
+
+
+def has_succeeded(plan: Plan, views: Sequence[View]) -> bool:
+    """Have all that must? `views` may be of more replicas than the plan's."""
+    if not plan.needed:
+        return views[0].state == replicas.SUCCEEDED
+    names = {replica.name for replica in plan.needed}
+    return all(view.state == replicas.SUCCEEDED for view in views if view.replica.name in names)
+
+
+def _who_succeeded(plan: Plan, views: Sequence[View]) -> str:
+    needed = plan.needed or (views[0].replica,)
+    if len(needed) == 1:
+        return f"{needed[0].id} succeeded"
+    return f"all {len(needed)} {needed[0].role.name}s succeeded"
+
+
+def to_restart(plan: Plan, views: Sequence[View]) -> Sequence[View]:
+    """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
+    if not plan.restarts_together or plan.policy.suspend:
+        return ()
+    return [view for view in views if view.replica.role.restarts_together and _is_over(view)]
+
+
+def _is_over(view: View) -> bool:
+    """Not because its Job is suspended, or was until now."""
+    return (view.is_restarting or view.must_redo) and not (view.job is not None and view.job.spec.suspend)
 
 
 def _failed_replica(views: Sequence[View]) -> Verdict | None:
     for view in views:
         if view.state == replicas.FAILED and view.replica.decides:
-            return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{view.replica.id} failed: {_why_failed(view)}"))
+            return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{view.replica.id} failed: {why_failed(view)}"))
     return None
 
 
-def _why_failed(view: View) -> str:
+def why_failed(view: View) -> str:
+    """In words: the exit code, and what the program said last."""
     if view.exited is not None and view.exited.exit_code:
-        message = view.exited.message
-        return f"{in_words(view.exited)}: {message}" if message else in_words(view.exited)
+        words = (view.ended_in, in_words(view.exited), view.exited.message)
+        return ": ".join(each for each in words if each)
+    if view.pod is not None and view.pod.status.reason:
+        return ": ".join(each for each in (view.pod.status.reason, view.pod.status.message) if each)
     conditions = view.job.status.conditions if view.job is not None else ()
     messages = (each.message for each in conditions if each.type == JOB_FAILED)
     return next(messages, "") or "its Job failed"
+
+
+def _no_restart_left(plan: Plan, views: Sequence[View], restarts: int) -> Verdict | None:
+    limit, failed = plan.policy.backoff_limit, to_restart(plan, views)
+    if not failed or limit is None or restarts < limit:
+        return None
+    words = f"{failed[0].replica.id} failed: {why_failed(failed[0])}"
+    if not limit:
+        return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
+    return Verdict(
+        False,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        shortened(f"{words}; restarted {restarts} times, as often as maxRestarts"),
+    )
 
 
 def _refused(obstacles: Sequence[Obstacle]) -> Verdict | None:

@@ -12,7 +12,8 @@ from helpers.clusterinmemory import decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.trainer.children import build_config_map, build_job, build_service
-from tfjob_controller.trainer.plan import Plan, build_plan
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.tfjobplan import build_plan
 
 LABELS = {
     "kubeflow.org": "",

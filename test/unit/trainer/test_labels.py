@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfjob_controller.trainer.labels import name_value, replica_labels, selector_string
+from tfjob_controller.trainer.labels import job_labels, name_value, replica_labels, selector_string
 
 
 def test_labels_are_upstreams() -> None:
-    assert replica_labels("example-job", "76no", "WORKER", 3) == {
+    assert replica_labels(job_labels("example-job", "76no"), "WORKER", 3) == {
         "kubeflow.org": "",
         "job_type": "WORKER",
         "runtime_id": "76no",
