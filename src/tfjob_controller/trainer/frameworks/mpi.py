@@ -99,7 +99,7 @@ while read -r host slots; do
   if [ $((count % 16)) -eq 0 ]; then all_of $pids; pids=; fi
 done <{CONFIG_PATH}/{HOSTFILE}
 all_of $pids
-echo "all $count nodes answer"
+echo "nodes that answer: $count"
 """
 
 # What sshd gives to the processes that it starts is not the container's environment. Without these two, programs that

@@ -41,8 +41,8 @@ def _other_count(setting: Setting) -> str | None:
     if setting.num_proc_per_node in ("", AUTO, GPU, str(workers)):
         return None
     return (
-        f"{NUM_PROC_PER_NODE}: framework xgboost runs one worker per GPU, or one per node without GPUs: here {workers}, "
-        f"not {setting.num_proc_per_node!r}: leave it out"
+        f"{NUM_PROC_PER_NODE}: framework xgboost runs one worker per GPU, or one per node without GPUs: "
+        f"{workers} here, not {setting.num_proc_per_node!r}: leave it out"
     )
 
 

@@ -1,0 +1,16 @@
+"""Settings of TrainJobs, as frameworks are told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfjob_controller.trainer.frameworks.base import Setting
+from tfjob_controller.trainer.names import child_name
+
+RUNTIME_ID = "a6no"
+
+
+def setting_of(num_nodes: int = 3, job_name: str = "mnist", **values: Any) -> Setting:
+    """A job whose nodes are called as the controller calls them."""
+    nodes = tuple(child_name(job_name, "node", RUNTIME_ID, index) for index in range(num_nodes))
+    return Setting(job_name, num_nodes, nodes, **values)

@@ -1,0 +1,80 @@
+"""What a framework refuses, and in which words: each names the field and the remedy."""
+
+from __future__ import annotations
+
+from bisect import bisect
+
+import pytest
+
+from helpers.trainsettings import setting_of
+from tfjob_controller.trainer.frameworks.base import NODE, Framework, Setting
+from tfjob_controller.trainer.frameworks.registry import BUILT_IN, frameworks
+
+SEVERAL = ("torch", "mpi")
+SINGLE = ("tensorflow", "jax", "plain")
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, "xgboost"])
+@pytest.mark.parametrize("wanted", ["0", "-1", "2.5", "01", "10000", "9" * 5000, "two", "GPU", " 2", "٣", "2\n"])
+def test_what_is_no_number_of_processes_is_refused(name: str, wanted: str) -> None:
+    problem = frameworks()[name].problem(setting_of(num_proc_per_node=wanted, gpus=1))
+    assert problem is not None
+    assert problem.startswith("spec.trainer.numProcPerNode: must be auto, cpu, gpu or a whole number from 1 to 9999")
+    assert len(problem) < 200
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, "xgboost"])
+def test_gpu_needs_gpus(name: str) -> None:
+    problem = frameworks()[name].problem(setting_of(num_proc_per_node="gpu"))
+    assert problem == (
+        "spec.trainer.numProcPerNode: is gpu, but a node asks for no GPU: "
+        "name GPUs in spec.trainer.resourcesPerNode.limits, or say auto, cpu or a number"
+    )
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("wanted", ["2", "cpu", "gpu", "zero"])
+def test_one_process_per_node_is_not_two(name: str, wanted: str) -> None:
+    problem = frameworks()[name].problem(setting_of(num_proc_per_node=wanted, gpus=2))
+    assert problem == (
+        f"spec.trainer.numProcPerNode: framework {name} runs one process per node, which {wanted!r} does not say: "
+        "leave it out, and raise spec.numNodes for more"
+    )
+
+
+@pytest.mark.parametrize("wanted", ["3", "cpu", "1"])
+def test_xgboost_runs_a_worker_per_gpu(wanted: str) -> None:
+    problem = frameworks()["xgboost"].problem(setting_of(num_proc_per_node=wanted, gpus=4))
+    assert problem == (
+        "spec.trainer.numProcPerNode: framework xgboost runs one worker per GPU, or one per node without GPUs: "
+        f"4 here, not {wanted!r}: leave it out"
+    )
+
+
+@pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
+@pytest.mark.parametrize("wanted", ["", "auto", "1"])
+def test_what_says_one_process_is_nobodys_problem(framework: Framework, wanted: str) -> None:
+    assert framework.problem(setting_of(2, num_proc_per_node=wanted)) is None
+
+
+@pytest.mark.parametrize("framework", BUILT_IN, ids=lambda each: each.name)
+def test_it_can_be_asked_before_the_nodes_have_names(framework: Framework) -> None:
+    assert framework.problem(Setting("mnist", 4, ())) is None
+
+
+def test_tf_config_must_fit_into_a_variable() -> None:
+    tensorflow = frameworks()["tensorflow"]
+    largest = bisect(range(6000), False, key=lambda count: tensorflow.problem(setting_of(count)) is not None) - 1
+    problem = tensorflow.problem(setting_of(largest + 1))
+    assert problem is not None
+    assert problem.startswith(f"spec.numNodes: must be less than {largest + 1} with framework tensorflow: ")
+    variable = tensorflow.environment(setting_of(largest), NODE, largest - 1)["TF_CONFIG"]
+    assert len(f"TF_CONFIG={variable}\0") <= 128 * 1024
+
+
+def test_the_hostfile_must_fit_into_a_config_map() -> None:
+    mpi = frameworks()["mpi"]
+    assert mpi.problem(setting_of(30_000)) is None
+    problem = mpi.problem(setting_of(40_000))
+    assert problem is not None
+    assert problem.startswith("spec.numNodes: must be less than 40000 with framework mpi: the hostfile would have ")
