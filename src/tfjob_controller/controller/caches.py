@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SERVICES, ConfigMap, Job, Pod, Service
+from tfjob_controller.api.core import (
+    CONFIG_MAPS,
+    JOBS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ConfigMap,
+    Job,
+    Pod,
+    Secret,
+    Service,
+)
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
@@ -23,6 +34,7 @@ from tfjob_controller.controller.handlers import (
     pod_matters,
     state_matters,
 )
+from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.writer import Children, Writer
@@ -54,6 +66,7 @@ class Caches:
         )
         self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
         self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
+        self.secrets: Remembered[Secret] = Remembered()
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
@@ -76,7 +89,7 @@ class Caches:
         """`readings`: what is known of workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        return Snapshots(*of_children, gangs, readings)
+        return Snapshots(*of_children, gangs, readings, self.secrets)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""
@@ -94,6 +107,7 @@ class Caches:
                 CONFIG_MAPS: Children(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
                 ),
+                SECRETS: Children(ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets),
                 PODS: Children(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },
             fanout,

@@ -8,8 +8,8 @@ What a job *is* is said by its `Kind`; this file knows only that a kind has plan
 put into the caches as soon as they are answered, so that the next sync knows them: there is nothing to expect and
 nothing to wait for. A job with nothing to do costs no request, a finished one none ever again but for its time to live.
 
-A status that differs only in figures (how many are ready) waits for `MINOR_DELAY_SECONDS` or longer, and goes along
-with the next change of substance if that comes first.
+A status that differs only in figures (how many are ready) rests for `Kind.minor_delay_seconds` or longer, and goes
+along with the next change of substance if that comes first.
 
 While other jobs wait for a worker, one that has just got its children goes to the back of the line before it says so:
 children first, words after. That also saves the write, where the job runs by the time it gets there.
@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from tfjob_controller.api.core import Scale
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.controller.faults import Fault, outcome_of
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.snapshot import Snapshots
@@ -35,68 +36,65 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import ObjectReference
-from tfjob_controller.kube.meta import ObjectT, Resource, key_of
+from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.difference import Actions, stop_all
+from tfjob_controller.trainer.difference import plan_actions, stop_all
 from tfjob_controller.trainer.emit import NORMAL, WARNING
 from tfjob_controller.trainer.observed import Observed, Obstacle
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.status import StatusResult
+from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.plan import Plan, UnplannableError
+from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status, waiting_status
+from tfjob_controller.trainer.substance import is_minor
+from tfjob_controller.trainer.work import PlainWork, Work
 
 log = structlog.get_logger(__name__)
 
-# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches. Each
-# further write of figures alone waits twice as long, up to the cap: replicas that come one by one, for minutes, cost a
-# few writes and not one each. A change of substance starts over.
-MINOR_DELAY_SECONDS = 2.0
+# Each further write of figures alone waits twice as long, up to the cap: replicas that come one by one, for minutes,
+# cost a few writes and not one each. A change of substance starts over.
 MINOR_DELAY_CAP_SECONDS = 8.0
 # How soon a job that made room for others gets back in line, behind all that wait by then.
 YIELD_SECONDS = 0.05
 
 
-class Kind(Protocol[ObjectT]):
-    """What a kind of job means. All but `told` are pure; none does I/O."""
+_JobT = TypeVar("_JobT", bound=Object, contravariant=True)
+
+
+class Kind(Protocol[_JobT]):
+    """What a kind of job is, as far as it differs from the others. All but `told` are pure; none does I/O."""
 
     @property
     def resource(self) -> Resource: ...
 
-    def is_finished(self, job: ObjectT) -> bool: ...
+    @property
+    def minor_delay_seconds(self) -> float:
+        """For how long a change of mere figures rests before it is written."""
 
-    def problem(self, job: ObjectT, before: ObjectT | None) -> str | None:
+    def is_ours(self, job: _JobT) -> bool:
+        """False for a job that another controller runs: nothing is ever done about it."""
+
+    def work_of(self, job: _JobT) -> Work: ...
+
+    def problem(self, job: _JobT, before: _JobT | None) -> str | None:
         """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any."""
 
-    def identity_patch(self, job: ObjectT) -> Mapping[str, Any] | None:
+    def identity_patch(self, job: _JobT) -> Mapping[str, Any] | None:
         """The change of the spec that gives the job its names, before its first child; None once it has them."""
 
-    def plan(self, job: ObjectT) -> Plan: ...
+    def plan(self, job: _JobT) -> Plan:
+        """Raises UnplannableError."""
 
-    def actions(self, job: ObjectT, plan: Plan, observed: Observed, now: datetime) -> Actions: ...
+    def look(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
+        """What the caches hold, and what the kind knows besides."""
 
-    def next_status(
-        self, job: ObjectT, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle]
-    ) -> StatusResult: ...
-
-    def refused(self, job: ObjectT, why: str, now: datetime) -> StatusResult: ...
-
-    def finished(self, job: ObjectT, now: datetime) -> StatusResult: ...
-
-    def suspension(self, job: ObjectT) -> Mapping[str, Any]:
-        """The change of the spec that suspends the job."""
-
-    def status_of(self, job: ObjectT) -> Any: ...
-
-    def with_status(self, job: ObjectT, status: Any) -> ObjectT:
-        """The job as it would be with another status."""
-
-    def status_change(self, job: ObjectT, result: StatusResult) -> Mapping[str, Any] | None:
+    def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status, None if nothing differs."""
 
-    def is_minor(self, job: ObjectT, result: StatusResult) -> bool:
-        """Whether only figures differ, so that the write may wait."""
-
-    def told(self, job: ObjectT, result: StatusResult, now: datetime) -> None:
+    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
         """The status was written: count what it means."""
+
+    def gone(self, key: str) -> None:
+        """There is no such job any more."""
 
 
 class Recorder(Protocol):
@@ -114,11 +112,11 @@ class _Memo(Generic[ObjectT]):
     plan: Plan | None = None
     # A status that waits to be written, and since when (monotonic): mere figures. Decisions are made on it as if it
     # were written, so that nothing which it remembers is lost when the child that it was read from goes.
-    deferred: Any = None
+    deferred: TrainingStatus | None = None
     # The written status that it follows on: once that is another, the deferred one is out of date.
-    deferred_from: Any = None
+    deferred_from: TrainingStatus | None = None
     deferred_since: float = 0.0
-    minor_delay_seconds: float = MINOR_DELAY_SECONDS
+    minor_delay_seconds: float = 0.0
     # Writes whose events wait for a status; empty but for a job that made room for others.
     untold: list[Report] = field(default_factory=list)
 
@@ -155,9 +153,13 @@ class Engine(Generic[ObjectT]):
         job = self._store.get(key)
         if job is None or job.metadata.deletion_timestamp is not None:
             self._memos.pop(key, None)  # deleting its children is the garbage collector's
+            self._kind.gone(key)
             return GONE if job is None else DONE
-        if self._kind.is_finished(job):
+        if not self._kind.is_ours(job):
+            return DONE
+        if is_finished(self._kind.work_of(job).status):
             self._memos.pop(key, None)
+            self._kind.gone(key)
             return self._retire(job)
         try:
             return self._sync_live(key, job)
@@ -177,8 +179,18 @@ class Engine(Generic[ObjectT]):
         if identity is not None:
             job = self._identify(job, identity)
             memo = self._memo(key, job)
-        plan = memo.plan = memo.plan or self._kind.plan(job)
+        try:
+            plan = memo.plan = memo.plan or self._kind.plan(job)
+        except UnplannableError as error:
+            return self._wait_for_plan(job, memo, error)
         return self._sync_planned(job, memo, plan)
+
+    def _wait_for_plan(self, job: ObjectT, memo: _Memo[ObjectT], error: UnplannableError) -> Outcome:
+        """It refers to what is not there, and may come in a moment."""
+        if error.seconds_left <= 0:
+            return self._refuse(job, memo, str(error))
+        self._write_status(job, memo, waiting_status(self._kind.work_of(job), str(error), self._clock.now()))
+        return RequeueAfter(error.seconds_left)
 
     def _refuse(self, job: ObjectT, memo: _Memo[ObjectT], why: str) -> Outcome:
         """A job may become invalid while it runs (under an older CRD).
@@ -189,14 +201,14 @@ class Engine(Generic[ObjectT]):
         outcome = _outcome(report.faults, None)
         if isinstance(outcome, Retry):
             return outcome
-        self._write_status(job, memo, self._kind.refused(job, why, self._clock.now()))
+        self._write_status(job, memo, invalid_status(self._kind.work_of(job), why, self._clock.now()))
         return GiveUp(why)
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
         current = self._current(job, memo)
-        observed = self._snapshots.take(job, plan)
-        actions = self._kind.actions(current, plan, observed, now)
+        observed = self._observe(job, plan)
+        actions = plan_actions(current, plan, observed, now)
         faults: Sequence[Fault] = ()
         if actions:
             report = self._writer.carry_out(job, actions)
@@ -204,9 +216,9 @@ class Engine(Generic[ObjectT]):
             memo.untold.append(report)
             if self._makes_room(memo):
                 return RequeueAfter(YIELD_SECONDS)
-            observed = self._snapshots.take(job, plan)
+            observed = self._observe(job, plan)
         try:
-            result = self._kind.next_status(current, plan, observed, now, _obstacles(faults))
+            result = next_status(current, plan, observed, now, _obstacles(faults))
             rest_seconds = self._write_status(job, memo, result)
             if result.suspend_job and rest_seconds is None:
                 self._suspend(job)
@@ -216,16 +228,22 @@ class Engine(Generic[ObjectT]):
             self._tell_writes(job, memo)
         return _outcome(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
+    def _observe(self, job: ObjectT, plan: Plan) -> Observed:
+        return self._kind.look(job, plan, self._snapshots.take(job, plan))
+
     def _makes_room(self, memo: _Memo[ObjectT]) -> bool:
         """Once, if nothing was in the way and others wait."""
         (*earlier, report) = memo.untold
         return not earlier and bool(report.created) and not report.faults and self._is_busy()
 
-    def _current(self, job: ObjectT, memo: _Memo[ObjectT]) -> ObjectT:
+    def _current(self, job: ObjectT, memo: _Memo[ObjectT]) -> Work:
         """The job with the status that waits to be written, if there is one."""
-        if memo.deferred is not None and memo.deferred_from != self._kind.status_of(job):
+        work = self._kind.work_of(job)
+        if memo.deferred is not None and memo.deferred_from != work.status:
             memo.deferred = None
-        return job if memo.deferred is None else self._kind.with_status(job, memo.deferred)
+        if memo.deferred is None:
+            return work
+        return PlainWork(work.metadata, memo.deferred, work.ttl_seconds_after_finished)
 
     def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
         """Judge each generation of a job once."""
@@ -238,7 +256,7 @@ class Engine(Generic[ObjectT]):
         if memo is not None and same:
             new = replace(memo, job=job, problem=problem, plan=None)
         else:
-            new = _Memo(job, problem)
+            new = _Memo(job, problem, minor_delay_seconds=self._kind.minor_delay_seconds)
         self._memos[key] = new
         return new
 
@@ -254,7 +272,7 @@ class Engine(Generic[ObjectT]):
     def _suspend(self, job: ObjectT) -> None:
         """Whatever else was written meanwhile: this changes one field of the same object."""
         meta = job.metadata
-        body = {"metadata": {"uid": meta.uid}, **self._kind.suspension(job)}
+        body = {"metadata": {"uid": meta.uid}, "spec": {"suspend": True}}
         self._store.assume(self._client.patch(meta.namespace, meta.name, body))
         log.info("suspended")
 
@@ -275,7 +293,7 @@ class Engine(Generic[ObjectT]):
 
     def _write_status(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float | None:
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""
-        change = self._kind.status_change(job, result)
+        change = self._kind.status_change(job, result.status)
         if change is None:
             memo.deferred = None
             return None
@@ -286,7 +304,7 @@ class Engine(Generic[ObjectT]):
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         memo.deferred = None
         memo.minor_delay_seconds = self._next_delay_seconds(job, memo, result)
-        self._kind.told(job, result, self._clock.now())
+        self._kind.told(self._kind.work_of(job), result.status, self._clock.now())
         self._emit(job, result)
         return None
 
@@ -297,21 +315,21 @@ class Engine(Generic[ObjectT]):
         now = self._clock.monotonic()
         if memo.deferred is None:
             memo.deferred_since = now
-        memo.deferred, memo.deferred_from = result.status, self._kind.status_of(job)
+        memo.deferred, memo.deferred_from = result.status, self._kind.work_of(job).status
         return max(0.0, memo.deferred_since + memo.minor_delay_seconds - now)
 
     def _next_delay_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
         """How long figures wait after this write."""
         if not self._is_minor(job, result):
-            return MINOR_DELAY_SECONDS
+            return self._kind.minor_delay_seconds
         return min(MINOR_DELAY_CAP_SECONDS, 2 * memo.minor_delay_seconds)
 
     def _is_minor(self, job: ObjectT, result: StatusResult) -> bool:
-        return not result.events and self._kind.is_minor(job, result)
+        return is_minor(self._kind.work_of(job).status, result)
 
     def _retire(self, job: ObjectT) -> Outcome:
         """A finished job: nothing, until its time to live is over."""
-        result = self._kind.finished(job, self._clock.now())
+        result = finished_status(self._kind.work_of(job), self._clock.now())
         if result.delete_job:
             meta = job.metadata
             try:

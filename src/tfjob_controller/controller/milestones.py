@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, phases
 from tfjob_controller.trainer.moments import from_text
+from tfjob_controller.trainer.work import Work
 
 
 class JobObserver(Protocol):
@@ -25,7 +25,7 @@ class JobObserver(Protocol):
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
-def tell(observer: JobObserver, job: TFJob, new: TrainingStatus, now: datetime) -> None:
+def tell(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -> None:
     """Compare the status that `job` had with the one just written."""
     old = job.status
     if not old.phase:

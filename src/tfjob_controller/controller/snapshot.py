@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.labels import POD_JOB_NAME, TF_JOB_NAME, name_value
+from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan
 
@@ -19,6 +20,12 @@ BY_OWNER = "owner"
 
 # What the logs of a job's workers say, by the job's UID; see `Observed.readings`.
 ReadingsOf = Callable[[str], Mapping[str, Reading]]
+
+
+class Known(Protocol):
+    """Objects by key: a cache, or what is remembered of those that no cache holds."""
+
+    def get(self, key: str) -> Object | None: ...
 
 
 class Snapshots:
@@ -32,12 +39,14 @@ class Snapshots:
         config_maps: Store[ConfigMap],
         gangs: Store[Gang] | None = None,
         readings: ReadingsOf | None = None,
+        secrets: Known | None = None,
     ) -> None:
         """`gangs` is None where none are watched, `readings` where nobody reads logs."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
         self._config_maps = config_maps
+        self._secrets = secrets
         self._gangs = gangs
         self._readings = readings
 
@@ -48,11 +57,17 @@ class Snapshots:
         return Observed(
             jobs=jobs,
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
-            pods=self._pods_of(owner, jobs, runtime_key(namespace, plan.runtime_id)),
-            has_config_map=bool(plan.config_map) and self._has_config_map(f"{namespace}/{plan.config_map}", uid),
+            pods=self._pods_of(owner, jobs, plan),
+            has_config_map=bool(plan.config_map) and _holds(self._config_maps, f"{namespace}/{plan.config_map}", uid),
+            has_secret=self._has_secret(namespace, plan, uid),
             gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
             readings=self._readings(uid) if self._readings is not None and plan.pattern is not None else None,
         )
+
+    def _has_secret(self, namespace: str, plan: Plan, uid: str) -> bool:
+        if plan.secret is None or self._secrets is None:
+            return False
+        return _holds(self._secrets, f"{namespace}/{plan.secret.name}", uid)
 
     def jobs_of(self, owner: Object) -> Sequence[Job]:
         """Its child Jobs, also where there is no plan."""
@@ -65,27 +80,30 @@ class Snapshots:
     def _gang_of(self, owner: Object, name: str) -> Gang | None:
         return next((gang for gang in self.gangs_of(owner) if gang.metadata.name == name), None)
 
-    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], key: str) -> dict[str, list[Pod]]:
+    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""
         born = owner.metadata.creation_timestamp or ""
         by_job: dict[str, list[Pod]] = {}
-        for pod in self._pods.by_index(BY_RUNTIME, key):
+        for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.runtime_id)):
             name = pod.metadata.labels.get(POD_JOB_NAME, "")
-            if (pod.metadata.creation_timestamp or "") >= born and (name in jobs or self._was_ours(owner, pod, name)):
+            if (pod.metadata.creation_timestamp or "") >= born and (
+                name in jobs or self._was_ours(owner, plan, pod, name)
+            ):
                 by_job.setdefault(name, []).append(pod)
         return by_job
 
-    def _was_ours(self, owner: Object, pod: Pod, name: str) -> bool:
+    def _was_ours(self, owner: Object, plan: Plan, pod: Pod, name: str) -> bool:
         """Of a pod whose Job is none of the job's: that may have been deleted, or be another job's.
 
         Two jobs have the same RuntimeId if somebody copies a manifest with it.
         """
-        meta = owner.metadata
-        if not name or self._jobs.get(f"{meta.namespace}/{name}") is not None:
+        if not name or self._jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
             return False
-        return pod.metadata.labels.get(TF_JOB_NAME) == name_value(meta.name)
+        return plan.labels.items() <= pod.metadata.labels.items()
 
-    def _has_config_map(self, key: str, uid: str) -> bool:
-        found = self._config_maps.get(key)
-        owner = controller_of(found) if found is not None else None
-        return owner is not None and owner.uid == uid
+
+def _holds(known: Known, key: str, uid: str) -> bool:
+    """Is it there, and the job's own?"""
+    found = known.get(key)
+    owner = controller_of(found) if found is not None else None
+    return owner is not None and owner.uid == uid

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
-
-from msgspec.structs import replace
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
@@ -18,15 +16,15 @@ from tfjob_controller.controller.milestones import JobObserver, tell
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.difference import Actions, plan_actions
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, gang_problem
 from tfjob_controller.trainer.names import new_runtime_id
-from tfjob_controller.trainer.observed import Observed, Obstacle
-from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status
 from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.work import Work
+
+# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.
+MINOR_DELAY_SECONDS = 2.0
 
 
 def by_runtime_id(job: TFJob) -> Iterable[str]:
@@ -58,8 +56,15 @@ class TFJobKind:
     def resource(self) -> Resource:
         return TFJOBS
 
-    def is_finished(self, job: TFJob) -> bool:
-        return is_finished(job.status)
+    @property
+    def minor_delay_seconds(self) -> float:
+        return MINOR_DELAY_SECONDS
+
+    def is_ours(self, job: TFJob) -> bool:
+        return True
+
+    def work_of(self, job: TFJob) -> Work:
+        return job
 
     def problem(self, job: TFJob, before: TFJob | None) -> str | None:
         return (
@@ -77,59 +82,23 @@ class TFJobKind:
     def plan(self, job: TFJob) -> Plan:
         return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
 
-    def actions(self, job: TFJob, plan: Plan, observed: Observed, now: datetime) -> Actions:
-        return plan_actions(job, plan, observed, now)
+    def look(self, job: TFJob, plan: Plan, observed: Observed) -> Observed:
+        return observed
 
-    def next_status(
-        self, job: TFJob, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle]
-    ) -> StatusResult:
-        return next_status(job, plan, observed, now, obstacles)
-
-    def refused(self, job: TFJob, why: str, now: datetime) -> StatusResult:
-        return invalid_status(job, why, now)
-
-    def finished(self, job: TFJob, now: datetime) -> StatusResult:
-        return finished_status(job, now)
-
-    def status_change(self, job: TFJob, result: StatusResult) -> Mapping[str, Any] | None:
-        if result.status is job.status:
+    def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        if status is job.status:
             return None
-        change = status_patch(job.status, result.status, job.metadata.resource_version)
+        change = status_patch(job.status, status, job.metadata.resource_version)
         if not job.status.phase and change["status"]:
             # Its default is left out on the wire, but upstream's readers look for it.
-            change["status"]["controlPaused"] = result.status.control_paused
+            change["status"]["controlPaused"] = status.control_paused
         return change if change["status"] else None
 
-    def suspension(self, job: TFJob) -> Mapping[str, Any]:
-        return {"spec": {"suspend": True}}
+    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+        tell(self._observer, before, status, now)
 
-    def status_of(self, job: TFJob) -> TrainingStatus:
-        return job.status
-
-    def with_status(self, job: TFJob, status: TrainingStatus) -> TFJob:
-        return replace(job, status=status)
-
-    def is_minor(self, job: TFJob, result: StatusResult) -> bool:
-        return not result.is_urgent and _of_substance(job.status) == _of_substance(result.status)
-
-    def told(self, job: TFJob, result: StatusResult, now: datetime) -> None:
-        tell(self._observer, job, result.status, now)
-
-
-def _of_substance(status: TrainingStatus) -> TrainingStatus:
-    """All but the figures and words that change as replicas come up one after another."""
-    return replace(
-        status,
-        reason="",
-        replica_statuses=(),
-        ready={},
-        worker_replicas=0,
-        succeeded_indexes=(),
-        progress=None,
-        conditions=tuple(
-            replace(each, message="") if each.type == conditions.SCHEDULED else each for each in status.conditions
-        ),
-    )
+    def gone(self, key: str) -> None:
+        """Nothing is kept of it."""
 
 
 class _TakenIds:

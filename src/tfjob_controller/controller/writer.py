@@ -20,6 +20,7 @@ import structlog
 from tfjob_controller.api.core import JOBS
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.faults import Fault, fault_of
+from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of
@@ -35,7 +36,7 @@ Action = Create | Delete | SetSuspend | Patch
 class Children(Generic[ObjectT]):
     """One kind of children: how to write them, and the cache that must know at once."""
 
-    def __init__(self, client: ResourceClient[ObjectT], store: Store[ObjectT]) -> None:
+    def __init__(self, client: ResourceClient[ObjectT], store: Store[ObjectT] | Remembered[ObjectT]) -> None:
         self._client = client
         self.store = store
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tfjob_controller.trainer.plan import Replica
-
 TF_CONFIG = "TF_CONFIG"
 
 
@@ -25,6 +23,22 @@ class Task(Protocol):
     def index(self) -> int: ...
 
 
+class _Served(_Role, Protocol):
+    @property
+    def port(self) -> int: ...
+
+
+class Member(Protocol):
+    """A replica that others reach; a protocol too, so that what is told of clusters does not know plans."""
+
+    @property
+    def role(self) -> _Served: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
 def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[Task], Mapping[str, str]]:
     """The variables of each replica, given the addresses (`host:port`) of all by role, in the order of their indexes.
 
@@ -39,7 +53,7 @@ def tf_config_environment(cluster: Mapping[str, Sequence[str]]) -> Callable[[Tas
     return environment
 
 
-def environment_of(replicas: Iterable[Replica]) -> Callable[[Task], Mapping[str, str]]:
+def environment_of(replicas: Iterable[Member]) -> Callable[[Task], Mapping[str, str]]:
     """What each replica's training container is told of these."""
     cluster: dict[str, list[str]] = {}
     for replica in sorted(replicas, key=lambda replica: replica.index):

@@ -21,6 +21,17 @@ from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gangterms import OFF, GangTerms
 
 
+class UnplannableError(Exception):
+    """The job refers to what is not there, or cannot be run as that says: one sentence.
+
+    It may come yet in `seconds_left`; 0: no waiting can help.
+    """
+
+    def __init__(self, words: str, seconds_left: float = 0.0) -> None:
+        super().__init__(words)
+        self.seconds_left = seconds_left
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """A set of like replicas. `name` is in lower case (`ps`), `replica_type` is what the API calls it (`PS`).

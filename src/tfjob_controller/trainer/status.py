@@ -97,6 +97,21 @@ def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
     return _result(job, status, [Emit(WARNING, reasons.INVALID_SPEC, words)], now)
 
 
+def waiting_status(job: Work, why: str, now: datetime) -> StatusResult:
+    """Of a job that cannot be planned yet."""
+    said = Conditions(job.status.conditions, to_text(now), job.metadata.generation)
+    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    status = replace(
+        job.status,
+        phase=job.status.phase or CREATING,
+        state=job.status.state or replicas.UNKNOWN,
+        reason=why,
+        conditions=said.all(),
+        observed_generation=job.metadata.generation,
+    )
+    return StatusResult(job.status if status == job.status else status)
+
+
 def finished_status(job: Work, now: datetime) -> StatusResult:
     """For a finished job, without a plan: its own status, and when or whether its time to live is over."""
     left = seconds_to_live(job.ttl_seconds_after_finished, job.status.completion_time, now)

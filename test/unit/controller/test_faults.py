@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
-from tfjob_controller.controller.engine import MINOR_DELAY_SECONDS
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Retry
+from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
 
 
 @pytest.fixture

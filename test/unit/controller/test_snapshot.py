@@ -28,6 +28,7 @@ CHILD = ObjectMeta(
     owner_references=(OURS,),
     creation_timestamp="2026-01-01T00:00:01Z",
     labels={
+        "kubeflow.org": "",
         "runtime_id": PLAN.runtime_id,
         "tf_job_name": "example-job",
         "batch.kubernetes.io/job-name": "child",
