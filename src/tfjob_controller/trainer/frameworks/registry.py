@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import cast
 
@@ -91,7 +91,7 @@ def _distribution(entry: EntryPoint) -> str:
 def _loaded(entry: EntryPoint, present: Mapping[str, Framework]) -> Framework:
     """Raises whatever is wrong with it."""
     found = entry.load()
-    for fault in (*_misfits(found), *_clashes(entry, found, present)):
+    for fault in chain(_misfits(found), _clashes(entry, found, present)):
         raise ValueError(fault)
     return cast(Framework, found)
 
