@@ -129,7 +129,7 @@ def _last(block: bytes, name: bytes, pattern: re.Pattern[bytes]) -> re.Match[byt
             return None
         if match := pattern.match(block, at):
             return match
-        end = at + len(name) - 1
+        end = at
     last = None
     for match in pattern.finditer(block):
         last = match

@@ -23,6 +23,10 @@ def scan(*pieces: bytes, names: Sequence[str] = DEFAULT_NAMES) -> dict[str, Pair
     return found | scanner.end()
 
 
+def in_pieces(said: bytes, size: int) -> list[bytes]:
+    return [said[begin : begin + size] for begin in range(0, len(said), size)]
+
+
 def values(*pieces: bytes, names: Sequence[str] = DEFAULT_NAMES) -> dict[str, str]:
     return {name: pair.value for name, pair in scan(*pieces, names=names).items()}
 
@@ -97,12 +101,32 @@ def test_a_number_is_taken_once_its_line_has_ended() -> None:
     assert scanner.end()["loss"].value == "0.2"
 
 
-def test_of_a_line_that_is_too_long_the_beginning_counts() -> None:
-    fits = b"loss=1 " + b"x" * (MAX_LINE_BYTES - 13)
-    assert values(fits + b" step=2\n") == {"loss": "1"}
-    assert values(fits + b" step=2\nstep=3\n") == {"loss": "1", "step": "3"}
-    assert values(b"step=2".rjust(MAX_LINE_BYTES) + b"\n") == {"step": "2"}
-    assert values(b"step=2".rjust(MAX_LINE_BYTES) + b"3\n") == {}, "it is cut within the number"
+@pytest.mark.parametrize("piece_bytes", [1, 100, 10 * MAX_LINE_BYTES])
+def test_of_a_line_that_is_too_long_the_beginning_counts(piece_bytes: int) -> None:
+    def of(said: bytes) -> dict[str, str]:
+        return values(*in_pieces(said, piece_bytes))
+
+    long = b"loss=1 " + b"x" * (MAX_LINE_BYTES - 13)
+    assert of(long + b" step=2\n") == {"loss": "1"}
+    assert of(long + b" step=2\nstep=3\n") == {"loss": "1", "step": "3"}
+    assert of(b"step=2".rjust(MAX_LINE_BYTES) + b"\n") == {"step": "2"}
+    assert of(b"step=2".rjust(MAX_LINE_BYTES) + b"3\n") == {}, "it is cut within the number"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 10 * MAX_LINE_BYTES])
+@pytest.mark.parametrize(
+    ("before", "has_time"),
+    [
+        pytest.param(b"", True, id="the first line"),
+        pytest.param(b"x\n", True, id="a further line"),
+        pytest.param(b"x" * 2 * MAX_LINE_BYTES + b"\n", True, id="after one that was too long"),
+        pytest.param(b"x\r", False, id="what a program prints after a carriage return"),
+        pytest.param(b"x" * 2 * MAX_LINE_BYTES + b"\r", False, id="after a long one and a carriage return"),
+    ],
+)
+def test_a_time_counts_where_a_line_begins(before: bytes, has_time: bool, piece_bytes: int) -> None:
+    found = scan(*in_pieces(before + STAMP + b"loss=1\n", piece_bytes))
+    assert (found["loss"].logged_at is not None) == has_time
 
 
 def test_a_line_without_an_end_is_not_kept() -> None:
@@ -147,7 +171,7 @@ _said = st.lists(
         st.sampled_from(
             [
                 *(b"loss", b"=", b"1", b"2.5", b"e5", b"nan", b"step=3", b"_", b"x" * 20),
-                *(b" ", b"\n", b"\r", b"\r\n", b"\x1b[1m", b"\x1b[", STAMP),
+                *(b" ", b"\n", b"\n", b"\r", b"\r\n", b"\x1b[1m", b"\x1b[", STAMP),
             ]
         ),
         st.binary(max_size=3),
@@ -156,13 +180,13 @@ _said = st.lists(
 ).map(b"".join)
 
 
-@given(said=_said, cuts=st.lists(st.integers(0, 600), max_size=8), limit=st.sampled_from([8, 40, MAX_LINE_BYTES]))
+@given(said=_said, cuts=st.lists(st.integers(0, 600), max_size=8), limit=st.integers(1, 80))
 def test_however_a_log_is_cut_the_pairs_are_the_same(said: bytes, cuts: list[int], limit: int) -> None:
     ends = sorted({min(cut, len(said)) for cut in cuts})
     pieces = [said[begin:end] for begin, end in zip([0, *ends], [*ends, len(said)], strict=True)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metricpairs, "MAX_LINE_BYTES", limit)
-        assert scan(*pieces) == scan(said)
+        assert scan(*pieces) == scan(*in_pieces(said, 1)) == scan(said)
 
 
 @given(said=st.binary(max_size=500))
