@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, world
 from helpers.manifests import master, workers
+from tfjob_controller.api.core import Job
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -113,7 +114,7 @@ class Play:
             cluster.change(worker_replicas=index)
         elif word == "gone":
             self.reap()
-        elif word in ("runs", "ends", "told to end") and job is not None and index and not job.spec.suspend:
+        elif word in ("runs", "ends", "told to end") and job is not None and index and _may_have_pods(job):
             self._pod(word, replica, is_going=job.metadata.deletion_timestamp is not None)
         elif gang is not None and word in ("admit", "part", "bound", "waiting"):
             self.says(word)
@@ -157,10 +158,15 @@ class Play:
                 self.cluster.delete_job(name)
 
 
+def _may_have_pods(job: Job) -> bool:
+    return not job.spec.suspend and not job_outcome(job)
+
+
 def replace_deletes(actions: Actions, deletes: tuple[Delete, ...]) -> Actions:
     return dataclasses.replace(actions, deletes=deletes)
 
 
+@example([("admit", 0), ("ends", 1), ("waiting", 0), ("runs", 1)])
 @given(steps)
 def test_attempts_never_meet_and_a_job_that_is_let_ends_up_whole(happenings: list[tuple[str, int]]) -> None:
     play = Play()

@@ -16,11 +16,11 @@ from tfjob_controller.controller.milestones import JobObserver, tell
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, gang_problem
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.names import new_runtime_id
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.tfjobplan import build_plan, gang_problem
 from tfjob_controller.trainer.work import Work
 
 # Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.

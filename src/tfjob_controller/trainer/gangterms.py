@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from tfjob_controller.api.defaults import gang_enabled, min_workers_of
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
 from tfjob_controller.api.podrequests import member_of
-from tfjob_controller.api.tfjob import GangScheduling, TFJobSpec
-from tfjob_controller.trainer.names import gang_name
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
 # What is done when the gang scheduler wishes that a job had more workers, or fewer.
@@ -31,13 +28,13 @@ class GangPolicy:
     pins: bool = False
     autoscaling: str = OFF
 
-    def covers(self, spec: TFJobSpec) -> bool:
-        enabled = gang_enabled(spec)
+    def covers(self, enabled: bool | None) -> bool:
+        """Is a job that says this of itself a gang? None leaves it to the flag."""
         return self.which == ALWAYS if enabled is None else enabled and self.which != OFF
 
-    def refuses(self, spec: TFJobSpec) -> bool:
+    def refuses(self, enabled: bool | None) -> bool:
         """The job asks for what is turned off."""
-        return self.which == OFF and gang_enabled(spec) is True
+        return self.which == OFF and enabled is True
 
 
 NO_GANGS = GangPolicy()
@@ -62,53 +59,47 @@ class GangTerms:
     pins: bool = False
 
 
+class Wishes(Protocol):
+    """What a job says of itself as a gang."""
+
+    @property
+    def timeout_seconds(self) -> int | None: ...
+    @property
+    def on_timeout(self) -> str: ...
+    @property
+    def priority(self) -> int | None: ...
+
+
 def terms_of(
-    job_name: str, spec: TFJobSpec, policy: GangPolicy, templates: Mapping[str, tuple[int, Mapping[str, Any]]]
-) -> GangTerms | None:
-    """None for a job that is no gang. `templates`: by role, how many replicas and from which PodTemplateSpec."""
-    if not policy.covers(spec):
-        return None
-    wishes = spec.gang or GangScheduling()
+    name: str,
+    policy: GangPolicy,
+    wishes: Wishes | None,
+    members: tuple[Member, ...],
+    *,
+    min_workers: int | None = None,
+    max_workers: int | None = None,
+) -> GangTerms:
+    """Of a job that the policy covers."""
     return GangTerms(
-        name=gang_name(job_name, spec.runtime_id),
-        members=tuple(
-            member_of(role, count, _pod_spec(template, spec)) for role, (count, template) in templates.items()
-        ),
-        min_workers=min_workers_of(spec),
-        max_workers=_most_wished(spec, policy),
-        timeout_seconds=wishes.timeout_seconds,
-        on_timeout=wishes.on_timeout or ON_TIMEOUT_WAIT,
-        priority=wishes.priority or 0,
+        name=name,
+        members=members,
+        min_workers=min_workers,
+        max_workers=max_workers,
+        timeout_seconds=wishes.timeout_seconds if wishes is not None else None,
+        on_timeout=(wishes.on_timeout if wishes is not None else "") or ON_TIMEOUT_WAIT,
+        priority=(wishes.priority if wishes is not None else None) or 0,
         scheduler_name="" if policy.pins else policy.scheduler_name,
         pins=policy.pins,
     )
 
 
-def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
-    """0: nobody resizes it, so it is written down for nobody."""
-    if spec.autoscaling is None:
-        return None
-    return 0 if policy.autoscaling == OFF else spec.autoscaling.max_workers
-
-
-def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
-    """Why what the templates ask of a node cannot be told, if so.
+def member_problem(pod_spec: Mapping[str, Any]) -> str | None:
+    """Why what a pod asks of a node cannot be told, if so.
 
     Of a job that is no gang the API server says so, when the child Jobs are created.
     """
-    if not policy.covers(spec):
-        return None
-    for index, entry in enumerate(spec.replica_specs):
-        try:
-            member = member_of("any", 1, (entry.template or {}).get("spec") or {})
-            msgspec.convert(msgspec.to_builtins(member), Member)
-        except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
-            return f"spec.replicaSpecs[{index}].template: {error}"
+    try:
+        msgspec.convert(msgspec.to_builtins(member_of("any", 1, pod_spec)), Member)
+    except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+        return str(error)
     return None
-
-
-def _pod_spec(template: Mapping[str, Any], spec: TFJobSpec) -> Mapping[str, Any]:
-    pod_spec: Mapping[str, Any] = template.get("spec") or {}
-    if spec.priority_class_name and not pod_spec.get("priorityClassName"):
-        return {**pod_spec, "priorityClassName": spec.priority_class_name}
-    return pod_spec

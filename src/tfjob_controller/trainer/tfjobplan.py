@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.accelerators import apply_accelerators
@@ -12,20 +12,23 @@ from tfjob_controller.api.defaults import (
     chief_of,
     clean_pod_policy_of,
     failure_policy_of,
+    gang_enabled,
+    min_workers_of,
     port_of,
     replicas_of,
     resize_of,
     restart_policy_of,
     total_steps_of,
 )
+from tfjob_controller.api.podrequests import member_of
 from tfjob_controller.api.steps import pattern_of
 from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS, WORKER, ReplicaSpec, TFJob, TFJobSpec
 from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.cluster import environment_of
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, terms_of
+from tfjob_controller.trainer.gangterms import NO_GANGS, OFF, GangPolicy, GangTerms, member_problem, terms_of
 from tfjob_controller.trainer.labels import job_labels
-from tfjob_controller.trainer.names import child_name, config_map_name, replica_id
+from tfjob_controller.trainer.names import child_name, config_map_name, gang_name, replica_id
 from tfjob_controller.trainer.plan import Plan, Policy, Replica, Role
 from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME, default_server_template
 
@@ -56,8 +59,8 @@ def build_plan(
         **_default_server_files(spec),
         scheduler_name=spec.scheduler_name,
         priority_class_name=spec.priority_class_name,
-        gang=terms_of(job.metadata.name, spec, gangs, {role.name: (role.replicas, role.template) for role in roles}),
-        gang_refused=gangs.refuses(spec),
+        gang=_gang(job, gangs, roles),
+        gang_refused=gangs.refuses(gang_enabled(spec)),
         resize=resize_of(spec),
         candidates=every if resize_of(spec) == IN_PLACE else (),
         pattern=pattern_of(spec),
@@ -66,6 +69,45 @@ def build_plan(
         autoscaling=gangs.autoscaling,
         workers_field="spec.workerReplicas" if spec.worker_replicas is not None else "replicas of WORKER",
     )
+
+
+def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | None:
+    spec = job.spec
+    if not policy.covers(gang_enabled(spec)):
+        return None
+    return terms_of(
+        gang_name(job.metadata.name, spec.runtime_id),
+        policy,
+        spec.gang,
+        tuple(member_of(role.name, role.replicas, _pod_spec(role.template, spec)) for role in roles),
+        min_workers=min_workers_of(spec),
+        max_workers=_most_wished(spec, policy),
+    )
+
+
+def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
+    """0: nobody resizes it, so it is written down for nobody."""
+    if spec.autoscaling is None:
+        return None
+    return 0 if policy.autoscaling == OFF else spec.autoscaling.max_workers
+
+
+def _pod_spec(template: Mapping[str, Any], spec: TFJobSpec) -> Mapping[str, Any]:
+    pod_spec: Mapping[str, Any] = template.get("spec") or {}
+    if spec.priority_class_name and not pod_spec.get("priorityClassName"):
+        return {**pod_spec, "priorityClassName": spec.priority_class_name}
+    return pod_spec
+
+
+def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
+    """Why what the templates of a gang ask of a node cannot be told, if so."""
+    if not policy.covers(gang_enabled(spec)):
+        return None
+    for index, entry in enumerate(spec.replica_specs):
+        problem = member_problem((entry.template or {}).get("spec") or {})
+        if problem is not None:
+            return f"spec.replicaSpecs[{index}].template: {problem}"
+    return None
 
 
 def owner_of(job: TFJob) -> OwnerReference:

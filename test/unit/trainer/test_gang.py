@@ -23,8 +23,9 @@ from tfjob_controller.api.gang import (
     member_ids,
 )
 from tfjob_controller.trainer.difference import NOTHING
-from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy, gang_problem
+from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.trainer.tfjobplan import gang_problem
 
 REQUESTED = GangPolicy(ON_REQUEST, "gang-scheduler")
 PINNED = GangPolicy(ON_REQUEST, "gang-scheduler", pins=True)
