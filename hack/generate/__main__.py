@@ -8,16 +8,24 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from generate import crd, samples
+from generate import kinds, samples
+from generate.crd import CustomKind, render_crd
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
+from generate.trainreference import render_trainingruntime, render_trainjob
 
 ROOT = Path(__file__).resolve().parents[2]
 
+
+def _crd_path(kind: CustomKind) -> str:
+    return f"manifests/base/crds/{kind.resource.group}_{kind.resource.plural}.yaml"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
-    "manifests/base/crds/kubeflow.org_tfjobs.yaml": partial(crd.render_crd, crd.TFJOB),
-    "manifests/base/crds/scheduling.kubeflow.org_gangs.yaml": partial(crd.render_crd, crd.GANG),
+    **{_crd_path(kind): partial(render_crd, kind) for kind in kinds.KINDS},
     "docs/reference/tfjob.md": render_tfjob,
     "docs/reference/gang.md": render_gang,
+    "docs/reference/trainjob.md": render_trainjob,
+    "docs/reference/trainingruntime.md": render_trainingruntime,
     "docs/reference/events.md": render_events,
     "docs/reference/flags.md": render_flags,
     "docs/reference/metrics.md": render_metrics,

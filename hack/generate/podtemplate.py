@@ -1,11 +1,11 @@
-"""The schema of a pod template inside a custom resource: as open as can be, and yet comparable.
+"""The schemas of pod templates and parts of pods inside custom resources: as open as can be, and yet comparable.
 
 Whatever a pod may have, now or in a later Kubernetes, must get through, so unknown fields are kept. CEL compares
 unknown fields too when it compares their parent, but with one hole: where one unknown field is taken out and another
 one put in, it sees two objects of equal size and looks no further (`unstructuredMap.Equal` in
 k8s.io/apiserver/pkg/cel/common). A field that is listed, even without a type, is compared in full. So all fields of
-PodSpec and Container of this Kubernetes version are listed here; test/integration/test_crd.py asks the API server
-whether one is missing.
+the kinds below are listed, as of this Kubernetes version; test/integration/test_crd.py asks the API server whether one
+is missing.
 
 Only what a rule must look into has a type.
 """
@@ -32,8 +32,22 @@ _CONTAINER_FIELDS = """
     terminationMessagePolicy tty volumeDevices volumeMounts workingDir
 """
 
+_VOLUME_FIELDS = """
+    awsElasticBlockStore azureDisk azureFile cephfs cinder configMap csi downwardAPI emptyDir ephemeral fc flexVolume
+    flocker gcePersistentDisk gitRepo glusterfs hostPath image iscsi name nfs persistentVolumeClaim
+    photonPersistentDisk portworxVolume projected quobyte rbd scaleIO secret storageos vsphereVolume
+"""
+
 POD_SPEC_FIELDS = tuple(_POD_SPEC_FIELDS.split())
 CONTAINER_FIELDS = tuple(_CONTAINER_FIELDS.split())
+VOLUME_FIELDS = tuple(_VOLUME_FIELDS.split())
+ENV_VAR_FIELDS = ("name", "value", "valueFrom")
+VOLUME_MOUNT_FIELDS = (
+    "mountPath", "mountPropagation", "name", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr",
+)  # fmt: skip
+TOLERATION_FIELDS = ("effect", "key", "operator", "tolerationSeconds", "value")
+AFFINITY_FIELDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+OBJECT_REFERENCE_FIELDS = ("name",)
 
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
@@ -45,9 +59,27 @@ def pod_template_schema() -> dict[str, Any]:
         "properties": {
             "metadata": {
                 "description": "Labels and annotations of the pods.",
-                **_open("ObjectMeta", ("labels", "annotations")),
+                **open_object("ObjectMeta", ("labels", "annotations")),
             },
-            "spec": {"description": "The pods' spec.", **_open("PodSpec", POD_SPEC_FIELDS, _typed_in_pod_spec())},
+            "spec": {"description": "The pods' spec.", **open_object("PodSpec", POD_SPEC_FIELDS, _typed_in_pod_spec())},
+        },
+        **_OPEN,
+    }
+
+
+def runtime_template_schema(role: str) -> dict[str, Any]:
+    """The same for one role of a runtime, which may change at any time: no two of them are compared."""
+    containers = {
+        "description": f"The pods' containers; one must be named {role}.",
+        "type": "array",
+        "items": open_object("Container", (), _typed_in_container()) | {"required": ["name"]},
+    }
+    return {
+        "description": f"The pods of role {role}, a PodTemplateSpec.",
+        "type": "object",
+        "properties": {
+            "metadata": {"description": "Labels and annotations of the pods.", **open_object("ObjectMeta", ())},
+            "spec": {"description": "The pods' spec.", **open_object("PodSpec", (), {"containers": containers})},
         },
         **_OPEN,
     }
@@ -58,7 +90,7 @@ def _typed_in_pod_spec() -> dict[str, Any]:
         "containers": {
             "description": "The pod's containers; one must be named tensorflow.",
             "type": "array",
-            "items": _open("Container", CONTAINER_FIELDS, _typed_in_container()) | {"required": ["name"]},
+            "items": open_object("Container", CONTAINER_FIELDS, _typed_in_container()) | {"required": ["name"]},
         },
         "restartPolicy": {
             "description": "Who starts a failed container again: OnFailure the kubelet, in the same pod; Never the "
@@ -73,8 +105,8 @@ def _typed_in_container() -> dict[str, Any]:
     return {"name": {"description": "The container's name.", "type": "string"}}
 
 
-def _open(kind: str, names: tuple[str, ...], typed: dict[str, Any] | None = None) -> dict[str, Any]:
+def open_object(kind: str, names: tuple[str, ...], typed: dict[str, Any] | None = None) -> dict[str, Any]:
     """An object that keeps what it does not know, with `names` listed: those in `typed` so, the others without type."""
     listed = {name: {"description": f"As {name} in {kind}.", **_OPEN} for name in names}
-    properties = {"properties": dict(sorted((listed | (typed or {})).items()))} if names else {}
+    properties = {"properties": dict(sorted((listed | (typed or {})).items()))} if listed or typed else {}
     return {"type": "object", **properties, **_OPEN}

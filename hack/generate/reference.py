@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from generate import crd
+from generate import kinds
+from generate.fieldtables import column_table, field_table, properties_of
 from generate.markdown import code, page, table
-from generate.schema import Schema
 from tfjob_controller.api import gang, validation
-from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.flags import Option
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
@@ -21,9 +19,6 @@ from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
-
-# The part of a description that says what an absent field means.
-_DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")
 
 _PHASES = (CREATING, RUNNING, CLEAN_UP, DONE)
 
@@ -88,16 +83,16 @@ CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def render_tfjob() -> str:
-    root = _schema(crd.TFJOB)
+    root = properties_of(kinds.TFJOB)
     return page(
         "TFJob",
         "src/tfjob_controller/api and hack/generate",
         "`kubeflow.org/v1alpha1`, kind `TFJob`, plural `tfjobs`, short name `tfj`, category `kubeflow`. "
         "Subresources: `status`, and `scale`, which sets the workers.",
         "## Spec",
-        _field_table("spec", root["spec"]),
+        field_table("spec", root["spec"]),
         "## Status",
-        _field_table("status", root["status"]),
+        field_table("status", root["status"]),
         "## Conditions",
         table(["Condition", "Status", "Reason", "When"], _condition_rows()),
         "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
@@ -109,12 +104,12 @@ def render_tfjob() -> str:
         _sentences(_OF_CHANGES),
         _TEMPLATES,
         "## Columns of `kubectl get`",
-        _column_table(crd.TFJOB),
+        column_table(kinds.TFJOB),
     )
 
 
 def render_gang() -> str:
-    root = _schema(crd.GANG)
+    root = properties_of(kinds.GANG)
     return page(
         "Gang",
         "src/tfjob_controller/api/gang.py and hack/generate",
@@ -123,27 +118,15 @@ def render_gang() -> str:
         "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; so the name of a "
         "Gang has 63 characters at most.",
         "## Spec",
-        _field_table("spec", root["spec"]),
+        field_table("spec", root["spec"]),
         "## Status",
-        _field_table("status", root["status"]),
+        field_table("status", root["status"]),
         "## Rules",
         "The API server refuses a gang that breaks one of these, beside the types and limits above:",
         "\n".join(f"- {sentence}" for sentence in (gang.MIN_ABOVE_COUNT, gang.MAX_BELOW_COUNT, gang.TOO_MANY_MEMBERS)),
         "## Columns of `kubectl get`",
-        _column_table(crd.GANG),
+        column_table(kinds.GANG),
     )
-
-
-def _schema(kind: crd.CustomKind) -> Schema:
-    """The schemas of spec and status."""
-    properties: Schema = crd.crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    return properties
-
-
-def _column_table(kind: crd.CustomKind) -> str:
-    columns = crd.crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
-    rows = ((each["name"], code(each["jsonPath"]), _width(each)) for each in columns)
-    return table(["Column", "Shows", "Where"], rows)
 
 
 _TEMPLATES = """
@@ -202,53 +185,6 @@ def render_metrics() -> str:
 def _metric_table(collectors: Sequence[Collector]) -> str:
     rows = sorted(row for collector in collectors for row in _metric_rows(collector))
     return table(["Metric", "Type", "Labels", "Meaning"], rows)
-
-
-def _field_table(path: str, schema: Schema) -> str:
-    rows = ((code(name), _type(each), _default(each), _meaning(each)) for name, each in _fields(path, schema))
-    return table(["Field", "Type", "Default", "Meaning"], rows)
-
-
-def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """All fields below, parents first; templates are Kubernetes' own and described there."""
-    for name, each in schema.get("properties", {}).items():
-        inner = each.get("items", each)
-        here = f"{path}.{name}" + ("[]" if "properties" in each.get("items", {}) else "")
-        yield here, each
-        if name != "template":
-            yield from _fields(here, inner)
-
-
-def _type(schema: Schema) -> str:
-    if "enum" in schema:
-        return ", ".join(code(value) for value in schema["enum"])
-    if "minimum" in schema:
-        return _range(schema)
-    if schema["type"] == "array":
-        return f"list of {schema['items']['type']}s"
-    if "additionalProperties" in schema:
-        return f"map of {schema['additionalProperties']['type']}s"
-    return "time" if schema.get("format") == "date-time" else str(schema["type"])
-
-
-def _range(schema: Schema) -> str:
-    most = schema.get("maximum", INT32_MAX)
-    return f"integer, {schema['minimum']} " + ("or more" if most >= INT32_MAX else f"to {most}")
-
-
-def _default(schema: Schema) -> str:
-    if "default" in schema:
-        return code(str(schema["default"]))
-    match = _DEFAULT.search(schema["description"])
-    return match["value"] if match else ""
-
-
-def _meaning(schema: Schema) -> str:
-    return _DEFAULT.sub("", schema["description"])
-
-
-def _width(column: Mapping[str, object]) -> str:
-    return "with `-o wide`" if column.get("priority") else "always"
 
 
 def _sentences(names: tuple[str, ...]) -> str:

@@ -15,11 +15,11 @@ from tfjob_controller.api.tfjob import CONTAINER_NAME, IN_PLACE, MASTER, PS, WOR
 
 Rule = dict[str, Any]
 
-_REQUIRED = "FieldValueRequired"
-_FORBIDDEN = "FieldValueForbidden"
+REQUIRED = "FieldValueRequired"
+FORBIDDEN = "FieldValueForbidden"
 
 
-def _rule(rule: str, message: str, *arguments: str, at: str = "", reason: str = "") -> Rule:
+def rule_of(rule: str, message: str, *arguments: str, at: str = "", reason: str = "") -> Rule:
     """One rule; `arguments` are CEL expressions for the `{}` in the message."""
     shown = {"messageExpression": _expression(message, arguments)} if arguments else {"message": message}
     where = {"fieldPath": at} if at else {}
@@ -29,13 +29,13 @@ def _rule(rule: str, message: str, *arguments: str, at: str = "", reason: str = 
 def _expression(message: str, arguments: tuple[str, ...]) -> str:
     """The message as a CEL expression that puts the arguments in."""
     parts = message.split("{}")
-    filled = [_quoted(parts[0])]
+    filled = [quoted(parts[0])]
     for argument, part in zip(arguments, parts[1:], strict=True):
-        filled += [argument] + ([_quoted(part)] if part else [])
+        filled += [argument] + ([quoted(part)] if part else [])
     return " + ".join(filled)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return json.dumps(text)
 
 
@@ -64,18 +64,18 @@ def _has_container(entry: str) -> str:
 
 
 REPLICA_SPEC_RULES: list[Rule] = [
-    _rule(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", says.MASTER_REPLICAS, at=".replicas"),
-    _rule(
+    rule_of(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", says.MASTER_REPLICAS, at=".replicas"),
+    rule_of(
         f"self.tfReplicaType == '{PS}' || has(self.template)",
         says.TEMPLATE_MISSING,
         at=".template",
-        reason=_REQUIRED,
+        reason=REQUIRED,
     ),
-    _rule(
+    rule_of(
         f"self.tfReplicaType == '{PS}' || !has(self.template) || {_has_container('self')}",
         says.CONTAINER_MISSING,
         at=".template",
-        reason=_REQUIRED,
+        reason=REQUIRED,
     ),
 ]
 
@@ -88,9 +88,9 @@ _LEAST = f"(has(self.autoscaling.minWorkers) ? self.autoscaling.minWorkers : {_G
 _MOST = "self.autoscaling.maxWorkers"
 
 PROGRESS_RULES: list[Rule] = [
-    _rule(
-        f"self.pattern.matches({_quoted(steps.SHAPE)}) && "
-        f"self.pattern.findAll({_quoted(steps.REPEATS)}).filter(t, !t.startsWith({_quoted(chr(92))})).size() "
+    rule_of(
+        f"self.pattern.matches({quoted(steps.SHAPE)}) && "
+        f"self.pattern.findAll({quoted(steps.REPEATS)}).filter(t, !t.startsWith({quoted(chr(92))})).size() "
         f"<= {steps.MAX_REPEATS}",
         says.BAD_PATTERN,
     ),
@@ -98,47 +98,47 @@ PROGRESS_RULES: list[Rule] = [
 
 # What a job must be at any time.
 _STANDING_RULES = [
-    _rule(
+    rule_of(
         f"self.replicaSpecs.exists(r, r.tfReplicaType == {_chief('self')})",
         says.MISSING_CHIEF,
         _chief("self"),
     ),
-    _rule(
+    rule_of(
         f"self.replicaSpecs.all(r, r.tfReplicaType != {_chief('self')} || {_index('self')} < {_REPLICAS})",
         says.CHIEF_OUTSIDE,
         _chief("self"),
     ),
-    _rule(
+    rule_of(
         f"{_chief('self')} != '{PS}' || self.replicaSpecs.all(r, r.tfReplicaType != '{PS}' || {_has_container('r')})",
         says.CHIEF_NEVER_ENDS,
     ),
-    _rule(f"!{_WORKERS} || {_listed('self', WORKER)}", says.WORKER_REPLICAS_WITHOUT_WORKER),
-    _rule(
+    rule_of(f"!{_WORKERS} || {_listed('self', WORKER)}", says.WORKER_REPLICAS_WITHOUT_WORKER),
+    rule_of(
         "!has(self.gang) || !has(self.gang.minWorkers) || self.gang.minWorkers == 0 || "
         f"self.replicaSpecs.exists(r, r.tfReplicaType == '{WORKER}' && self.gang.minWorkers <= {_REPLICAS})",
         says.MIN_WORKERS_ABOVE_WORKERS,
         at=".gang",
     ),
-    _rule(f"!{_SCALES} || {_listed('self', WORKER)}", says.AUTOSCALING_WITHOUT_WORKER),
-    _rule(f"!{_SCALES} || {_LEAST} <= {_MOST}", says.MIN_ABOVE_MAX),
-    _rule(
+    rule_of(f"!{_SCALES} || {_listed('self', WORKER)}", says.AUTOSCALING_WITHOUT_WORKER),
+    rule_of(f"!{_SCALES} || {_LEAST} <= {_MOST}", says.MIN_ABOVE_MAX),
+    rule_of(
         f"!{_SCALES} || {_LEAST} > {_MOST} || self.replicaSpecs.all(r, r.tfReplicaType != '{WORKER}' || "
         f"({_LEAST} <= {_REPLICAS} && {_REPLICAS} <= {_MOST}))",
         says.WORKERS_OUTSIDE,
     ),
-    _rule(
+    rule_of(
         f"!{_SCALES} || !has(self.autoscaling.minWorkers) || !has(self.gang) || !has(self.gang.minWorkers) || "
         "self.gang.minWorkers == self.autoscaling.minWorkers",
         says.MIN_WORKERS_TWICE,
     ),
-    _rule(f"!{_SCALES} || {_chief('self')} != '{WORKER}' || {_index('self')} == 0", says.CHIEF_MAY_LEAVE),
+    rule_of(f"!{_SCALES} || {_chief('self')} != '{WORKER}' || {_index('self')} == 0", says.CHIEF_MAY_LEAVE),
 ]
 
 
 def _once_started(rule: str, message: str, at: str = "") -> Rule:
     """A rule on changes, from the moment on that the RuntimeId is set."""
     unstarted = "!has(oldSelf.RuntimeId) || oldSelf.RuntimeId == ''"
-    return _rule(f"{unstarted} || ({rule})", message, at=at, reason=_FORBIDDEN)
+    return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
 
 
 def _of_each(rule: str) -> str:
@@ -191,17 +191,17 @@ _CHANGE_RULES = [
 SPEC_RULES: list[Rule] = _STANDING_RULES + _CHANGE_RULES
 
 GANG_SPEC_RULES: list[Rule] = [
-    _rule(
+    rule_of(
         "!has(self.minMembers) || self.minMembers.all(n, self.members.exists(m, m.name == n && "
         "self.minMembers[n] <= m.count))",
         gang.MIN_ABOVE_COUNT,
         at=".minMembers",
     ),
-    _rule(
+    rule_of(
         "!has(self.maxMembers) || self.maxMembers.all(n, self.members.exists(m, m.name == n && "
         "self.maxMembers[n] >= m.count))",
         gang.MAX_BELOW_COUNT,
         at=".maxMembers",
     ),
-    _rule(f"self.members.map(m, m.count).sum() <= {gang.MAX_MEMBERS}", gang.TOO_MANY_MEMBERS, at=".members"),
+    rule_of(f"self.members.map(m, m.count).sum() <= {gang.MAX_MEMBERS}", gang.TOO_MANY_MEMBERS, at=".members"),
 ]

@@ -23,12 +23,20 @@ _SCALARS: dict[type, str] = {
 }
 
 
+INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
+
+
 @dataclass(frozen=True, slots=True)
 class Extras:
     """What is laid over the schema of a type, by its class name, or of a field, by class and field name."""
 
     of_type: Mapping[str, Schema] = field(default_factory=dict)
     of_field: Mapping[tuple[str, str], Schema] = field(default_factory=dict)
+
+
+def keyed(key: str) -> Schema:
+    """A list whose items are known by one of their fields, which no two share."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
 def schema_of(struct: type[msgspec.Struct], extras: Extras) -> Schema:
@@ -46,7 +54,7 @@ def struct_info(struct: type[msgspec.Struct]) -> inspect.StructType:
 def _struct(info: inspect.StructType, extras: Extras) -> Schema:
     name = info.cls.__name__
     properties = {
-        each.encode_name: _described(each, name) | _of(each.type, extras) | extras.of_field.get((name, each.name), {})
+        each.encode_name: _described(each, name) | _laid_over(_of(each.type, extras), extras.of_field, name, each.name)
         for each in info.fields
     }
     required = sorted(each.encode_name for each in info.fields if each.required)
@@ -54,6 +62,13 @@ def _struct(info: inspect.StructType, extras: Extras) -> Schema:
     if required:
         schema["required"] = required
     return schema | extras.of_type.get(name, {})
+
+
+def _laid_over(schema: Schema, extras: Mapping[tuple[str, str], Schema], struct: str, field_name: str) -> Schema:
+    extra = extras.get((struct, field_name), {})
+    # A map whose keys are told is an object.
+    kept = {name: each for name, each in schema.items() if name != "additionalProperties" or "properties" not in extra}
+    return kept | extra
 
 
 def _described(each: inspect.Field, struct: str) -> Schema:
@@ -66,7 +81,7 @@ def _of(info: inspect.Type, extras: Extras) -> Schema:
     if isinstance(info, inspect.Metadata):
         return _of(info.type, extras) | (info.extra_json_schema or {})
     if isinstance(info, inspect.UnionType):
-        return _of(_only(info), extras)
+        return INT_OR_STRING if _is_int_or_string(info) else _of(_only(info), extras)
     if isinstance(info, inspect.StructType):
         return _struct(info, extras)
     if isinstance(info, inspect.VarTupleType | inspect.ListType):
@@ -78,6 +93,11 @@ def _of(info: inspect.Type, extras: Extras) -> Schema:
 
 def _values(info: inspect.Type, extras: Extras) -> Schema:
     return {} if isinstance(info, inspect.AnyType) else {"additionalProperties": _of(info, extras)}
+
+
+def _is_int_or_string(union: inspect.UnionType) -> bool:
+    types = [each for each in union.types if not isinstance(each, inspect.NoneType)]
+    return {type(each) for each in types} == {inspect.IntType, inspect.StrType}
 
 
 def _only(union: inspect.UnionType) -> inspect.Type:

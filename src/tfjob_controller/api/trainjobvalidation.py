@@ -19,11 +19,9 @@ from tfjob_controller.api.templates import has_container_named, template_problem
 from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob import (
     FRAMEWORK_ANNOTATION,
-    LAUNCHER,
     MAX_METRIC_NAME,
     MAX_PROCS,
     METRIC_NAME,
-    NODE,
     PROC_WORDS,
     ROLES,
     ContainerOverride,
@@ -36,9 +34,9 @@ from tfjob_controller.api.trainjobdefaults import framework_of, gang_enabled, im
 from tfjob_controller.api.trainstorage import (
     DATASET_PATH,
     INPUT_URI,
+    LOGIN_IN_URI,
     MODEL_PATH,
     OUTPUT_URI,
-    LOGIN_IN_URI,
     WORKSPACE_PATH,
     StorageInput,
 )
@@ -55,8 +53,6 @@ RESERVED_ENV = (
     "OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_set_default_slots",
     "OMPI_MCA_plm_rsh_args",
 )  # fmt: skip
-# The containers that get them.
-TRAINING_CONTAINERS = (NODE, LAUNCHER)
 
 # Of a job.
 NODES_TWICE = "numNodes and trainer.numNodes say different things: leave one of them out"
@@ -187,7 +183,9 @@ def _nameless(items: tuple[dict[str, Any], ...], at: str, *fields: str) -> Itera
 
 
 def _reserved(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
-    yield from (f"{at}: {RESERVED.format(each['name'])}" for each in env if each["name"] in RESERVED_ENV)
+    for index, each in enumerate(env):
+        if each["name"] in RESERVED_ENV:
+            yield f"{at}[{index}]: {RESERVED.format(each['name'])}"
 
 
 def _storage_problems(spec: TrainJobSpec) -> Iterator[str]:
@@ -233,8 +231,7 @@ def _override_problems(override: PodSpecOverride, at: str) -> Iterator[str]:
 def _container_problems(container: ContainerOverride, at: str) -> Iterator[str]:
     yield from _env_problems(container.env, f"{at}.env")
     yield from _nameless(container.volume_mounts, f"{at}.volumeMounts", "name", "mountPath")
-    if container.name in TRAINING_CONTAINERS:
-        yield from _reserved(container.env, f"{at}.env")
+    yield from _reserved(container.env, f"{at}.env")
 
 
 def _mount_problems(spec: TrainJobSpec) -> Iterator[str]:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from generate.__main__ import PAGES, ROOT, outdated, write
-from generate.crd import KINDS, CustomKind, crd_of
+from generate.crd import CustomKind, crd_of
+from generate.kinds import KINDS
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from tfjob_controller.api.describe import says

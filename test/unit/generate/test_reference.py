@@ -5,7 +5,8 @@ import re
 import pytest
 
 from generate import reference
-from generate.crd import GANG, TFJOB, CustomKind, crd_of
+from generate.crd import CustomKind, crd_of
+from generate.kinds import GANG, TFJOB
 from generate.markdown import page, table
 from tfjob_controller.api import validation
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS

@@ -1,0 +1,80 @@
+"""Fields and columns of a kind as tables of the reference, from its CRD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from generate.crd import CustomKind, crd_of
+from generate.markdown import code, table
+from generate.schema import Schema
+from tfjob_controller.api.describe import INT32_MAX
+
+# The part of a description that says what an absent field means.
+_DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")
+
+
+def properties_of(kind: CustomKind) -> Schema:
+    """The schemas of spec and status."""
+    properties: Schema = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return properties
+
+
+def column_table(kind: CustomKind) -> str:
+    columns = crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
+    rows = ((each["name"], code(each["jsonPath"]), _width(each)) for each in columns)
+    return table(["Column", "Shows", "Where"], rows)
+
+
+def field_table(path: str, schema: Schema) -> str:
+    rows = ((code(name), _type(each), _default(each), _meaning(each)) for name, each in _fields(path, schema))
+    return table(["Field", "Type", "Default", "Meaning"], rows)
+
+
+def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """All fields below, parents first; what is open, such as templates, is Kubernetes' own and described there."""
+    for name, each in schema.get("properties", {}).items():
+        inner = each.get("items", each)
+        is_open = "x-kubernetes-preserve-unknown-fields" in inner
+        here = f"{path}.{name}" + ("[]" if "properties" in each.get("items", {}) and not is_open else "")
+        yield here, each
+        if not is_open:
+            yield from _fields(here, inner)
+
+
+def _type(schema: Schema) -> str:
+    if "enum" in schema:
+        return ", ".join(code(value) for value in schema["enum"])
+    if "minimum" in schema:
+        return _range(schema)
+    if "x-kubernetes-int-or-string" in schema:
+        return "integer or string"
+    if schema["type"] == "array":
+        return f"list of {schema['items']['type']}s"
+    if "additionalProperties" in schema:
+        return f"map of {_plural(schema['additionalProperties'])}"
+    return "time" if schema.get("format") == "date-time" else str(schema["type"])
+
+
+def _plural(schema: Schema) -> str:
+    return "integers or strings" if "x-kubernetes-int-or-string" in schema else f"{schema['type']}s"
+
+
+def _range(schema: Schema) -> str:
+    most = schema.get("maximum", INT32_MAX)
+    return f"integer, {schema['minimum']} " + ("or more" if most >= INT32_MAX else f"to {most}")
+
+
+def _default(schema: Schema) -> str:
+    if "default" in schema:
+        return code(str(schema["default"]))
+    match = _DEFAULT.search(schema["description"])
+    return match["value"] if match else ""
+
+
+def _meaning(schema: Schema) -> str:
+    return _DEFAULT.sub("", schema["description"])
+
+
+def _width(column: Mapping[str, object]) -> str:
+    return "with `-o wide`" if column.get("priority") else "always"

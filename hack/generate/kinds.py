@@ -1,0 +1,101 @@
+"""The kinds TFJob and Gang, and the table of all kinds."""
+
+from __future__ import annotations
+
+from generate.crd import CustomKind
+from generate.podtemplate import pod_template_schema
+from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
+from generate.schema import Extras, keyed
+from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
+from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
+from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer.names import MAX_LABEL
+
+TFJOB = CustomKind(
+    TFJOBS,
+    source="src/tfjob_controller/api/tfjob.py",
+    description="A distributed TensorFlow job: replicas that know each other's addresses and end together.",
+    short_name="tfj",
+    spec=TFJobSpec,
+    asks="What the user asks for.",
+    status=TrainingStatus,
+    says="What the controller says of the job.",
+    columns=(
+        ("Phase", ".status.phase", "What the job does now.", False, "string"),
+        ("State", ".status.state", "The chief's state.", False, "string"),
+        ("Masters", ".status.ready.master", "Masters that are ready or succeeded, of those wanted.", False, "string"),
+        ("Workers", ".status.ready.worker", "Workers that are ready or succeeded, of those wanted.", False, "string"),
+        ("PS", ".status.ready.ps", "Parameter servers that are ready or succeeded, of those wanted.", False, "string"),
+        ("Runtime-Id", ".spec.RuntimeId", "The characters in the names of all children.", True, "string"),
+        ("Reason", ".status.reason", "Why.", True, "string"),
+    ),
+    extras=Extras(
+        of_type={
+            "TFJobSpec": {"required": ["replicaSpecs"], "x-kubernetes-validations": SPEC_RULES},
+            "ReplicaSpec": {"x-kubernetes-validations": REPLICA_SPEC_RULES},
+            "ProgressSource": {"x-kubernetes-validations": PROGRESS_RULES},
+        },
+        of_field={
+            ("TFJobSpec", "replica_specs"): keyed("tfReplicaType"),
+            ("TrainingStatus", "conditions"): keyed("type"),
+            ("ReplicaSpec", "template"): pod_template_schema(),
+        },
+    ),
+    categories=("kubeflow",),
+    subresources={
+        "scale": {
+            "specReplicasPath": ".spec.workerReplicas",
+            "statusReplicasPath": ".status.workerReplicas",
+            "labelSelectorPath": ".status.workerSelector",
+        },
+    },
+)
+
+_OPEN = {"x-kubernetes-preserve-unknown-fields": True}
+# A quantity as resource.Quantity reads it, but for a sign: nobody requests less than nothing.
+_QUANTITY = {
+    "type": "string",
+    "maxLength": 64,
+    "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
+}
+_COUNT_BY_MEMBER = {
+    "maxProperties": MAX_KINDS,
+    "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_MEMBERS},
+}
+_LABEL = {"description": "The value of a label of its pods.", "type": "string", "maxLength": MAX_LABEL}
+
+GANG = CustomKind(
+    GANGS,
+    source="src/tfjob_controller/api/gang.py",
+    description="Pods that run all together or not at all. Whoever owns it creates them once it is admitted.",
+    short_name="gg",
+    spec=GangSpec,
+    asks="What must run together, and how long it may wait.",
+    status=GangStatus,
+    says="What the gang scheduler says.",
+    columns=(
+        ("Phase", ".status.phase", "What the gang scheduler does with it.", False, "string"),
+        ("Members", ".status.members", "Pods that have a node, of all.", False, "string"),
+        ("Priority", ".spec.priority", "Higher ones come first.", False, "integer"),
+        ("Position", ".status.position", "Place in the queue.", False, "integer"),
+        ("Message", ".status.message", "What it lacks.", False, "string"),
+    ),
+    extras=Extras(
+        of_type={"GangSpec": {"required": ["members"], "x-kubernetes-validations": GANG_SPEC_RULES}},
+        of_field={
+            ("GangSpec", "members"): keyed("name"),
+            ("GangSpec", "min_members"): _COUNT_BY_MEMBER,
+            ("GangSpec", "max_members"): _COUNT_BY_MEMBER,
+            ("Member", "resources"): {"additionalProperties": _QUANTITY},
+            ("Member", "tolerations"): {"items": {"type": "object", **_OPEN}},
+            ("Member", "node_affinity"): _OPEN,
+            ("GangStatus", "placement"): keyed("node"),
+            ("GangStatus", "missing"): keyed("resource"),
+            ("GangStatus", "conditions"): keyed("type"),
+        },
+    ),
+    metadata={"type": "object", "properties": {"name": _LABEL}},
+)
+
+KINDS = (TFJOB, GANG, TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)

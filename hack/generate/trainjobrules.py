@@ -1,0 +1,137 @@
+"""The rules of `api.trainjobvalidation` once more, in CEL, for the API server to apply when a job is written.
+
+The sentences are the same objects. What only the controller can say: that the annotation and the spec name different
+frameworks, that a framework or a runtime is not there, and what the runtime leaves out. What is wrong in a pod that
+comes out of all that, the API server finds when the pod's Job is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of
+from tfjob_controller.api import trainjobvalidation as says
+from tfjob_controller.api.describe import LABEL_VALUE, MAX_LABEL_VALUE
+from tfjob_controller.api.trainjob import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES
+from tfjob_controller.api.trainstorage import (
+    DATASET_PATH,
+    INPUT_URI,
+    LOGIN_IN_URI,
+    MODEL_PATH,
+    OUTPUT_URI,
+    WORKSPACE_PATH,
+)
+from tfjob_controller.api.validation import GANG_FIXED
+
+
+def _listed(words: Iterable[str]) -> str:
+    return "[" + ", ".join(quoted(word) for word in words) + "]"
+
+
+# Of one variable.
+ENV_RULES: list[Rule] = [
+    rule_of(f"!(self.name in {_listed(says.RESERVED_ENV)})", says.RESERVED, "self.name", reason=FORBIDDEN)
+]
+
+PROCS_RULES: list[Rule] = [
+    rule_of(
+        f"type(self) == int ? self >= 1 && self <= {MAX_PROCS} : self in {_listed(PROC_WORDS)}",
+        says.BAD_PROCS,
+    )
+]
+QUANTITY_RULES: list[Rule] = [
+    rule_of(
+        "type(self) == int ? self >= 0 : isQuantity(self) && !self.startsWith('-')",
+        says.BAD_QUANTITY,
+    )
+]
+LABEL_RULES: list[Rule] = [
+    rule_of(f"size(self) <= {MAX_LABEL_VALUE} && self.matches({quoted(LABEL_VALUE)})", says.LABEL_WORDS)
+]
+METRIC_RULES: list[Rule] = [
+    rule_of(f"size(self) <= {MAX_METRIC_NAME} && self.matches({quoted(METRIC_NAME)})", says.BAD_METRIC)
+]
+
+
+def _uri_rules(allowed: str, otherwise: str) -> list[Rule]:
+    return [
+        rule_of(f"self.matches({quoted(allowed)})", otherwise),
+        rule_of(f"!self.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN),
+    ]
+
+
+SOURCE_RULES = _uri_rules(INPUT_URI, says.UNKNOWN_SOURCE)
+TARGET_RULES = _uri_rules(OUTPUT_URI, says.UNKNOWN_TARGET)
+
+MODEL_RULES: list[Rule] = [
+    rule_of("has(self.config) || has(self.storageUri)", says.MODEL_MISSING, reason=REQUIRED),
+    rule_of("!has(self.config) || !has(self.storageUri) || self.config == self.storageUri", says.MODEL_TWICE),
+]
+
+
+def _covers(containers: str, path: str) -> str:
+    paths = _listed(f"{each}{end}" for each in (WORKSPACE_PATH, path) for end in ("", "/"))
+    mounted = f"has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath in {paths})"
+    return f"has(o.{containers}) && o.{containers}.exists(c, c.name in {_listed(ROLES)} && {mounted})"
+
+
+def _uncovered(setting: str, path: str, message: str) -> Rule:
+    """No volume of an override where a setting of the job puts something."""
+    either = f"({_covers('containers', path)}) || ({_covers('initContainers', path)})"
+    return rule_of(
+        f"!has(self.{setting}) || !has(self.podSpecOverrides) || !self.podSpecOverrides.exists(o, {either})",
+        message,
+        at=".podSpecOverrides",
+        reason=FORBIDDEN,
+    )
+
+
+def _same(field: str, new: str = "self", old: str = "oldSelf") -> str:
+    before, after = f"{old}.{field}", f"{new}.{field}"
+    return f"has({after}) == has({before}) && (!has({after}) || {after} == {before})"
+
+
+SPEC_RULES: list[Rule] = [
+    rule_of(
+        "!has(self.numNodes) || !has(self.trainer) || !has(self.trainer.numNodes) || "
+        "self.numNodes == self.trainer.numNodes",
+        says.NODES_TWICE,
+    ),
+    _uncovered("datasetConfig", DATASET_PATH, says.DATASET_COVERED),
+    _uncovered("modelConfig", MODEL_PATH, says.MODEL_COVERED),
+    rule_of(_same("runtimeRef"), says.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
+    rule_of(_same("managedBy"), says.MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
+]
+
+
+def _once_started(rule: str, message: str, at: str) -> Rule:
+    """A rule on changes of a job whose status has a phase."""
+    unstarted = "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase == ''"
+    return rule_of(f"{unstarted} || ({rule})", message, at=at, reason=FORBIDDEN)
+
+
+def _gang_enabled(spec: str) -> str:
+    """What the job itself says of it, or nothing: three answers."""
+    return f"(has({spec}.gang) && has({spec}.gang.enabled) ? ({spec}.gang.enabled ? 1 : 0) : -1)"
+
+
+# Of the whole object, since they ask the status too.
+ROOT_RULES: list[Rule] = [
+    *(
+        _once_started(_same(name, "self.spec", "oldSelf.spec"), says.STARTED_FIXED, f".spec.{name}")
+        for name, _ in says.FIXED_FIELDS
+    ),
+    _once_started(f"{_gang_enabled('self.spec')} == {_gang_enabled('oldSelf.spec')}", GANG_FIXED, ".spec.gang"),
+]
+
+
+def template_rules(role: str) -> list[Rule]:
+    """Of a runtime's template."""
+    containers = "has(self.spec) && has(self.spec.containers)"
+    return [
+        rule_of(
+            f"{containers} && self.spec.containers.exists(c, c.name == {quoted(role)})",
+            says.WORKER_MISSING.format(role),
+            reason=REQUIRED,
+        )
+    ]

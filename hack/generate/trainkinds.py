@@ -1,0 +1,153 @@
+"""The kinds TrainJob, TrainingRuntime and ClusterTrainingRuntime."""
+
+from __future__ import annotations
+
+from generate import trainjobrules as rules
+from generate.crd import Column, CustomKind
+from generate.podtemplate import (
+    AFFINITY_FIELDS,
+    ENV_VAR_FIELDS,
+    OBJECT_REFERENCE_FIELDS,
+    TOLERATION_FIELDS,
+    VOLUME_FIELDS,
+    VOLUME_MOUNT_FIELDS,
+    open_object,
+    runtime_template_schema,
+)
+from generate.rules import Rule
+from generate.schema import INT_OR_STRING, Extras, Schema, keyed
+from tfjob_controller.api.describe import MAX_LABEL_VALUE, MAX_NAME
+from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
+from tfjob_controller.api.trainjob import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec
+from tfjob_controller.api.trainjobstatus import TrainJobStatus
+from tfjob_controller.kube.meta import Resource
+
+# Longest of a path in a container (Linux' PATH_MAX).
+_MAX_PATH = 4096
+
+
+def _checked(found: list[Rule]) -> Schema:
+    return {"x-kubernetes-validations": found}
+
+
+def _text(description: str, longest: int) -> Schema:
+    return {"description": description, "type": "string", "minLength": 1, "maxLength": longest}
+
+
+_ENV_VAR = open_object(
+    "EnvVar",
+    ENV_VAR_FIELDS,
+    {"name": _text("The variable's name.", MAX_NAME), "value": {"description": "Its value.", "type": "string"}},
+)
+_ENV = {"items": {**_ENV_VAR, "required": ["name"]}, **keyed("name")}
+_TRAINING_ENV = {"items": {**_ENV["items"], **_checked(rules.ENV_RULES)}, **keyed("name")}
+_VOLUME = open_object("Volume", VOLUME_FIELDS, {"name": _text("The volume's name.", MAX_LABEL_VALUE)})
+_MOUNT = open_object(
+    "VolumeMount",
+    VOLUME_MOUNT_FIELDS,
+    {
+        "name": _text("The volume's name.", MAX_LABEL_VALUE),
+        "mountPath": _text("Where it is in the container.", _MAX_PATH),
+    },
+)
+_REFERENCE = open_object("LocalObjectReference", OBJECT_REFERENCE_FIELDS, {"name": _text("Its name.", MAX_NAME)})
+_QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | _checked(rules.QUANTITY_RULES)}
+
+_OF_STORAGE = {
+    (kind, field): extra
+    for kind in ("StorageInput", "StorageOutput", "DatasetConfig")
+    for field, extra in (("env", _ENV), ("storage_uri", _checked(rules.SOURCE_RULES)))
+} | {
+    ("StorageInput", "config"): _checked(rules.SOURCE_RULES),
+    ("StorageOutput", "storage_uri"): _checked(rules.TARGET_RULES),
+}
+
+TRAINJOB = CustomKind(
+    TRAINJOBS,
+    source="src/tfjob_controller/api/trainjob.py",
+    description="A distributed training job of any framework: nodes that know each other and end together.",
+    short_name="trj",
+    spec=TrainJobSpec,
+    asks="What the user asks for.",
+    status=TrainJobStatus,
+    says="What the controller says of the job.",
+    columns=(
+        ("State", ".status.state", "RUNNING, SUCCESS or FAILED.", False, "string"),
+        ("Nodes", ".status.nodes", "Nodes that are ready or succeeded, of those wanted.", False, "string"),
+        ("Runtime", ".status.runtime", "The runtime that the job uses.", False, "string"),
+        ("Reason", ".status.reason", "Why.", True, "string"),
+        ("Restarts", ".status.restarts", "How often all nodes were started anew.", True, "integer"),
+    ),
+    extras=Extras(
+        of_type={
+            "TrainJobSpec": _checked(rules.SPEC_RULES),
+            "StorageInput": _checked(rules.MODEL_RULES),
+        },
+        of_field={
+            **_OF_STORAGE,
+            ("Trainer", "env"): _TRAINING_ENV,
+            ("Trainer", "num_proc_per_node"): _checked(rules.PROCS_RULES),
+            ("ResourcesPerNode", "requests"): _QUANTITIES,
+            ("ResourcesPerNode", "limits"): _QUANTITIES,
+            ("ContainerOverride", "env"): _TRAINING_ENV,
+            ("ContainerOverride", "volume_mounts"): {"items": {**_MOUNT, "required": ["mountPath", "name"]}},
+            ("PodSpecOverride", "volumes"): {"items": {**_VOLUME, "required": ["name"]}},
+            ("PodSpecOverride", "tolerations"): {"items": open_object("Toleration", TOLERATION_FIELDS)},
+            ("PodSpecOverride", "affinity"): open_object("Affinity", AFFINITY_FIELDS),
+            ("PodSpecOverride", "image_pull_secrets"): {"items": {**_REFERENCE, "required": ["name"]}},
+            ("TrainJobSpec", "labels"): {
+                "additionalProperties": {"type": "string", **_checked(rules.LABEL_RULES), "maxLength": MAX_LABEL_VALUE}
+            },
+            ("MetricsSource", "names"): {
+                "items": {"type": "string", **_checked(rules.METRIC_RULES), "maxLength": MAX_METRIC_NAME},
+                "x-kubernetes-list-type": "set",
+            },
+            ("TrainJobStatus", "conditions"): keyed("type"),
+            ("TrainJobStatus", "jobs_status"): keyed("name"),
+            ("TrainJobStatus", "metrics"): keyed("name"),
+            ("JobCondition", "type"): {
+                "description": "Created, Scheduled, Running, Restarting, Suspended, Complete or Failed."
+            },
+        },
+    ),
+    categories=("kubeflow",),
+    rules=rules.ROOT_RULES,
+)
+
+_TEMPLATES = {
+    "properties": {role: runtime_template_schema(role) | _checked(rules.template_rules(role)) for role in ROLES},
+}
+_RUNTIME_EXTRAS = Extras(
+    of_field={
+        ("RuntimeSpec", "num_proc_per_node"): _checked(rules.PROCS_RULES),
+        ("RuntimeSpec", "templates"): _TEMPLATES,
+    }
+)
+_RUNTIME_COLUMNS: tuple[Column, ...] = (
+    ("Framework", ".spec.framework", "How the nodes learn of each other.", False, "string"),
+    ("Nodes", ".spec.numNodes", "Nodes of a job that does not say how many.", False, "integer"),
+)
+
+
+def _runtime(resource: Resource, description: str, short_name: str) -> CustomKind:
+    return CustomKind(
+        resource,
+        source="src/tfjob_controller/api/trainingruntime.py",
+        description=description,
+        short_name=short_name,
+        spec=RuntimeSpec,
+        asks="What jobs of this runtime have in common.",
+        columns=_RUNTIME_COLUMNS,
+        extras=_RUNTIME_EXTRAS,
+        categories=("kubeflow",),
+    )
+
+
+TRAINING_RUNTIME = _runtime(
+    TRAINING_RUNTIMES, "What TrainJobs of this namespace take from here where they leave it out themselves.", "trt"
+)
+CLUSTER_TRAINING_RUNTIME = _runtime(
+    CLUSTER_TRAINING_RUNTIMES,
+    "What TrainJobs of any namespace take from here where they leave it out themselves.",
+    "ctrt",
+)

@@ -1,0 +1,102 @@
+"""The pages in docs/reference of the kinds for training in any framework."""
+
+from __future__ import annotations
+
+from generate.fieldtables import column_table, field_table, properties_of
+from generate.markdown import code, page, table
+from generate.trainkinds import TRAINING_RUNTIME, TRAINJOB
+from tfjob_controller.api import trainjobvalidation as validation
+from tfjob_controller.api.trainjob import ROLES
+from tfjob_controller.api.validation import GANG_FIXED
+
+# By name, so that a test can see that none is left out.
+STANDING = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
+            "URI_WITH_LOGIN", "MODEL_MISSING", "MODEL_TWICE", "DATASET_COVERED", "MODEL_COVERED", "LABEL_WORDS",
+            "BAD_METRIC")  # fmt: skip
+OF_CHANGES = ("RUNTIME_REF_FIXED", "MANAGED_BY_FIXED", "STARTED_FIXED")
+OF_THE_CONTROLLER = ("FRAMEWORK_TWICE", "NODES_MISSING", "IMAGE_MISSING")
+OF_RUNTIMES = ("WORKER_MISSING", "BAD_PROCS")
+
+# What each sentence that names no field is about.
+_ABOUT = {
+    "BAD_PROCS": "numProcPerNode",
+    "BAD_QUANTITY": "resourcesPerNode",
+    "RESERVED": "env of trainer and podSpecOverrides",
+    "UNKNOWN_SOURCE": "storageUri of the dataset and of the model to begin with",
+    "UNKNOWN_TARGET": "storageUri of the trained model",
+    "URI_WITH_LOGIN": "storageUri",
+    "MODEL_MISSING": "modelConfig.input",
+    "LABEL_WORDS": "the values of labels",
+    "BAD_METRIC": "metrics.names",
+    "STARTED_FIXED": "all else",
+    "FRAMEWORK_TWICE": "spec",
+    "WORKER_MISSING": "templates",
+}
+
+_CONDITIONS = (
+    ("Created", "The job was seen."),
+    ("Scheduled", "True: the gang has room. False: why it waits. Only with gang scheduling."),
+    ("Running", "All nodes run."),
+    ("Restarting", "All nodes are started anew after one of them failed."),
+    ("Suspended", "True: spec.suspend ended or held back all pods. False: the job was resumed."),
+    ("Complete", "The job ended well: all nodes did (with MPI: the launcher), and the trained model is where it goes."),
+    ("Failed", "The job failed; the message says why."),
+)
+
+
+def render_trainjob() -> str:
+    root = properties_of(TRAINJOB)
+    return page(
+        "TrainJob",
+        "src/tfjob_controller/api and hack/generate",
+        "`kubeflow.org/v2alpha1`, kind `TrainJob`, plural `trainjobs`, short name `trj`, category `kubeflow`. "
+        "Subresource: `status`.",
+        "## Spec",
+        field_table("spec", root["spec"]),
+        "## Status",
+        field_table("status", root["status"]),
+        "## Conditions",
+        table(["Condition", "Meaning"], _CONDITIONS),
+        "## Rules",
+        "The API server refuses a job that breaks one of these, beside the types and limits above:",
+        _sentences(STANDING),
+        "These names are reserved in `env`: " + ", ".join(map(code, validation.RESERVED_ENV)) + ".",
+        "At any time it refuses a change of runtimeRef and managedBy; once the job has started, which is when its "
+        "status has a phase, others too:",
+        _sentences(OF_CHANGES) + f"\n- {GANG_FIXED}",
+        "What needs the runtime or an annotation only the controller sees. It then says so in the condition Failed, "
+        "and no pod is created:",
+        _sentences(OF_THE_CONTROLLER),
+        "That the runtime or the framework is not there, it says in the same way. Whether a bucket, an object or the "
+        "key of a Secret is there, shows when what fetches it starts.",
+        "## Columns of `kubectl get`",
+        column_table(TRAINJOB),
+    )
+
+
+def render_trainingruntime() -> str:
+    return page(
+        "TrainingRuntime and ClusterTrainingRuntime",
+        "src/tfjob_controller/api/trainingruntime.py and hack/generate",
+        "`kubeflow.org/v2alpha1`, category `kubeflow`, without status. A `TrainingRuntime` (plural `trainingruntimes`, "
+        "short name `trt`) serves the TrainJobs of its namespace, a `ClusterTrainingRuntime` (plural "
+        "`clustertrainingruntimes`, short name `ctrt`) those of all. Both have the same spec. A change counts for jobs "
+        "that start after it.",
+        "## Spec",
+        field_table("spec", properties_of(TRAINING_RUNTIME)["spec"]),
+        f"The roles in `templates` are {', '.join(map(code, ROLES))}.",
+        "## Rules",
+        "The API server refuses a runtime that breaks one of these, beside the types and limits above:",
+        _sentences(OF_RUNTIMES),
+        "## Columns of `kubectl get`",
+        column_table(TRAINING_RUNTIME),
+    )
+
+
+def _sentences(names: tuple[str, ...]) -> str:
+    return "\n".join(f"- {_sentence(name)}" for name in names)
+
+
+def _sentence(name: str) -> str:
+    said = getattr(validation, name).format("*NAME*")
+    return f"{_ABOUT[name]}: {said}" if name in _ABOUT else said
