@@ -320,3 +320,7 @@ class TFJob(_Value, frozen=True):
     spec: Annotated[TFJobSpec, says("What the user asks for.")] = TFJobSpec()
     status: Annotated[TrainingStatus, says("What the controller says of the job.")] = TrainingStatus()
     invalid: str = msgspec.field(name="_invalid", default="")
+
+    @property
+    def ttl_seconds_after_finished(self) -> int | None:
+        return self.spec.ttl_seconds_after_finished
