@@ -73,12 +73,12 @@ def exchange(
 
     `host` is for the header. Raises urllib3's HTTPError, OSError, and ValueError for a header that is none.
     """
-    request = _request(host, method, target, body, headers)
+    request = request_bytes(host, method, target, body, headers)
     # What urllib3's own `urlopen` calls; there is no public way to a connection.
     connection = cast("HTTPConnection", pool._get_conn(timeout=timeout_seconds))
     is_reusable = False
     try:
-        _connect(pool, connection, connect_timeout_seconds)
+        connect(pool, connection, connect_timeout_seconds)
         answer, is_reusable = _round_trip(connection.sock, request, timeout_seconds)
     finally:
         if not is_reusable:
@@ -87,7 +87,8 @@ def exchange(
     return answer
 
 
-def _request(host: str, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+def request_bytes(host: str, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    """What is sent. Raises ValueError for a header that is none."""
     fields = {"Host": host, **headers}
     if body is not None or method != "GET":
         fields["Content-Length"] = str(len(body or b""))
@@ -98,12 +99,15 @@ def _request(host: str, method: str, target: str, body: bytes | None, headers: M
     return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
 
-def _connect(pool: urllib3.HTTPConnectionPool, connection: HTTPConnection, timeout_seconds: float) -> None:
+def connect(pool: urllib3.HTTPConnectionPool, connection: HTTPConnection, timeout_seconds: float) -> None:
     """Where it is not connected yet, or not any more."""
     if not connection.is_closed:
         return
     connection.timeout = timeout_seconds
     try:
+        if pool.proxy is not None:
+            # To the server behind it, where that speaks TLS.
+            pool._prepare_proxy(connection)
         # Connects, and looks at certificates, if it is one with TLS.
         pool._validate_conn(connection)
         if connection.is_closed:
@@ -115,7 +119,7 @@ def _connect(pool: urllib3.HTTPConnectionPool, connection: HTTPConnection, timeo
 def _round_trip(connection: socket.socket, request: bytes, timeout_seconds: float) -> tuple[Answer, bool]:
     """The answer, and whether the connection can be used again."""
     connection.settimeout(timeout_seconds)
-    reader = _Reader()
+    reader = AnswerReader()
     try:
         connection.sendall(request)
         while not reader.is_whole:
@@ -127,7 +131,7 @@ def _round_trip(connection: socket.socket, request: bytes, timeout_seconds: floa
     return reader.answer(), reader.is_reusable
 
 
-class _Reader:
+class AnswerReader:
     """One answer as it comes; the parser calls the `on_` methods."""
 
     def __init__(self) -> None:
@@ -139,7 +143,7 @@ class _Reader:
         self._body: list[bytes] = []
         self._is_in_body = False
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """No bytes are the end of the connection. Raises urllib3's ProtocolError if that is too early."""
         if not data:
             self._end()
@@ -151,6 +155,21 @@ class _Reader:
             if not self.is_whole:
                 raise
             self.is_reusable = False
+
+    @property
+    def status(self) -> int:
+        """0 until the head is there."""
+        return self._status if self._is_in_body else 0
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    def take(self) -> bytes:
+        """What has come of the body since the last time, for one that is read bit by bit."""
+        data = b"".join(self._body)
+        self._body.clear()
+        return data
 
     def answer(self) -> Answer:
         data = b"".join(self._body)

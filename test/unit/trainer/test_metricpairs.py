@@ -139,7 +139,7 @@ def test_a_line_without_an_end_is_not_kept() -> None:
 
 def test_a_line_says_when_it_was_logged() -> None:
     scanner = PairScanner(DEFAULT_NAMES)
-    found = scanner.feed(b"2026-03-04T05:06:07.9+01:00 loss=1\n" + STAMP + b"step=2\n" + STAMP + b"incompl")
+    found = scanner.feed(b"2026-03-04T05:06:07.9+01:00 loss=1\n\n" + STAMP + b"step=2\n" + STAMP + b"incompl")
     assert found["loss"].logged_at is not None
     assert found["loss"].logged_at.isoformat() == "2026-03-04T05:06:07.900000+01:00"
     assert scanner.last_logged_at == found["step"].logged_at

@@ -1,0 +1,193 @@
+"""Long answers that one thread reads by the hundred, whenever it looks, without waiting for any.
+
+Theory of operation. stream.py gives each watch a thread that waits in `recv`. Of logs there may be hundreds, each with
+a word now and then: here the answer's socket does not block, and its owner asks `read` for what has come, once a
+selector has told it to. What is there is taken in one go, so that what it costs follows the bytes.
+
+Each has a connection of its own (HTTP/1.1), made as any other's: TLS settings, proxy, client certificate and the
+kernel's keep-alive probes; it is closed after the answer. Connecting waits, up to a limit; nothing after that does: the
+head of the answer, too, is read when it comes, for the API server sends that of a log once the node has answered.
+
+Every failure is an `ApiError`. No message or repr holds a header. Threads: one for a dialer and all that it has opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlencode, urlsplit
+
+import httptools
+import urllib3
+from urllib3.connection import HTTPConnection
+
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.codec import api_error
+from tfjob_controller.kube.config import Config
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.exchange import AnswerReader, connect, request_bytes, unanswered
+from tfjob_controller.kube.requester import Observer
+from tfjob_controller.kube.retrypolicy import parse_retry_after
+from tfjob_controller.kube.transport import CONNECT_TIMEOUT_SECONDS, default_user_agent
+
+# Four TLS records: what the parser is given at once.
+_BUFFER_BYTES = 65536
+# A refusal that is longer says nothing more.
+_REFUSAL_BYTES = 65536
+_NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_BROKEN = (OSError, urllib3.exceptions.HTTPError, httptools.HttpParserError, httptools.HttpParserUpgrade)
+
+
+class Dialer:
+    """Opens answers of one API server, with the identity that `config` has there."""
+
+    def __init__(self, config: Config, clock: Clock, *, user_agent: str = "", observer: Observer | None = None) -> None:
+        self._config = config
+        self._credentials = config.credentials
+        self._clock = clock
+        self._observer = observer
+        self._user_agent = user_agent or default_user_agent()
+        url = urlsplit(config.host)
+        self._host = url.netloc
+        self._pool, self._generation = config.open_pool(1, block=False), self._credentials.certificate_generation
+        # A proxy forwards plain HTTP only if it is told the whole URL; TLS goes through a tunnel.
+        self._prefix = config.host if self._pool.proxy is not None and url.scheme == "http" else url.path
+        # Of all that are open: none keeps anything in it from one read to the next.
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+
+    def open(self, path: str, query: Mapping[str, str]) -> Trickle:
+        """Connect and send; the answer, if there comes one, is read later. Waits for the connection alone.
+
+        Raises ApiError if there is none.
+        """
+        authorization, begin = self._credentials.authorization(), self._clock.monotonic()
+        headers = {"Accept": "text/plain, */*", "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        target = f"{self._prefix}{path}?{urlencode(query)}"
+        code = "<error>"
+        try:
+            opened = self._sent(request_bytes(self._host, "GET", target, None, headers))
+            code = "opened"
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self.broken(error) from error
+        finally:
+            if self._observer is not None:
+                self._observer.request_finished("GET", self._host, code, self._clock.monotonic() - begin)
+        return Trickle(opened, self, authorization)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def broken(self, error: Exception) -> ApiError:
+        return unanswered("GET", self._host, error)
+
+    def refused(self, status: int, headers: Mapping[str, str], body: bytes, authorization: str | None) -> ApiError:
+        """What a refusal says. After a 401 the next `open` has other credentials, if there are any."""
+        if status == 401:
+            self._credentials.renew(authorization)
+        retry_after_seconds = parse_retry_after(headers.get("retry-after"), self._clock.now())
+        return api_error(status, body, retry_after_seconds=retry_after_seconds)
+
+    def _sent(self, request: bytes) -> HTTPConnection:
+        if self._generation != self._credentials.certificate_generation:
+            self._pool.close()
+            self._pool, self._generation = (
+                self._config.open_pool(1, block=False),
+                self._credentials.certificate_generation,
+            )
+        # The factory alone is wanted of the pool: nothing is ever put back.
+        connection = cast("HTTPConnection", self._pool._new_conn())
+        with contextlib.ExitStack() as stack:
+            stack.callback(connection.close)
+            connect(self._pool, connection, CONNECT_TIMEOUT_SECONDS)
+            connection.sock.settimeout(CONNECT_TIMEOUT_SECONDS)
+            connection.sock.sendall(request)
+            connection.sock.setblocking(False)
+            stack.pop_all()
+        return connection
+
+
+class Trickle:
+    """One answer. `has_more`: the last `read` has left something there, of which no selector need tell."""
+
+    def __init__(self, connection: HTTPConnection, dialer: Dialer, authorization: str | None) -> None:
+        self.has_more = False
+        self._connection = connection
+        self._socket: socket.socket = connection.sock
+        self._dialer = dialer
+        self._authorization = authorization
+        self._reader = AnswerReader()
+        self._refusal = b""
+        self._failure: Exception | None = None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def has_begun(self) -> bool:
+        """Is the answer's head there?"""
+        return self._reader.status > 0
+
+    @property
+    def has_ended(self) -> bool:
+        """The whole answer was read."""
+        return self._reader.is_whole
+
+    def read(self, most_bytes: int) -> bytes:
+        """What has come of the body since the last time, little more than `most_bytes`; none if nothing has.
+
+        Raises ApiError where the answer is a refusal, or where it broke off: once all that came before was read.
+        """
+        received, self.has_more = 0, self._failure is None
+        while self.has_more and received < most_bytes:
+            received += self._receive()
+        data = self._reader.take()
+        if self._reader.status >= 300:
+            return self._refused(data)
+        if self._failure is None:
+            return data
+        if not data:
+            raise self._dialer.broken(self._failure) from self._failure
+        self.has_more = True
+        return data
+
+    def close(self) -> None:
+        """Any number of times."""
+        self._connection.close()
+
+    def _receive(self) -> int:
+        """Give the parser what is there, as far as the buffer holds it. How many bytes that was."""
+        buffer, filled, count = self._dialer.buffer, 0, 1
+        try:
+            while count and filled < len(buffer):
+                count = self._socket.recv_into(buffer[filled:])
+                filled += count
+        except _NOTHING_YET:
+            self.has_more = False
+        except _BROKEN as error:
+            self._fail(error)
+        # Nothing at all is the connection's end; after some bytes it is seen the next time.
+        if filled or not count:
+            self._parse(buffer[:filled])
+        return filled
+
+    def _parse(self, data: memoryview) -> None:
+        try:
+            self._reader.feed(data)
+        except _BROKEN as error:
+            self._fail(error)
+        if self._reader.is_whole or not data:
+            self.has_more = False
+
+    def _fail(self, error: Exception) -> None:
+        self._failure, self.has_more = error, False
+
+    def _refused(self, data: bytes) -> bytes:
+        self._refusal += data
+        if self._failure is None and not self.has_ended and len(self._refusal) < _REFUSAL_BYTES:
+            return b""
+        raise self._dialer.refused(self._reader.status, self._reader.headers, self._refusal, self._authorization)

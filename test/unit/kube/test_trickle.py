@@ -1,0 +1,155 @@
+"""The rules of kube/trickle.py, over real sockets, with TLS and without."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.logserver import LogServer
+from helpers.poll import eventually
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.trickle import Dialer, Trickle
+
+PATH, QUERY = "/api/v1/namespaces/ns/pods/p/log", {"follow": "true", "sinceTime": "2026-01-01T00:00:00Z"}
+MUCH = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("pki")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def server(request: pytest.FixtureRequest, pair: tuple[Path, Path]) -> Iterator[LogServer]:
+    with LogServer(pair if request.param == "TLS" else None) as started:
+        yield started
+
+
+@pytest.fixture
+def dialer(server: LogServer, tmp_path: Path) -> Iterator[Dialer]:
+    made = Dialer(server.config(tmp_path), FakeClock())
+    yield made
+    made.close()
+
+
+def read(trickle: Trickle, least: int, most_bytes: int = MUCH) -> bytes:
+    """At least so many bytes, or all that there are."""
+    data = b""
+    while len(data) < least and not trickle.has_ended:
+        if not trickle.has_more:
+            select.select([trickle], [], [], 60.0)
+        data += trickle.read(most_bytes)
+    return data
+
+
+def test_it_asks_as_any_other_request_does(server: LogServer, dialer: Dialer) -> None:
+    dialer.open(PATH, QUERY)
+    asked = server.asked()
+    assert (asked.path, asked.query) == (PATH, QUERY)
+    assert asked.headers["authorization"] == "Bearer secret-token"
+    assert asked.headers["user-agent"].startswith("tfjob-controller/")
+    assert asked.headers["accept-encoding"] == "identity"
+
+
+def test_what_has_come_is_read_and_nobody_waits_for_more(server: LogServer, dialer: Dialer) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    asked = server.asked()
+    assert trickle.read(MUCH) == b""
+    assert not trickle.has_begun, "there is not even a head"
+    asked.begin()
+    eventually(lambda: (trickle.read(MUCH), trickle.has_begun)[1])
+    assert trickle.read(MUCH) == b""
+    asked.say(b"one\n", b"two\n")
+    assert read(trickle, 8) == b"one\ntwo\n"
+    assert not trickle.has_ended
+    asked.end()
+    assert read(trickle, 1) == b""
+    assert trickle.has_ended
+
+
+def test_no_more_is_read_at_once_than_was_asked_for(server: LogServer, dialer: Dialer) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    asked = server.asked().begin()
+    asked.say(b"x" * 500_000)
+    eventually(lambda: len(trickle.read(1)) > 0)
+    assert trickle.has_more
+    data = read(trickle, 300_000, most_bytes=100_000)
+    assert len(data) < 300_000 + 100_000 + len(dialer.buffer)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"5\r\nhel", id="within a chunk"),
+        pytest.param(b"5\r\nhello\r\n", id="between chunks"),
+        pytest.param(b"5\r\nhello\r\nnonsense\r\n", id="with something that is no chunk"),
+    ],
+)
+def test_what_came_before_it_broke_off_is_read_and_then_it_is_said(
+    server: LogServer, dialer: Dialer, sent: bytes
+) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    asked = server.asked().begin()
+    asked.send(sent)
+    asked.break_off()
+    assert b"hello".startswith(read(trickle, 3))
+    with pytest.raises(ApiError) as caught:
+        read(trickle, 10)
+    assert caught.value.is_no_response
+    with pytest.raises(ApiError):
+        trickle.read(MUCH)
+
+
+def test_a_refusal_is_an_error_with_the_servers_words(server: LogServer, dialer: Dialer) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    server.asked().refuse(
+        400,
+        b'{"kind":"Status","code":400,"reason":"BadRequest","message":"container is waiting to start"}',
+        b"Retry-After: 7\r\n",
+    )
+    with pytest.raises(ApiError, match="waiting to start") as caught:
+        read(trickle, 1)
+    assert (caught.value.status, caught.value.retry_after_seconds) == (400, 7)
+
+
+def test_a_refusal_without_an_end_is_not_waited_for(server: LogServer, dialer: Dialer) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    server.asked().begin(500).say(b"x" * 100_000)
+    with pytest.raises(ApiError) as caught:
+        read(trickle, 1)
+    assert caught.value.status == 500
+
+
+def test_a_server_that_is_not_there_is_said_at_once(server: LogServer, tmp_path: Path) -> None:
+    dialer = Dialer(server.config(tmp_path, server="https://127.0.0.1:1"), FakeClock())
+    with pytest.raises(ApiError, match="cannot connect") as caught:
+        dialer.open(PATH, QUERY)
+    assert caught.value.is_no_response
+
+
+def test_who_hangs_up_is_gone(server: LogServer, dialer: Dialer) -> None:
+    trickle = dialer.open(PATH, QUERY)
+    asked = server.asked().begin()
+    trickle.close()
+    trickle.close()
+    assert asked.is_hung_up()
+
+
+def test_a_certificate_of_somebody_else_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=you", "-days", "2"]
+    subprocess.run([*command, "-keyout", str(tmp_path / "k.pem"), "-out", str(other)], check=True, capture_output=True)
+    with LogServer(pair) as server:
+        dialer = Dialer(server.config(tmp_path, **{"certificate-authority": str(other)}), FakeClock())
+        with pytest.raises(ApiError, match="certificate"):
+            dialer.open(PATH, QUERY)
