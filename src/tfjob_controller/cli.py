@@ -1,8 +1,8 @@
 """`tfjob-controller`: the command line.
 
 Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
-cannot be used, with one line on standard error that says which. Whatever takes long to import is imported when it is
-needed.
+cannot be used, with one line on standard error that says which; `initialize` and `export` have more, which stand in
+storage/errors.py. Whatever takes long to import is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ from tfjob_controller.options import (
     resolve_extender,
 )
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS, SimulateOptions, resolve_simulate
+from tfjob_controller.storage.options import (
+    EXPORT_OPTIONS,
+    INITIALIZE_OPTIONS,
+    ExportOptions,
+    InitializeOptions,
+    resolve_export,
+    resolve_initialize,
+)
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
@@ -56,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _extend(resolve_extender(parsed, os.environ))
         if command == "simulate":
             return _simulate(resolve_simulate(parsed, os.environ))
+        if command == "initialize":
+            what = parsed.pop("what")
+            return _initialize(what, resolve_initialize(what, parsed, os.environ))
+        if command == "export":
+            return _export(resolve_export(parsed, os.environ))
         return _run(resolve(parsed, os.environ))
     except (UsageError, OptionError) as error:
         return _refuse(error)
@@ -90,7 +103,32 @@ def build_parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    for command, options in ((run, OPTIONS), (extender, EXTENDER_OPTIONS), (simulate, SIMULATE_OPTIONS)):
+    initialize = commands.add_parser(
+        "initialize",
+        help="fetch a TrainJob's dataset or model into a folder",
+        description="Fetch all files of a URI into a folder, and mark it when all are there; credentials come from "
+        "variables. Every flag can also be set as a variable: --target as TFJOB_CONTROLLER_TARGET.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    initialize.add_argument(
+        "what", choices=("dataset", "model"), help="which folder, and which kind of hf:// repository"
+    )
+    export = commands.add_parser(
+        "export",
+        help="send a TrainJob's trained model to where it is kept",
+        description="Send all files of a folder to a URI; credentials come from variables. Every flag can also be set "
+        "as a variable: --source as TFJOB_CONTROLLER_SOURCE.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for command, options in (
+        (run, OPTIONS),
+        (extender, EXTENDER_OPTIONS),
+        (simulate, SIMULATE_OPTIONS),
+        (initialize, INITIALIZE_OPTIONS),
+        (export, EXPORT_OPTIONS),
+    ):
         for option in options:
             _add(command, option)
     simulate.add_argument("-o", dest="output", metavar="table|json", help="short for --output")
@@ -135,6 +173,22 @@ def _simulate(options: SimulateOptions) -> int:
         return command.run(options)
     except SimulationError as error:
         return _refuse(error)
+
+
+def _initialize(what: str, options: InitializeOptions) -> int:
+    from tfjob_controller.storage import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.initialize(what, options)
+
+
+def _export(options: ExportOptions) -> int:
+    from tfjob_controller.storage import commands
+    from tfjob_controller.telemetry import logging
+
+    logging.configure(options.log_format, options.log_level)
+    return commands.export(options)
 
 
 def _refuse(error: Exception) -> int:

@@ -1,0 +1,140 @@
+"""What went wrong, in one line, and whether another try can help.
+
+Theory of operation. Five libraries raise five families of errors, wrapped in each other. `explain` walks from an error
+to its causes and takes the first one that says something: a full disk, an HTTP status, a name such as
+NoCredentialsError. Classes are known by their names, so nothing here imports a library that may not be installed.
+
+Exit codes are the controller's: 1 to 127 are permanent, 128 to 255 worth a retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Iterator
+
+EXIT_PERMANENT = 1
+EXIT_USAGE = 2
+# 128 and EX_TEMPFAIL of sysexits.h; above all that a signal makes (129 to 192).
+EXIT_PASSING = 128 + 75
+EXIT_STOPPED = 128 + 15
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LOCAL = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ELOOP,
+)
+_PASSING_STATUSES = (408, 425, 429)
+_NAMED = {
+    "GatedRepoError": "access is denied: its terms must be accepted on the hub, and HF_TOKEN be of one who has",
+    "RepositoryNotFoundError": "the repository does not exist, or is private and HF_TOKEN may not read it",
+    "RevisionNotFoundError": "the revision does not exist",
+    "NoCredentialsError": "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "PartialCredentialsError": "half of the credentials is missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "DefaultCredentialsError": "there are no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS",
+    "RefreshError": "access is denied: Google does not take the credentials",
+}
+_PASSING_NAMES = ("ClientError", "TransportError", "HTTPClientError", "IncompleteRead", "FileExpired", "ChecksumError")
+
+
+class StorageError(Exception):
+    """One line for people, without secrets; `is_passing` if the same may succeed later."""
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT has come; nothing but the command itself may catch it."""
+
+
+def exit_code(error: StorageError) -> int:
+    return EXIT_PASSING if error.is_passing else EXIT_PERMANENT
+
+
+def explain(error: BaseException, where: object) -> StorageError:
+    """What this error means for `where`, a URI or path as it may be shown. The text still has to be redacted."""
+    if isinstance(error, StorageError):
+        return error
+    for each in _chain(error):
+        found = _known(each, where)
+        if found is not None:
+            return found
+    words = _words(error)
+    if isinstance(error, FileNotFoundError):
+        return StorageError(f"{where}: not found ({words})")
+    if isinstance(error, PermissionError):
+        return StorageError(f"{where}: access is denied ({words})")
+    is_passing = isinstance(error, (OSError, EOFError, asyncio.TimeoutError))
+    return StorageError(f"{where}: {words}", is_passing=is_passing)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+def _known(error: BaseException, where: object) -> StorageError | None:
+    """What this one error says, its causes apart; None if nothing."""
+    if isinstance(error, ImportError):
+        missing = getattr(error, "name", None) or error
+        return StorageError(f"{where}: the package {missing} is missing: install tfjob-controller[storage]")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return StorageError(f"the disk is full: {_file_of(error)} cannot be written")
+    # s3fs makes such errors for objects, too, but their names do not begin with a slash.
+    if isinstance(error, OSError) and error.errno in _LOCAL and str(error.filename).startswith("/"):
+        return StorageError(f"{error.filename}: {error.strerror}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StorageError(f"{where}: the server's certificate is not trusted ({error.verify_message})")
+    names = {each.__name__ for each in type(error).__mro__}
+    for name, meaning in _NAMED.items():
+        if name in names:
+            return StorageError(f"{where}: {meaning}")
+    status = _http_status(error)
+    if status is not None:
+        return _by_status(status, error, where)
+    return StorageError(f"{where}: {_words(error)}", is_passing=True) if names & set(_PASSING_NAMES) else None
+
+
+def _file_of(error: OSError) -> str:
+    return str(error.filename) if error.filename is not None else "the target"
+
+
+def _http_status(error: BaseException) -> int | None:
+    """aiohttp, httpx and the hub, gcsfs, and botocore, in this order."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        found = getattr(error, "status", None) or getattr(response, "status_code", None) or getattr(error, "code", None)
+    return int(found) if isinstance(found, int) or (isinstance(found, str) and found.isdecimal()) else None
+
+
+def _by_status(status: int, error: BaseException, where: object) -> StorageError:
+    words = f"HTTP {status}: {_words(error)}"
+    if status in (401, 403):
+        return StorageError(f"{where}: access is denied ({words})")
+    if status in (404, 410):
+        return StorageError(f"{where}: not found ({words})")
+    return StorageError(f"{where}: {words}", is_passing=status >= 500 or status in _PASSING_STATUSES)
+
+
+def _words(error: BaseException) -> str:
+    """What an error says, in one line; its class if it says nothing."""
+    text = " ".join(str(getattr(error, "message", "") or error).split())
+    name = type(error).__name__
+    if not text:
+        return name
+    return text if isinstance(error, OSError) or name in text else f"{name}: {text}"

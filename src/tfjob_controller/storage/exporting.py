@@ -1,0 +1,125 @@
+"""Sending a folder's files to a URI."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.storage.crew import work_through
+from tfjob_controller.storage.errors import StorageError
+from tfjob_controller.storage.files import RemoteFile
+from tfjob_controller.storage.folder import FilledFolder
+from tfjob_controller.storage.initializing import list_files
+from tfjob_controller.storage.local import LocalSource
+from tfjob_controller.storage.manifest import Manifest, bytes_in, check_room
+from tfjob_controller.storage.options import ExportOptions
+from tfjob_controller.storage.progress import Progress
+from tfjob_controller.storage.redaction import Redactor
+from tfjob_controller.storage.transfer import Patience, Transfer
+from tfjob_controller.storage.uris import StorageUri, parse
+
+_log = structlog.get_logger(__name__)
+
+
+class Sink(Protocol):
+    """Takes files one by one; safe from several threads."""
+
+    def has(self, path: Path, name: str) -> bool:
+        """Is the same content there already?"""
+
+    def put(self, path: Path, name: str) -> None:
+        """Send it, and see that all of it has come."""
+
+
+def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Redactor) -> None:
+    """Have all files of the source folder at the URI. Raises StorageError, and whatever errors.explain knows."""
+    uri = parse(options.storage_uri)
+    if uri.scheme in ("http", "https"):
+        raise StorageError(f"{uri}: files cannot be exported to a web server: use s3://, gs://, hf:// or file://")
+    if uri.scheme == "pvc":
+        _log.info("nothing to send: the volume is mounted", uri=str(uri))
+        return
+    patience = Patience(options.retries, RealClock(), threading.Event(), redact)
+    source = LocalSource(options.source, is_confined=True)
+    manifest = list_files(source, options.source, patience)
+    _log.info("sending", uri=str(uri), source=options.source, files=len(manifest.files), bytes=manifest.byte_count)
+    export = _Export(source, manifest, Progress(len(manifest.files), manifest.byte_count, patience.clock), patience)
+    export.send(uri, options, environ)
+    _log.info("done", uri=str(uri), **export.progress.figures())
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    source: LocalSource
+    manifest: Manifest
+    progress: Progress
+    patience: Patience
+
+    def send(self, uri: StorageUri, options: ExportOptions, environ: Mapping[str, str]) -> None:
+        if uri.scheme == "file":
+            self._copy(uri, options)
+        elif uri.scheme == "hf":
+            self._commit(uri, options, environ)
+        else:
+            sink = _sink(uri, environ)
+            self._each(lambda file: self._put(sink, file), options.parallel)
+
+    def _each(self, work: Callable[[RemoteFile], None], parallel: int) -> None:
+        stop, tick = self.patience.stop, self.progress.tick
+        work_through(self.manifest.files, work, parallel=parallel, stop=stop, tick=tick)
+
+    def _put(self, sink: Sink, file: RemoteFile) -> None:
+        path, was_there = Path(file.location), True
+
+        def attempt() -> bool:
+            nonlocal was_there
+            if not sink.has(path, file.name):
+                was_there = False
+                sink.put(path, file.name)
+            return True
+
+        self.patience.try_again(file.name, attempt)
+        (self.progress.found if was_there else self.progress.moved)(file.size or 0)
+        self.progress.file_done(file, file.size or 0, was_there=was_there)
+
+    def _copy(self, uri: StorageUri, options: ExportOptions) -> None:
+        target = Path(os.path.realpath(uri.path))
+        if target.is_relative_to(os.path.realpath(options.source)):
+            raise StorageError(f"{uri}: it lies within {options.source}, which is exported")
+        with FilledFolder(target) as folder:
+            folder.unmark()
+            check_room(self.manifest.byte_count - bytes_in(folder.root), folder.root)
+            self._each(Transfer(self.source, folder, self.progress, self.patience).fetch, options.parallel)
+            folder.finish(uri, "export", self.manifest.files, self.progress.present_bytes)
+
+    def _commit(self, uri: StorageUri, options: ExportOptions, environ: Mapping[str, str]) -> None:
+        from tfjob_controller.storage.hub import HubSink
+
+        sink = HubSink(uri, environ)
+
+        def attempt() -> bool:
+            sink.put_all(Path(options.source))
+            return True
+
+        def commit(where: str) -> None:
+            self.patience.try_again(where, attempt)
+
+        work_through([str(uri)], commit, parallel=1, stop=self.patience.stop, tick=self.progress.tick)
+        self.progress.moved(self.manifest.byte_count)
+
+
+def _sink(uri: StorageUri, environ: Mapping[str, str]) -> Sink:
+    if uri.scheme == "s3":
+        from tfjob_controller.storage.s3 import S3Sink
+
+        return S3Sink(uri, environ)
+    from tfjob_controller.storage.gs import GsSink
+
+    return GsSink(uri, environ)

@@ -1,0 +1,97 @@
+"""Google Cloud Storage by gcsfs: a source, and a sink.
+
+Credentials are Google's own ways: GOOGLE_APPLICATION_CREDENTIALS (a file's path or, as a Secret's variable can hold no
+file, its JSON itself), a workload identity, the instance; without any the bucket is read as the public is.
+STORAGE_EMULATOR_HOST leads to another server.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfjob_controller.storage.errors import StorageError
+from tfjob_controller.storage.files import CRC32C, MD5, Digest, RemoteFile
+from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
+from tfjob_controller.storage.uris import StorageUri
+
+_CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+_PART_BYTES = 16 * 2**20
+
+
+def connect(environ: Mapping[str, str]) -> Any:
+    """A gcsfs.GCSFileSystem. Raises ImportError, StorageError."""
+    import gcsfs
+
+    return gcsfs.GCSFileSystem(token=_token(environ), skip_instance_cache=True)
+
+
+def _token(environ: Mapping[str, str]) -> Any:
+    value = environ.get(_CREDENTIALS, "").strip()
+    if environ.get("STORAGE_EMULATOR_HOST") and not value:
+        return "anon"
+    if not value.startswith("{"):
+        # With a path nothing else is tried: who names credentials does not want others.
+        return value or None
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise StorageError(f"{_CREDENTIALS} is neither a file's path nor JSON") from None
+
+
+class GsSource:
+    """All objects below a prefix, or one object."""
+
+    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
+        self._root = f"{uri.place}/{uri.path}".rstrip("/")
+        self._filesystem = connect(environ)
+
+    def files(self) -> Sequence[RemoteFile]:
+        return relative_files(self._filesystem.find(self._root, detail=True), self._root, _describe)
+
+    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
+        return read_ranged(self._filesystem, file.location, offset)
+
+    def is_digest_of_content(self, file: RemoteFile) -> bool:
+        return True
+
+
+def _describe(name: str, location: str, info: Info) -> RemoteFile:
+    identity = str(info.get("generation") or info.get("etag") or "")
+    return RemoteFile(name, location, int(info["size"]), identity, _digest(info))
+
+
+def _digest(info: Info) -> Digest | None:
+    """Composed objects have no MD5."""
+    if info.get("md5Hash"):
+        return Digest.from_base64(MD5, info["md5Hash"])
+    return Digest.from_base64(CRC32C, info["crc32c"]) if info.get("crc32c") else None
+
+
+class GsSink:
+    """Puts files below a prefix. An object appears when it is whole, and not before."""
+
+    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
+        self._root = f"{uri.place}/{uri.path}".rstrip("/")
+        self._filesystem = connect(environ)
+
+    def has(self, path: Path, name: str) -> bool:
+        self._filesystem.invalidate_cache()
+        try:
+            info = self._filesystem.info(f"{self._root}/{name}")
+        except FileNotFoundError:
+            return False
+        if info.get("type") != "file" or int(info["size"]) != path.stat().st_size:
+            return False
+        with path.open("rb") as content:
+            digest = hashlib.file_digest(content, "md5").digest()
+        return bool(info.get("md5Hash") == base64.b64encode(digest).decode())
+
+    def put(self, path: Path, name: str) -> None:
+        self._filesystem.put_file(str(path), f"{self._root}/{name}", chunksize=_PART_BYTES)
+        if not self.has(path, name):
+            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_passing=True)

@@ -1,0 +1,100 @@
+"""The Hugging Face hub by huggingface_hub: a source, and a sink.
+
+HF_TOKEN (or ACCESS_TOKEN, as Kubeflow's Trainer calls it) says who asks, HF_ENDPOINT which hub. The revision is turned
+into a commit first, so all files are of one. Every file can be verified: the hub knows the SHA-256 of large ones, and
+Git's hash of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from tfjob_controller.storage.files import GIT, OWN_PREFIX, SHA256, Digest, RemoteFile
+from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
+from tfjob_controller.storage.uris import DATASET, StorageUri
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ACCESS_TOKEN")
+
+_log = structlog.get_logger(__name__)
+
+
+def _token(environ: Mapping[str, str]) -> str | bool:
+    """False keeps the library from looking for one that somebody left in the home folder."""
+    return next((environ[name].strip() for name in _TOKENS if environ.get(name, "").strip()), False)
+
+
+def _endpoint(environ: Mapping[str, str]) -> str | None:
+    return environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
+class HubSource:
+    """All files of a repository at one commit, those of a folder in it, or one file."""
+
+    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
+        from huggingface_hub import HfApi, HfFileSystem
+
+        self._uri = uri
+        self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
+        self._filesystem = HfFileSystem(
+            endpoint=_endpoint(environ), token=_token(environ), skip_instance_cache=True, expand_info=False
+        )
+
+    def files(self) -> Sequence[RemoteFile]:
+        uri = self._uri
+        found = self._api.repo_info(uri.place, repo_type=uri.repository_type, revision=uri.revision or None)
+        _log.info("revision", repository=uri.place, commit=found.sha)
+        kind = "datasets/" if uri.repository_type == DATASET else ""
+        root = f"{kind}{uri.place}@{found.sha}/{uri.path}".rstrip("/")
+        return relative_files(self._listing(root), root, _describe)
+
+    def _listing(self, root: str) -> Mapping[str, Info]:
+        found: Any = self._filesystem.find(root, detail=True)
+        # Of a single file `find` gives the name only.
+        return {root: self._filesystem.info(root, expand_info=True)} if list(found) == [root] else found
+
+    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
+        return read_ranged(self._filesystem, file.location, offset)
+
+    def is_digest_of_content(self, file: RemoteFile) -> bool:
+        return True
+
+
+def _describe(name: str, location: str, info: Info) -> RemoteFile:
+    lfs = info.get("lfs")
+    if lfs:
+        digest = Digest(SHA256, lfs["sha256"] if "sha256" in lfs else lfs["oid"])
+    else:
+        digest = Digest(GIT, str(info.get("blob_id") or ""))
+    return RemoteFile(name, location, int(info["size"]), digest.value, digest if digest.value else None)
+
+
+class HubSink:
+    """Puts a folder into a repository as one commit: readers see all of it or nothing."""
+
+    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
+        from huggingface_hub import HfApi
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+
+        disable_progress_bars()
+        self._uri = uri
+        self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
+
+    def put_all(self, folder: Path) -> None:
+        """The repository is made, as a private one, if there is none."""
+        uri = self._uri
+        with contextlib.suppress(FileExistsError):
+            self._api.create_repo(uri.place, repo_type=uri.repository_type, private=True, exist_ok=True)
+        self._api.upload_folder(
+            repo_id=uri.place,
+            repo_type=uri.repository_type,
+            folder_path=folder,
+            path_in_repo=uri.path or None,
+            revision=uri.revision or None,
+            commit_message="Exported by tfjob-controller",
+            ignore_patterns=[f"{OWN_PREFIX}*", f"**/{OWN_PREFIX}*"],
+        )

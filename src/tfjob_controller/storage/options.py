@@ -1,0 +1,87 @@
+"""The flags of `tfjob-controller initialize` and `export`; see `tfjob_controller.flags`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, OptionError, choice, option, options_of, read_options
+
+# As Kubeflow's Trainer has them; STORAGE_URI is its variable, too.
+STORAGE_URI = "STORAGE_URI"
+WORKSPACE = "/workspace"
+OUTPUT_FOLDER = f"{WORKSPACE}/output"
+
+
+def _parallel(default: str) -> Any:
+    return option(COUNT, default, "How many files are on their way at the same time.")
+
+
+def _retries() -> Any:
+    return option(COUNT, "8", "How often in a row a try may bring nothing before we give up; each waits longer.")
+
+
+def _log_format() -> Any:
+    return option(choice("json", "console"), "json", "How log lines are written.")
+
+
+def _log_level() -> Any:
+    return option(choice("debug", "info", "warning", "error"), "info", "The least level that is logged.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitializeOptions:
+    """All that `tfjob-controller initialize` can be told."""
+
+    storage_uri: str = option(
+        TEXT,
+        "",
+        "Where the files are: s3://, gs://, hf://, http(s)://, file:// or pvc://; also read from $STORAGE_URI.",
+    )
+    target: str = option(FILE, "", f"The folder that is filled; empty for {WORKSPACE}/dataset or {WORKSPACE}/model.")
+    parallel: int = _parallel("8")
+    retries: int = _retries()
+    verify_hash: bool = option(
+        SWITCH, "true", "Compare hashes where the source tells them; false for S3 servers whose ETags mean nothing."
+    )
+    log_format: str = _log_format()
+    log_level: str = _log_level()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """All that `tfjob-controller export` can be told."""
+
+    storage_uri: str = option(
+        TEXT, "", "Where the files go: s3://, gs://, hf://, file:// or pvc://; also read from $STORAGE_URI."
+    )
+    source: str = option(FILE, OUTPUT_FOLDER, "The folder whose files are exported.")
+    parallel: int = _parallel("4")
+    retries: int = _retries()
+    log_format: str = _log_format()
+    log_level: str = _log_level()
+
+
+INITIALIZE_OPTIONS = options_of(InitializeOptions)
+EXPORT_OPTIONS = options_of(ExportOptions)
+StorageOptions = TypeVar("StorageOptions", InitializeOptions, ExportOptions)
+
+
+def resolve_initialize(what: str, flags: Mapping[str, str], environ: Mapping[str, str]) -> InitializeOptions:
+    """The options of `initialize dataset|model` that these flags and this environment say. Raises OptionError."""
+    options = _with_uri(read_options(InitializeOptions, flags, environ), environ)
+    return options if options.target else dataclasses.replace(options, target=f"{WORKSPACE}/{what}")
+
+
+def resolve_export(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExportOptions:
+    """The options of `export` that these flags and this environment say. Raises OptionError."""
+    return _with_uri(read_options(ExportOptions, flags, environ), environ)
+
+
+def _with_uri(options: StorageOptions, environ: Mapping[str, str]) -> StorageOptions:
+    uri = options.storage_uri or environ.get(STORAGE_URI, "")
+    if not uri.strip():
+        raise OptionError(f"say where by {STORAGE_URI} or --storage-uri: it is empty")
+    return dataclasses.replace(options, storage_uri=uri.strip())

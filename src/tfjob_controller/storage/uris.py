@@ -1,0 +1,139 @@
+"""Where a dataset or model is, as one text: what its parts are, and how it is shown without what is secret in it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from tfjob_controller.storage.errors import StorageError
+
+SCHEMES = ("s3", "gs", "hf", "http", "https", "file", "pvc")
+DATASET, MODEL = "dataset", "model"
+
+_HIDDEN = "***"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# scrypt's cost: a guess at a short secret in a query takes some 50 ms.
+_SCRYPT_COST = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUri:
+    """A URI taken apart. `text` may hold secrets and is never shown: `str` gives what may be seen."""
+
+    text: str = field(repr=False)
+    scheme: str
+    place: str
+    """Bucket, repository (`org/name`), host or claim; empty for files."""
+    path: str
+    """Key or path within the place, without a slash at either end; the whole path of a file."""
+    revision: str = ""
+    repository_type: str = ""
+
+    def __str__(self) -> str:
+        return redact_urls(self.text)
+
+    @property
+    def key(self) -> str:
+        """Says whether two URIs are the same, and nothing of their secrets.
+
+        Users and passwords are left out, and a query goes in by a slow hash.
+        """
+        head, _, query = self.text.partition("?") if self.scheme in ("http", "https") else (self.text, "", "")
+        parts = [_without_user(head), self.repository_type]
+        if query:
+            parts.append(hashlib.scrypt(query.encode(), salt=head.encode(), n=_SCRYPT_COST, r=8, p=1).hex())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def parse(text: str, what: str = MODEL) -> StorageUri:
+    """Read a URI; `what` decides which kind of repository `hf://org/name` is. Raises StorageError."""
+    scheme, separator, rest = text.strip().partition("://")
+    scheme = scheme.lower()
+    if not separator:
+        raise StorageError(f"the storage URI {text!r} is none: it must begin with one of {_schemes()}")
+    if scheme not in SCHEMES:
+        raise StorageError(f"{redact_urls(text)}: the scheme {scheme!r} is unknown: use one of {_schemes()}")
+    if scheme == "hf":
+        return _hub(text, rest, what)
+    if scheme in ("http", "https"):
+        return _web(text.strip(), scheme)
+    if scheme == "file":
+        return _file(text, rest)
+    place, _, path = rest.partition("/")
+    if not place or "@" in place:
+        raise StorageError(
+            f"{redact_urls(text)}: a bucket's or claim's name must follow {scheme}://, without any credentials"
+        )
+    return StorageUri(text.strip(), scheme, place, path.strip("/"))
+
+
+def redact_urls(text: str) -> str:
+    """The text with users, passwords, queries and fragments of all URLs in it hidden."""
+    return _URL.sub(_shown, text)
+
+
+def _shown(match: re.Match[str]) -> str:
+    """A URL ends before the punctuation of the sentence that it stands in."""
+    url = match[0].rstrip(".,:;)]}")
+    return _redacted(url) + match[0][len(url) :]
+
+
+def _redacted(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    # An s3:// key may hold such characters too; that it is shown shorter than it is does no harm.
+    shown, mark, _ = _cut(rest)
+    authority, slash, path = shown.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}{mark and mark + _HIDDEN}"
+
+
+def _cut(rest: str) -> tuple[str, str, str]:
+    end = min((at for at in (rest.find("?"), rest.find("#")) if at >= 0), default=len(rest))
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _without_user(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    # hf://org/name@revision: only what comes before the first slash can be a user.
+    return f"{scheme}://{authority.rpartition('@')[2] if scheme in ('http', 'https') else authority}{slash}{path}"
+
+
+def _schemes() -> str:
+    return ", ".join(f"{scheme}://" for scheme in SCHEMES)
+
+
+def _hub(text: str, rest: str, what: str) -> StorageUri:
+    segments = [segment for segment in rest.split("/") if segment]
+    kind = what
+    if segments and segments[0] in ("datasets", "models") and len(segments) > 1:
+        kind = segments.pop(0).removesuffix("s")
+    # Some old models have no organisation.
+    names, inside = segments[:2], segments[2:]
+    repository, _, revision = "/".join(names).partition("@")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", repository):
+        raise StorageError(f"{redact_urls(text)}: write hf://organisation/name, or hf://organisation/name@revision")
+    if "@" in "/".join(names) and not revision:
+        raise StorageError(f"{redact_urls(text)}: a branch, tag or commit must follow the @")
+    return StorageUri(text.strip(), "hf", repository, "/".join(inside), unquote(revision), kind)
+
+
+def _web(text: str, scheme: str) -> StorageUri:
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise StorageError(f"{redact_urls(text)}: a host must follow {scheme}://")
+    if parts.path.endswith("/") or not parts.path:
+        raise StorageError(f"{redact_urls(text)}: it must name a file; a web server's folders cannot be listed")
+    return StorageUri(text, scheme, host, parts.path.strip("/"))
+
+
+def _file(text: str, rest: str) -> StorageUri:
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not slash or not path.strip("/"):
+        raise StorageError(f"{redact_urls(text)}: write file:///an/absolute/path")
+    return StorageUri(text.strip(), "file", "", "/" + unquote(path).strip("/"))

@@ -1,0 +1,126 @@
+"""One file of a web server, by the aiohttp session of fsspec's HTTP back end.
+
+fsspec's own reading takes whatever comes for the range that it asked for. Here the answer is looked at: a server may
+not know ranges, or have another version by now. Nothing but GET is asked, since a presigned URL is signed for that
+alone. Variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tfjob_controller.storage.errors import StorageError
+from tfjob_controller.storage.files import RemoteFile
+from tfjob_controller.storage.uris import StorageUri
+
+_CONNECT_SECONDS, _READ_SECONDS = 15.0, 60.0
+_BLOCK_BYTES = 2**20
+_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d+)-\d+|\*)/(?P<size>\d+|\*)")
+_OK, _PARTIAL, _UNSATISFIABLE = 200, 206, 416
+
+
+class WebSource:
+    """The file of one URL, by the last name in its path."""
+
+    def __init__(self, uri: StorageUri) -> None:
+        import aiohttp
+        from fsspec.implementations.http import HTTPFileSystem
+
+        self._uri = uri
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
+        # What is packed stays packed: sizes are those of what comes.
+        settings = {"timeout": timeout, "auto_decompress": False, "trust_env": True}
+        self._filesystem = HTTPFileSystem(client_kwargs=settings, skip_instance_cache=True)
+
+    def files(self) -> Sequence[RemoteFile]:
+        with self._get(0, 0) as answer:
+            if answer.status not in (_OK, _PARTIAL, _UNSATISFIABLE):
+                answer.raise_for_status()
+            size, identity = _size_of(answer), _identity_of(answer)
+        name = unquote(urlsplit(self._uri.text).path.rpartition("/")[2])
+        return [RemoteFile(name, str(self._uri), size, identity and f"{identity} {size}")]
+
+    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
+        if file.size == 0:
+            return
+        with self._get(offset, None) as answer:
+            answer.raise_for_status()
+            identity = _identity_of(answer)
+            if file.identity and identity and file.identity != f"{identity} {file.size}":
+                raise StorageError(f"{file.location}: the file has changed while it was read", is_passing=True)
+            skip = offset - _start_of(answer)
+            if skip < 0:
+                raise StorageError(f"{file.location}: the server gave another range than was asked", is_passing=True)
+            while block := self._filesystem_sync(_block_of(answer)):
+                rest = block[skip:]
+                skip = max(0, skip - len(block))
+                if rest:
+                    yield rest
+
+    def is_digest_of_content(self, file: RemoteFile) -> bool:
+        return True
+
+    @contextmanager
+    def _get(self, start: int, end: int | None) -> Iterator[Any]:
+        headers = {"Accept-Encoding": "identity"}
+        if start or end is not None:
+            headers["Range"] = f"bytes={start}-{'' if end is None else end}"
+        answer = self._filesystem_sync(self._ask(headers))
+        try:
+            yield answer
+        finally:
+            self._filesystem.loop.call_soon_threadsafe(answer.close)
+
+    async def _ask(self, headers: dict[str, str]) -> Any:
+        from yarl import URL
+
+        session = await self._filesystem.set_session()
+        # Signed as it is written: not to be quoted again.
+        return await session.get(URL(self._uri.text, encoded=True), headers=headers)
+
+    def _filesystem_sync(self, task: Any) -> Any:
+        from fsspec.asyn import sync
+
+        return sync(self._filesystem.loop, _awaited, task)
+
+
+async def _awaited(task: Any) -> Any:
+    return await task
+
+
+async def _block_of(answer: Any) -> bytes:
+    """Up to a megabyte; what came before a lost connection is kept, and the loss is told at the next call."""
+    block = bytearray()
+    while len(block) < _BLOCK_BYTES:
+        try:
+            piece = await answer.content.readany()
+        except Exception:
+            if block:
+                return bytes(block)
+            raise
+        if not piece:
+            break
+        block += piece
+    return bytes(block)
+
+
+def _size_of(answer: Any) -> int | None:
+    if answer.status == _OK:
+        return int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
+    told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return int(told["size"]) if told and told["size"] != "*" else None
+
+
+def _start_of(answer: Any) -> int:
+    if answer.status == _OK:
+        return 0
+    told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return int(told["start"]) if told and told["start"] else -1
+
+
+def _identity_of(answer: Any) -> str:
+    return str(answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "")
