@@ -1,0 +1,308 @@
+"""Follows the log of one pod of each job that says what it measures there, and keeps the last value of each metric.
+
+Theory of operation. One thread has all logs (followedlog.py), each with a connection of its own (kube/trickle.py). It
+sleeps in a selector while nobody logs. Once somebody does, it lets what is said gather for a second, and then reads all
+that there is of all of them: so it wakes once a second whether a line comes in that time or ten thousand, and what it
+costs follows the bytes. A log from which more comes than it may bring in a round holds up no other.
+
+Syncs say whose log is wanted (`follow`), and take the values from here (`metrics_of`); the thread says that there is
+something new by `tell`, at most once in `TELL_SECONDS` for each job, and at once when the log of a container that has
+ended was read to its end.
+
+Nobody answers for the time that a node takes: the thread waits for a connection to the API server alone, and if it gets
+none, all rest for a while. At most `MAX_FOLLOWED` logs are followed, each of which is a socket here and two in the API
+server; further ones are looked at now and then.
+
+Nothing is remembered by a restarted controller: it reads the last lines again, which say when they were logged.
+Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; all else is the thread's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from tfjob_controller.api.core import Pod
+from tfjob_controller.controller.followedlog import Counters, FollowedLog, Target, target_of
+from tfjob_controller.kube.backoff import DecorrelatedBackoff
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.trainer.metricpairs import Measured, Pair
+from tfjob_controller.trainer.moments import to_text
+
+log = structlog.get_logger(__name__)
+
+# How long what is said gathers.
+PERIOD_SECONDS = 1.0
+# Of logs whose end somebody waits for.
+_HURRIED_SECONDS = 0.1
+# At most one write of a job's status in this time comes from here.
+TELL_SECONDS = 5.0
+MAX_FOLLOWED = 500
+# Each takes some milliseconds of CPU, for TLS.
+_OPENED_A_ROUND = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerStatistics:
+    """Logs that are wanted, of which so many are open and so many were read to their end; the rest since the start.
+
+    `jumps`: how often a log was not kept pace with.
+    """
+
+    jobs: int = 0
+    open: int = 0
+    done: int = 0
+    rounds: int = 0
+    opened: int = 0
+    bytes_read: int = 0
+    failures: int = 0
+    jumps: int = 0
+    told: int = 0
+
+
+@dataclass(slots=True)
+class _Job:
+    """What the thread knows of one. Times are monotonic."""
+
+    log: FollowedLog
+    told_at: float = float("-inf")
+    is_news: bool = False
+    values: dict[str, Measured] = field(default_factory=dict)
+
+
+class LogFollower:
+    """See the module. `tell` is given the key of a job that something new is known of, in the follower's thread."""
+
+    def __init__(self, dialer: Dialer, tell: Callable[[str], object], clock: Clock) -> None:
+        self._dialer = dialer
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wanted: dict[str, Target] = {}
+        self._is_changed = False
+        self._metrics: dict[str, Mapping[str, Measured]] = {}
+        # The target whose log was read to its end.
+        self._read_all: dict[str, Target] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        self._read_at = clock.monotonic() - PERIOD_SECONDS
+        self._open_not_before = clock.monotonic()
+        self._backoff = DecorrelatedBackoff(clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
+        self._counters = Counters()
+        self._rounds = self._told = 0
+        self._stop = threading.Event()
+        self._thread = SupervisedThread("logs-follow", self._run, stop=self._stop, clock=clock)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """False if it still waits for a connection after that time."""
+        self._stop.set()
+        self._wake()
+        return self._thread.join(timeout_seconds)
+
+    @property
+    def restarts(self) -> int:
+        return self._thread.restarts
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
+        """From now on the job's metrics come from this container of this pod, by these names.
+
+        To be called by every sync: it costs nothing where nothing has changed. A pod that has not started leaves the
+        job as it was, so what the one before it said stands.
+        """
+        target = target_of(job_key, job_uid, pod, container, names)
+        if target is None or self._wanted.get(job_uid) == target:
+            return
+        with self._lock:
+            self._wanted[job_uid] = target
+            self._is_changed = True
+        self._wake()
+
+    def forget(self, job_uid: str) -> None:
+        """The job is over: no more is wanted of it, nor known."""
+        with self._lock:
+            known = self._wanted.pop(job_uid, None)
+            self._metrics.pop(job_uid, None)
+            self._read_all.pop(job_uid, None)
+            self._is_changed |= known is not None
+        if known is not None:
+            self._wake()
+
+    def forget_key(self, job_key: str) -> None:
+        """The same, of a job that is gone with its UID."""
+        with self._lock:
+            uids = [uid for uid, target in self._wanted.items() if target.job_key == job_key]
+        for uid in uids:
+            self.forget(uid)
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
+        """The last of each metric by name, as far as it was seen by this process."""
+        return self._metrics.get(job_uid, {})
+
+    def has_read_all(self, job_uid: str) -> bool:
+        """Is there nothing to wait for: the log of the ended container was read to its end, or given up?
+
+        That takes a moment from the `follow` that tells of the end, some seconds where the node does not answer.
+        """
+        wanted = self._wanted.get(job_uid)
+        return wanted is None or self._read_all.get(job_uid) == wanted
+
+    def statistics(self) -> FollowerStatistics:
+        jobs, counted = list(self._jobs.values()), self._counters
+        return FollowerStatistics(
+            jobs=len(jobs),
+            open=sum(job.log.is_open for job in jobs),
+            done=sum(job.log.is_done for job in jobs),
+            rounds=self._rounds,
+            opened=counted.opened,
+            bytes_read=counted.bytes_read,
+            failures=counted.failures,
+            jumps=counted.jumps,
+            told=self._told,
+        )
+
+    def look(self) -> None:
+        """One round, which waits for nothing but connections. For the thread, or a test without one."""
+        self._rounds += 1
+        self._take_over()
+        now = self._clock.monotonic()
+        is_full = now - self._read_at >= PERIOD_SECONDS
+        if is_full:
+            self._read_at = now
+        for job in self._readable():
+            if is_full or job.log.is_hurried:
+                self._take(job, job.log.read())
+        for job in self._jobs.values():
+            job.log.check()
+        self._open()
+        self._tell_news()
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._gather()
+            if not self._stop.is_set():
+                self.look()
+        for job in self._jobs.values():
+            job.log.close()
+        self._selector.close()
+        self._dialer.close()
+        self._woken.close()
+        self._waker.close()
+
+    def _gather(self) -> None:
+        """Sleep until there is something to do, and then until there is enough of it."""
+        now = self._clock.monotonic()
+        due_at = self._due_at()
+        ready = self._selector.select(None if due_at == float("inf") else max(0.0, due_at - now))
+        if any(key.data is None for key, _ in ready):
+            with contextlib.suppress(BlockingIOError):
+                self._woken.recv(4096)
+            return
+        rest = self._read_at + PERIOD_SECONDS - self._clock.monotonic()
+        if ready and rest > 0:
+            is_hurried = any(job.log.is_hurried for job in self._jobs.values())
+            self._clock.sleep(min(rest, _HURRIED_SECONDS) if is_hurried else rest, self._stop)
+
+    def _due_at(self) -> float:
+        """When something has to be done though nobody logs; monotonic."""
+        next_round = self._read_at + PERIOD_SECONDS
+        due_at = float("inf")
+        for job in self._jobs.values():
+            of_log = max(job.log.due_at, self._open_not_before) if not job.log.is_open else job.log.due_at
+            of_news = job.told_at + TELL_SECONDS if job.is_news else float("inf")
+            due_at = min(due_at, of_log, of_news, next_round if job.log.has_more else float("inf"))
+        return due_at
+
+    def _wake(self) -> None:
+        # One that is full wakes as well; one that is closed has nobody to wake.
+        with contextlib.suppress(OSError):
+            self._waker.send(b"!")
+
+    def _take_over(self) -> None:
+        """What syncs have said since the last round."""
+        with self._lock:
+            if not self._is_changed:
+                return
+            self._is_changed, wanted = False, dict(self._wanted)
+        for uid in self._jobs.keys() - wanted.keys():
+            self._jobs.pop(uid).log.close()
+        for uid, target in wanted.items():
+            job = self._jobs.get(uid)
+            if job is None:
+                self._jobs[uid] = _Job(self._log_of(target))
+            elif job.log.target.is_same_log(target):
+                job.log.aim(target)
+            else:
+                job.log.close()
+                job.log = self._log_of(target)
+                job.values = {name: each for name, each in job.values.items() if name in target.names}
+
+    def _log_of(self, target: Target) -> FollowedLog:
+        return FollowedLog(target, self._dialer, self._selector, self._clock, self._counters)
+
+    def _readable(self) -> list[_Job]:
+        ready = {key.data.target.job_uid for key, _ in self._selector.select(0) if key.data is not None}
+        return [job for uid, job in self._jobs.items() if uid in ready or job.log.has_more]
+
+    def _take(self, job: _Job, found: Mapping[str, Pair]) -> None:
+        now = to_text(self._clock.now())
+        for name, pair in found.items():
+            before = job.values.get(name)
+            job.values[name] = Measured(pair.value, to_text(pair.logged_at) if pair.logged_at else now)
+            job.is_news |= before is None or before.value != pair.value
+
+    def _open(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._open_not_before:
+            return
+        due = sorted(
+            (job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now),
+            key=lambda each: each.due_at,
+        )
+        followed = sum(job.log.is_open for job in self._jobs.values()) if due else 0
+        for each in due[:_OPENED_A_ROUND]:
+            try:
+                each.open(may_follow=followed < MAX_FOLLOWED)
+            except ApiError as error:
+                # It is the API server that does not answer: no other need try.
+                self._open_not_before = self._clock.monotonic() + self._backoff.next_seconds()
+                log.debug("cannot follow logs", error=str(error))
+                for other in due:
+                    other.not_opened(error)
+                return
+            followed += 1
+
+    def _tell_news(self) -> None:
+        now = self._clock.monotonic()
+        for uid, job in self._jobs.items():
+            is_over = job.log.is_done and self._read_all.get(uid) != job.log.target
+            if not is_over and not (job.is_news and now >= job.told_at + TELL_SECONDS):
+                continue
+            with self._lock:
+                # Forgotten meanwhile?
+                if uid not in self._wanted:
+                    continue
+                self._metrics[uid] = dict(job.values)
+                if is_over:
+                    self._read_all[uid] = job.log.target
+            job.is_news, job.told_at = False, now
+            self._told += 1
+            self._tell(job.log.target.job_key)

@@ -1,0 +1,513 @@
+"""The rules of controller/logfollower.py and followedlog.py, against a server that answers as a test says."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from helpers.logserver import Asked, LogServer
+from helpers.poll import eventually
+from tfjob_controller.api.core import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodMeta,
+    PodSpec,
+    PodStatus,
+    Running,
+    Terminated,
+    Waiting,
+)
+from tfjob_controller.controller import followedlog, logfollower
+from tfjob_controller.controller.followedlog import (
+    BEHIND_ROUNDS,
+    GRACE_SECONDS,
+    HEAD_SECONDS,
+    POLL_SECONDS,
+    QUIET_SECONDS,
+    ROUND_BYTES,
+    TAIL_LINES,
+)
+from tfjob_controller.controller.logfollower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
+from tfjob_controller.kube.clock import FakeClock, RealClock
+from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.trainer.metricpairs import Measured
+
+RUNS = ContainerState(running=Running())
+ENDED = ContainerState(terminated=Terminated(0))
+WAITS = ContainerState(waiting=Waiting("ContainerCreating"))
+NAMES = ("loss", "step")
+# Longer than any rest after a failure.
+A_WHILE = 40.0
+
+
+def pod(name: str = "p", state: ContainerState = RUNS, *, restarts: int = 0, last: ContainerState | None = None) -> Pod:
+    container = ContainerStatus("trainer", restart_count=restarts, state=state, last_state=last or ContainerState())
+    others = ContainerStatus("sidecar", state=RUNS)
+    meta = PodMeta(name=name, namespace="ns", uid=f"u-{name}")
+    return Pod(meta, PodSpec(), PodStatus(phase="Running", container_statuses=(others, container)))
+
+
+def line(second: int, text: str) -> bytes:
+    """As the API server sends it when asked for times."""
+    return f"2026-01-01T00:00:{second:02d}.500000000Z {text}\n".encode()
+
+
+def at(value: str, second: int) -> Measured:
+    return Measured(value, f"2026-01-01T00:00:{second:02d}Z")
+
+
+@contextlib.contextmanager
+def saying(asked: Asked, *lines: bytes) -> Iterator[None]:
+    """More than the sockets between hold: whoever says it waits until it is read, or the reader is gone."""
+    thread = threading.Thread(target=asked.say, args=lines)
+    thread.start()
+    yield
+    thread.join(60.0)
+    assert not thread.is_alive()
+
+
+@dataclass
+class Bench:
+    """Rounds are made by hand: a thread would make them whenever it likes."""
+
+    server: LogServer
+    follower: LogFollower
+    clock: FakeClock
+    told: list[str] = field(default_factory=list)
+
+    def follow(self, followed: Pod, names: tuple[str, ...] = NAMES, job: str = "job") -> None:
+        self.follower.follow(f"ns/{job}", f"u-{job}", followed, "trainer", names)
+
+    def asked(self, seconds: float = 0.0) -> Asked:
+        """The request that a round makes after so long."""
+        self.clock.advance(seconds)
+        self.follower.look()
+        return self.server.asked()
+
+    def metrics(self, job: str = "job") -> dict[str, Measured]:
+        return dict(self.follower.metrics_of(f"u-{job}"))
+
+    def until(self, condition: Callable[[], bool], seconds: float = PERIOD_SECONDS) -> None:
+        """Rounds, each so long after the one before, until it is so."""
+
+        def look() -> bool:
+            self.follower.look()
+            if condition():
+                return True
+            self.clock.advance(seconds)
+            return False
+
+        eventually(look)
+
+    def has_read(self, count: int) -> None:
+        self.until(lambda: self.follower.statistics().bytes_read >= count)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with LogServer() as server:
+        clock, told = FakeClock(), list[str]()
+        follower = LogFollower(Dialer(server.config(tmp_path), clock), told.append, clock)
+        yield Bench(server, follower, clock, told)
+        # Ends its connections as a thread of its own would.
+        follower.stop(0.0)
+        follower._run()
+
+
+def test_the_last_value_of_each_metric_is_known_with_its_time_and_the_job_is_told(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    assert asked.path == "/api/v1/namespaces/ns/pods/p/log"
+    assert asked.query == {
+        "container": "trainer",
+        "follow": "true",
+        "timestamps": "true",
+        "tailLines": str(TAIL_LINES),
+    }
+    asked.say(line(1, "loss=3 step=1"), line(2, "loss=2"), line(3, "val_loss=9"))
+    bench.until(lambda: bool(bench.told))
+    assert bench.metrics() == {"loss": at("2", 2), "step": at("1", 1)}
+    assert bench.told == ["ns/job"]
+
+
+def test_a_line_without_a_time_was_said_when_it_was_read(bench: Bench) -> None:
+    bench.follow(pod())
+    bench.asked().begin().say(b"loss=1\n")
+    bench.until(lambda: bool(bench.told))
+    assert bench.metrics() == {"loss": at("1", int(PERIOD_SECONDS))}
+
+
+def test_a_job_is_told_now_and_then_however_much_is_said(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    for step in range(1, 50):
+        asked.say(line(step, f"step={step}"))
+        bench.has_read(step * len(line(1, "step=1")))
+    seconds = bench.clock.monotonic() - 1000.0
+    assert 2 <= len(bench.told) <= seconds / TELL_SECONDS + 1
+    bench.clock.advance(TELL_SECONDS)
+    bench.follower.look()
+    assert bench.metrics()["step"] == at("49", 49), "what was said last is told as well"
+
+
+def test_what_says_nothing_new_is_told_to_nobody(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    asked.say(line(1, "loss=1"))
+    bench.until(lambda: bool(bench.told))
+    asked.say(line(2, "loss=1"), line(3, "nothing"))
+    bench.has_read(100)
+    bench.clock.advance(TELL_SECONDS)
+    bench.follower.look()
+    assert bench.told == ["ns/job"]
+
+
+def test_saying_again_what_is_wanted_changes_nothing(bench: Bench) -> None:
+    bench.follow(pod())
+    bench.asked().begin()
+    bench.follow(pod())
+    bench.follower.look()
+    assert bench.server.nobody_asks()
+    assert bench.follower.statistics().opened == 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [pytest.param(WAITS, id="waits"), pytest.param(ContainerState(), id="nobody knows")],
+)
+def test_a_container_that_has_not_run_has_no_log(bench: Bench, state: ContainerState) -> None:
+    bench.follow(pod(state=state))
+    bench.follower.look()
+    assert bench.follower.statistics().jobs == 0
+    assert bench.follower.has_read_all("u-job")
+
+
+def test_a_log_that_breaks_off_is_followed_from_where_it_was(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    asked.say(line(7, "loss=7"), line(8, "step=8"), b"2026-01-01T00:00:09.5")
+    asked.break_off()
+    bench.until(lambda: bench.follower.statistics().failures == 1)
+    again = bench.asked(A_WHILE)
+    assert again.query["sinceTime"] == "2026-01-01T00:00:08Z"
+    assert again.query["follow"] == "true"
+    again.begin().say(line(8, "step=8"), line(9, "step=9"))
+    bench.until(lambda: bench.metrics().get("step") == at("9", 9))
+
+
+def test_lines_that_come_twice_take_no_value_back(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    asked.say(line(8, "step=8"))
+    bench.until(lambda: bool(bench.told))
+    asked.break_off()
+    bench.until(lambda: bench.follower.statistics().failures == 1)
+    bench.asked(A_WHILE).begin().say(line(7, "step=7 loss=1"))
+    bench.until(lambda: "loss" in bench.metrics())
+    assert bench.metrics()["step"] == at("8", 8)
+
+
+def test_an_end_while_the_container_runs_is_none(bench: Bench) -> None:
+    bench.follow(pod())
+    bench.asked().begin().end()
+    bench.until(lambda: bench.follower.statistics().open == 0)
+    assert not bench.follower.has_read_all("u-job")
+    bench.asked(A_WHILE).begin().say(line(1, "loss=1"))
+    bench.until(lambda: "loss" in bench.metrics())
+
+
+def test_a_log_that_ends_again_and_again_is_asked_for_less_and_less_often(bench: Bench) -> None:
+    bench.follow(pod())
+    begin, times = bench.clock.monotonic(), 8
+    for _ in range(times):
+        bench.until(lambda: not bench.server.nobody_asks(), 0.25)
+        bench.server.asked().begin().end()
+        bench.until(lambda: bench.follower.statistics().open == 0, 0.25)
+    assert bench.clock.monotonic() - begin > times
+
+
+def test_a_container_that_has_ended_is_read_to_its_end_once_more(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    asked.say(line(1, "loss=1"))
+    asked.end()
+    bench.until(lambda: bench.follower.statistics().open == 0)
+    bench.follow(pod(state=ENDED))
+    assert not bench.follower.has_read_all("u-job")
+    last = bench.asked()
+    assert "follow" not in last.query
+    last.begin().say(line(1, "loss=1"), line(2, "loss=0.5")[:-1])
+    last.end()
+    bench.until(lambda: bench.follower.has_read_all("u-job"), 0.0)
+    assert bench.metrics() == {"loss": at("0.5", 2)}, "its last line need have no end"
+    assert bench.told[-1] == "ns/job"
+    bench.follow(pod(state=ENDED))
+    bench.clock.advance(A_WHILE)
+    bench.follower.look()
+    assert bench.server.nobody_asks()
+    assert bench.follower.has_read_all("u-job")
+
+
+def test_an_answer_that_ends_after_its_container_is_whole(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    bench.follow(pod(state=ENDED))
+    bench.follower.look()
+    asked.say(line(1, "loss=1"))
+    asked.end()
+    bench.until(lambda: bench.follower.has_read_all("u-job"), 0.0)
+    assert bench.metrics() == {"loss": at("1", 1)}
+    assert bench.server.nobody_asks()
+
+
+def test_one_that_does_not_end_with_its_container_is_asked_for_anew(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked()
+    asked.begin()
+    bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
+    bench.follow(pod(state=ENDED))
+    bench.follower.look()
+    last = bench.asked(GRACE_SECONDS)
+    assert asked.is_hung_up()
+    last.begin().end()
+    bench.until(lambda: bench.follower.has_read_all("u-job"), 0.0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda asked: asked.refuse(500), id="an error each time"),
+        pytest.param(lambda asked: asked.refuse(404), id="it is gone"),
+        pytest.param(lambda asked: asked.break_off(), id="it breaks off"),
+        pytest.param(lambda asked: None, id="silence"),
+        pytest.param(lambda asked: asked.begin(), id="silence after a head"),
+    ],
+)
+def test_nobody_waits_for_ever_for_the_end_of_a_log(bench: Bench, answer: Callable[[Asked], object]) -> None:
+    bench.follow(pod(state=ENDED))
+
+    def look() -> bool:
+        if not bench.server.nobody_asks():
+            answer(bench.server.asked())
+        return bench.follower.has_read_all("u-job")
+
+    bench.until(look, 0.25)
+    assert bench.told == ["ns/job"]
+
+
+def test_nor_where_the_api_server_is_not_there(tmp_path: Path) -> None:
+    with LogServer() as server:
+        config = server.config(tmp_path)
+    clock, told = FakeClock(), list[str]()
+    follower = LogFollower(Dialer(config, clock), told.append, clock)
+    follower.follow("ns/job", "u-job", pod(state=ENDED), "trainer", NAMES)
+
+    def look() -> bool:
+        follower.look()
+        clock.advance(1.0)
+        return follower.has_read_all("u-job")
+
+    eventually(look)
+
+
+def test_while_the_api_server_is_not_there_it_is_seldom_asked(tmp_path: Path) -> None:
+    with LogServer() as server:
+        config = server.config(tmp_path)
+    clock = FakeClock()
+    tries: list[float] = []
+
+    class Observer:
+        def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
+            tries.append(clock.monotonic())
+
+        def request_retried(self, method: str, host: str, code: str) -> None: ...
+        def rate_limited(self, method: str, host: str, seconds: float) -> None: ...
+
+    follower = LogFollower(Dialer(config, clock, observer=Observer()), str, clock)
+    for number in range(50):
+        follower.follow(f"ns/{number}", f"u-{number}", pod(f"p{number}"), "trainer", NAMES)
+    for _ in range(1000):
+        follower.look()
+        clock.advance(1.0)
+    assert 20 < len(tries) < 200, "and not each log for itself"
+
+
+def test_a_node_that_does_not_answer_holds_up_nobody_and_is_given_up(bench: Bench) -> None:
+    bench.follow(pod("dead"), job="dead")
+    dead = bench.asked()
+    bench.follow(pod("alive"), job="alive")
+    bench.asked().begin().say(line(1, "loss=1"))
+    bench.until(lambda: "loss" in bench.metrics("alive"))
+    bench.clock.advance(HEAD_SECONDS)
+    bench.follower.look()
+    assert dead.is_hung_up()
+    assert bench.asked(A_WHILE).path.endswith("/dead/log")
+
+
+def test_silence_is_nothing_bad_but_is_not_believed_for_ever(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked()
+    asked.begin()
+    bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
+    bench.clock.advance(QUIET_SECONDS - 1.0)
+    bench.follower.look()
+    assert bench.server.nobody_asks()
+    bench.clock.advance(1.0)
+    bench.follower.look()
+    assert bench.follower.statistics().failures == 0
+    again = bench.server.asked()
+    assert asked.is_hung_up()
+    again.begin().say(line(1, "loss=1"))
+    bench.until(lambda: "loss" in bench.metrics())
+
+
+def test_a_log_that_brings_more_than_is_read_is_left_for_its_end(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    much = line(1, "step=1 " + "x" * 9000) * (BEHIND_ROUNDS * ROUND_BYTES // 9000)
+    with saying(asked, much * 4):
+        bench.until(lambda: bench.follower.statistics().jumps == 1)
+    again = bench.server.asked()
+    assert int(again.query["tailLines"]) < TAIL_LINES
+    again.begin().say(line(2, "step=1000"))
+    bench.until(lambda: bench.metrics().get("step") == at("1000", 2))
+    assert bench.follower.statistics().failures == 0
+
+
+def test_of_a_log_that_says_much_no_round_reads_more_than_its_share(bench: Bench) -> None:
+    bench.follow(pod())
+    with saying(bench.asked().begin(), b"x" * 6_000_000):
+        for _ in range(BEHIND_ROUNDS - 1):
+            before = bench.follower.statistics().bytes_read
+            bench.has_read(before + 1)
+            assert bench.follower.statistics().bytes_read - before <= 2 * ROUND_BYTES
+        bench.follower.forget("u-job")
+        bench.follower.look()
+
+
+def test_a_line_of_a_megabyte_and_noise_hide_no_value(bench: Bench) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    with saying(asked, bytes(range(256)) * 4096, b"\n", line(1, "loss=1"), b"\x00\xff\x1b[0m\r\n"):
+        bench.until(lambda: bench.metrics().get("loss") == at("1", 1))
+
+
+def test_a_new_pod_takes_over_and_what_the_one_before_said_stands(bench: Bench) -> None:
+    bench.follow(pod("first"))
+    first = bench.asked().begin()
+    first.say(line(8, "loss=8 step=8"))
+    bench.until(lambda: bool(bench.told))
+    bench.follow(pod("second", WAITS))
+    bench.follower.look()
+    bench.follow(pod("second"))
+    second = bench.asked()
+    assert first.is_hung_up()
+    assert "sinceTime" not in second.query
+    second.begin().say(line(2, "step=1"))
+    bench.until(lambda: bench.metrics() == {"loss": at("8", 8), "step": at("1", 2)})
+
+
+def test_a_container_that_starts_again_in_its_pod_is_followed_again(bench: Bench) -> None:
+    bench.follow(pod(state=ENDED))
+    bench.asked().begin().end()
+    bench.until(lambda: bench.follower.has_read_all("u-job"), 0.0)
+    bench.follow(pod(restarts=1, last=ENDED))
+    assert not bench.follower.has_read_all("u-job")
+    assert bench.asked().query["follow"] == "true"
+
+
+def test_other_names_are_looked_for_from_the_end_of_the_log_on(bench: Bench) -> None:
+    bench.follow(pod())
+    bench.asked().begin().say(line(1, "loss=1 step=1 f1=3"))
+    bench.until(lambda: bool(bench.told))
+    bench.follow(pod(), ("loss", "f1"))
+    bench.asked().begin().say(line(1, "loss=1 step=1 f1=3"))
+    bench.until(lambda: bench.metrics() == {"loss": at("1", 1), "f1": at("3", 1)})
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_of_a_forgotten_job_nothing_is_kept(bench: Bench, by_key: bool) -> None:
+    bench.follow(pod())
+    asked = bench.asked().begin()
+    asked.say(line(1, "loss=1"))
+    bench.until(lambda: bool(bench.told))
+    bench.follower.forget_key("ns/job") if by_key else bench.follower.forget("u-job")
+    bench.follower.look()
+    assert bench.metrics() == {}
+    assert asked.is_hung_up()
+    assert bench.follower.statistics().jobs == 0
+    assert bench.follower.has_read_all("u-job")
+
+
+def test_a_log_that_may_not_be_read_is_asked_for_now_and_then(bench: Bench) -> None:
+    bench.follow(pod())
+    for _ in range(3):
+        bench.until(lambda: not bench.server.nobody_asks())
+        bench.server.asked().refuse(403)
+    bench.until(lambda: bench.follower.statistics().failures == 3)
+    assert not bench.follower.has_read_all("u-job")
+
+
+def test_a_pod_that_is_gone_for_good_is_given_up(bench: Bench) -> None:
+    bench.follow(pod())
+
+    def look() -> bool:
+        if not bench.server.nobody_asks():
+            bench.server.asked().refuse(404)
+        return bench.follower.has_read_all("u-job")
+
+    bench.until(look, 5.0)
+    assert bench.follower.statistics().failures == followedlog._GONE_TRIES
+
+
+def test_too_many_to_follow_are_looked_at_now_and_then(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfollower, "MAX_FOLLOWED", 1)
+    bench.follow(pod("one"), job="one")
+    assert bench.asked().begin().query["follow"] == "true"
+    bench.follow(pod("two"), job="two")
+    looked = bench.asked()
+    assert "follow" not in looked.query
+    looked.begin().say(line(1, "loss=1"))
+    looked.end()
+    bench.until(lambda: "loss" in bench.metrics("two"), 0.5)
+    assert not bench.follower.has_read_all("u-two")
+    assert bench.asked(POLL_SECONDS).path.endswith("/two/log")
+
+
+def test_the_thread_follows_sleeps_and_stops(tmp_path: Path) -> None:
+    with LogServer() as server:
+        clock, told = RealClock(), list[str]()
+        follower = LogFollower(Dialer(server.config(tmp_path), clock), told.append, clock)
+        follower.start()
+        follower.follow("ns/job", "u-job", pod(), "trainer", NAMES)
+        asked = server.asked().begin()
+        asked.say(line(1, "loss=1"))
+        eventually(lambda: told)
+        eventually(lambda: follower.metrics_of("u-job").get("loss") == at("1", 1))
+        follower.follow("ns/job", "u-job", pod(state=ENDED), "trainer", NAMES)
+        asked.say(line(2, "loss=0.5"))
+        asked.end()
+        eventually(lambda: follower.has_read_all("u-job"))
+        assert follower.metrics_of("u-job")["loss"] == at("0.5", 2)
+        assert follower.stop(60.0)
+        assert follower.restarts == 0
+
+
+def test_the_thread_does_not_wake_while_nobody_logs(tmp_path: Path) -> None:
+    with LogServer() as server:
+        clock = RealClock()
+        follower = LogFollower(Dialer(server.config(tmp_path), clock), str, clock)
+        follower.start()
+        follower.follow("ns/job", "u-job", pod(), "trainer", NAMES)
+        server.asked().begin()
+        eventually(lambda: follower.statistics().open == 1)
+        # The head of the answer, and whatever the start takes.
+        eventually(lambda: follower.statistics().rounds >= 2)
+        assert follower._due_at() - clock.monotonic() > 60.0
+        assert follower.stop(60.0)
