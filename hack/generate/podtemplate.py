@@ -42,6 +42,7 @@ POD_SPEC_FIELDS = tuple(_POD_SPEC_FIELDS.split())
 CONTAINER_FIELDS = tuple(_CONTAINER_FIELDS.split())
 VOLUME_FIELDS = tuple(_VOLUME_FIELDS.split())
 ENV_VAR_FIELDS = ("name", "value", "valueFrom")
+ENV_SOURCE_FIELDS = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 VOLUME_MOUNT_FIELDS = (
     "mountPath", "mountPropagation", "name", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr",
 )  # fmt: skip

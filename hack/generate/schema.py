@@ -6,12 +6,15 @@ Schema has no words for, such as rules and list keys, comes as `Extras`, by type
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from msgspec import inspect
+
+from tfjob_controller.api.describe import PATTERNS_IN_WORDS
 
 Schema = dict[str, Any]
 
@@ -79,7 +82,7 @@ def _described(each: inspect.Field, struct: str) -> Schema:
 
 def _of(info: inspect.Type, extras: Extras) -> Schema:
     if isinstance(info, inspect.Metadata):
-        return _of(info.type, extras) | (info.extra_json_schema or {})
+        return _of(info.type, extras) | _in_words(info.extra_json_schema or {})
     if isinstance(info, inspect.UnionType):
         return INT_OR_STRING if _is_int_or_string(info) else _of(_only(info), extras)
     if isinstance(info, inspect.StructType):
@@ -89,6 +92,16 @@ def _of(info: inspect.Type, extras: Extras) -> Schema:
     if isinstance(info, inspect.DictType):
         return {"type": "object"} | _values(info.value_type, extras)
     return {"type": _SCALARS[type(info)]}
+
+
+def _in_words(limits: Schema) -> Schema:
+    """A pattern that has words for it becomes a rule: of a mere pattern, the API server shows nothing else."""
+    pattern = limits.get("pattern")
+    if pattern not in PATTERNS_IN_WORDS:
+        return limits
+    rule = {"rule": f"self.matches({json.dumps(pattern)})", "message": PATTERNS_IN_WORDS[pattern]}
+    kept = {name: each for name, each in limits.items() if name != "pattern"}
+    return kept | {"x-kubernetes-validations": [rule]}
 
 
 def _values(info: inspect.Type, extras: Extras) -> Schema:

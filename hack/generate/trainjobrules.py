@@ -53,17 +53,21 @@ METRIC_RULES: list[Rule] = [
 ]
 
 
-def _uri_rules(allowed: str, otherwise: str) -> list[Rule]:
+def _uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
+    """Of what holds the URI: a rule of the URI itself would have the API server show it, with the password in it."""
     return [
-        rule_of(f"self.matches({quoted(allowed)})", otherwise),
-        rule_of(f"!self.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN),
+        rule_of(f"!has(self.{field}) || self.{field}.matches({quoted(allowed)})", otherwise, at=f".{field}"),
+        rule_of(
+            f"!has(self.{field}) || !self.{field}.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN, at=f".{field}"
+        ),
     ]
 
 
-SOURCE_RULES = _uri_rules(INPUT_URI, says.UNKNOWN_SOURCE)
-TARGET_RULES = _uri_rules(OUTPUT_URI, says.UNKNOWN_TARGET)
-
+DATASET_RULES = _uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE)
+OUTPUT_RULES = _uri_rules("storageUri", OUTPUT_URI, says.UNKNOWN_TARGET)
 MODEL_RULES: list[Rule] = [
+    *_uri_rules("config", INPUT_URI, says.UNKNOWN_SOURCE),
+    *_uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE),
     rule_of("has(self.config) || has(self.storageUri)", says.MODEL_MISSING, reason=REQUIRED),
     rule_of("!has(self.config) || !has(self.storageUri) || self.config == self.storageUri", says.MODEL_TWICE),
 ]

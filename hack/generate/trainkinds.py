@@ -6,6 +6,7 @@ from generate import trainjobrules as rules
 from generate.crd import Column, CustomKind
 from generate.podtemplate import (
     AFFINITY_FIELDS,
+    ENV_SOURCE_FIELDS,
     ENV_VAR_FIELDS,
     OBJECT_REFERENCE_FIELDS,
     TOLERATION_FIELDS,
@@ -37,7 +38,14 @@ def _text(description: str, longest: int) -> Schema:
 _ENV_VAR = open_object(
     "EnvVar",
     ENV_VAR_FIELDS,
-    {"name": _text("The variable's name.", MAX_NAME), "value": {"description": "Its value.", "type": "string"}},
+    {
+        "name": _text("The variable's name.", MAX_NAME),
+        "value": {"description": "Its value.", "type": "string"},
+        "valueFrom": {
+            "description": "Where its value comes from.",
+            **open_object("EnvVarSource", ENV_SOURCE_FIELDS),
+        },
+    },
 )
 _ENV = {"items": {**_ENV_VAR, "required": ["name"]}, **keyed("name")}
 _TRAINING_ENV = {"items": {**_ENV["items"], **_checked(rules.ENV_RULES)}, **keyed("name")}
@@ -52,15 +60,6 @@ _MOUNT = open_object(
 )
 _REFERENCE = open_object("LocalObjectReference", OBJECT_REFERENCE_FIELDS, {"name": _text("Its name.", MAX_NAME)})
 _QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | _checked(rules.QUANTITY_RULES)}
-
-_OF_STORAGE = {
-    (kind, field): extra
-    for kind in ("StorageInput", "StorageOutput", "DatasetConfig")
-    for field, extra in (("env", _ENV), ("storage_uri", _checked(rules.SOURCE_RULES)))
-} | {
-    ("StorageInput", "config"): _checked(rules.SOURCE_RULES),
-    ("StorageOutput", "storage_uri"): _checked(rules.TARGET_RULES),
-}
 
 TRAINJOB = CustomKind(
     TRAINJOBS,
@@ -82,9 +81,13 @@ TRAINJOB = CustomKind(
         of_type={
             "TrainJobSpec": _checked(rules.SPEC_RULES),
             "StorageInput": _checked(rules.MODEL_RULES),
+            "StorageOutput": _checked(rules.OUTPUT_RULES),
+            "DatasetConfig": _checked(rules.DATASET_RULES),
         },
         of_field={
-            **_OF_STORAGE,
+            ("StorageInput", "env"): _ENV,
+            ("StorageOutput", "env"): _ENV,
+            ("DatasetConfig", "env"): _ENV,
             ("Trainer", "env"): _TRAINING_ENV,
             ("Trainer", "num_proc_per_node"): _checked(rules.PROCS_RULES),
             ("ResourcesPerNode", "requests"): _QUANTITIES,

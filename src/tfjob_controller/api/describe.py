@@ -23,6 +23,13 @@ FRAMEWORK_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 # A name that is nobody else's, since it begins with a domain.
 PREFIXED_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$"
 
+# What a value that does not fit one of these is told.
+PATTERNS_IN_WORDS = {
+    DNS_SUBDOMAIN: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
+    FRAMEWORK_NAME: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
+    PREFIXED_NAME: "must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",
+}
+
 
 def says(description: str, **schema: Any) -> Meta:
     """A field's description and, under JSON Schema's own names, its limits and its default on the server."""

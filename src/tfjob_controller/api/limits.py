@@ -15,14 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, FRAMEWORK_NAME, INT32_MAX, LABEL_VALUE, PREFIXED_NAME
-
-_IN_WORDS = {
-    DNS_SUBDOMAIN: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
-    FRAMEWORK_NAME: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
-    LABEL_VALUE: "must be of letters, digits, -, _ and . and begin and end with a letter or digit",
-    PREFIXED_NAME: "must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",
-}
+from tfjob_controller.api.describe import INT32_MAX, PATTERNS_IN_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ def _text(value: str, limits: Mapping[str, Any]) -> Iterator[str]:
     elif len(value) > limits.get("maxLength", len(value)):
         yield f"must have at most {limits['maxLength']} characters, has {len(value)}"
     elif pattern is not None and not matches(pattern, value):
-        yield _IN_WORDS.get(pattern, f"must match {pattern}")
+        yield PATTERNS_IN_WORDS.get(pattern, f"must match {pattern}")
 
 
 def matches(pattern: str, value: str) -> bool:

@@ -1,0 +1,114 @@
+"""TrainJobs and runtimes that must be accepted: by the API server, and by the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from helpers.goodmanifests import Good
+from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
+from tfjob_controller.api.trainjob import MANAGED_HERE, ROLES
+
+
+def _seed_job() -> Manifest:
+    """The first job of the user's documentation, as it stands there."""
+    command = ["torchrun", "--nnodes=2", "--nproc_per_node=4", "train.py", "--epochs=50", "--batch-size=256"]
+    resources = {
+        "requests": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "4"},
+        "limits": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "4"},
+    }
+    trainer = {"image": "my-registry/pytorch-trainer:latest", "resourcesPerNode": resources}
+    dataset = {"storageUri": "s3://ml-datasets/imagenet"}
+    return trainjob("pytorch-train-resnet", 2, command, trainer=trainer, datasetConfig=dataset)
+
+
+def _seed_fine_tuning() -> Manifest:
+    """The second one: a model to begin with."""
+    trainer = {"resourcesPerNode": {"requests": {"cpu": "16", "memory": "128Gi", "nvidia.com/gpu": "8"}}}
+    return trainjob(
+        "llm-finetune-job",
+        4,
+        ["torchrun", "finetune.py", "--lora-rank=16"],
+        trainer=trainer,
+        modelConfig={"input": {"config": "hf://meta-llama/Llama-3-8b"}},
+        datasetConfig={"storageUri": "s3://ml-datasets/instruction-tuning"},
+    )
+
+
+def _from(secret: str) -> dict[str, Any]:
+    return {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}
+
+
+_EVERYTHING = trainjob(
+    trainer={
+        "numNodes": 2,
+        "args": ["--epochs=3"],
+        "env": [{"name": "A", "value": ""}, _from("keys"), {"name": "PET_LOG_DIR", "value": "/tmp"}],
+        "resourcesPerNode": {"requests": {"cpu": 1, "memory": "1.5e9"}, "limits": {"cpu": "1500m"}},
+        "numProcPerNode": "auto",
+    },
+    modelConfig={
+        "input": {"config": "hf://gpt2@main", "storageUri": "hf://gpt2@main", "env": [_from("hub")]},
+        "output": {"storageUri": "file:///models/out", "secretRef": {"name": "keys.of-s3"}, "env": [{"name": "RANK"}]},
+    },
+    datasetConfig={"storageUri": "http://host:8080/a b?c=d@e", "secretRef": {"name": "0"}, "env": [{"name": "B"}]},
+    runtimeRef={"name": "torch-distributed", "kind": "ClusterTrainingRuntime", "apiGroup": "kubeflow.org"},
+    framework="my-framework-2",
+    podSpecOverrides=[
+        override(
+            *ROLES,
+            serviceAccountName="trainer",
+            nodeSelector={"disk": "fast"},
+            tolerations=[{"key": "gpu", "operator": "Exists", "tolerationSeconds": 3}],
+            affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}},
+            volumes=[{"name": "cache", "emptyDir": {}}],
+            imagePullSecrets=[{"name": "registry"}],
+            priorityClassName="high",
+            schedulerName="gang",
+            containers=[{"name": "node", "env": [{"name": "A"}], "volumeMounts": [{"name": "c", "mountPath": "/c"}]}],
+            initContainers=[{"name": "wait"}],
+        )
+    ],
+    labels={"team": "", "a/b": "c.d_e-F"},
+    annotations={"note": "any text: ä"},
+    suspend=True,
+    managedBy=MANAGED_HERE,
+    ttlSecondsAfterFinished=0,
+    activeDeadlineSeconds=0,
+    maxRestarts=0,
+    gang={"enabled": True, "timeoutSeconds": 1, "onTimeout": "Suspend", "priority": -5},
+    metrics={"names": ["loss", "eval/accuracy.top-5", "_x"]},
+)
+_SIDECAR = {"name": "log", "volumeMounts": [{"name": "logs", "mountPath": "/workspace"}]}
+_NODE = {"name": "node", "volumeMounts": [{"name": "data", "mountPath": "/workspace/dataset"}]}
+
+GOOD_TRAINJOBS = (
+    Good("the-users-job", _seed_job()),
+    Good("the-users-fine-tuning", _seed_fine_tuning()),
+    Good("every-field", _EVERYTHING),
+    Good("all-from-the-runtime", {**trainjob(), "spec": {"runtimeRef": {"name": "mine", "kind": "TrainingRuntime"}}}),
+    Good("nothing-at-all", {**trainjob(), "spec": {}}),
+    Good("most-nodes", trainjob(nodes=1000, trainer={"numProcPerNode": 1024})),
+    Good("one-node", trainjob(nodes=1, trainer={"numProcPerNode": 1})),
+    Good("another-controllers", trainjob(managedBy="kueue.x-k8s.io/multikueue")),
+    Good("no-metrics", trainjob(metrics={})),
+    Good("a-model-without-anything", trainjob(modelConfig={})),
+    Good("a-claim-as-dataset", trainjob(datasetConfig={"storageUri": "pvc://claim/folder"})),
+    Good("a-sidecar-with-a-workspace", trainjob(modelConfig={}, podSpecOverrides=[override(containers=[_SIDECAR])])),
+    Good("a-dataset-of-ones-own", trainjob(podSpecOverrides=[override(containers=[_NODE])])),
+    Good("name-with-dots-and-digits", trainjob("1." + "a" * 63 + ".b")),
+)
+
+GOOD_RUNTIMES = (
+    Good("an-empty-runtime", runtime()),
+    Good(
+        "a-whole-runtime",
+        runtime(
+            framework="torch",
+            numNodes=1000,
+            numProcPerNode=1,
+            templates={role: role_template(role, image="x", later={"a": [1]}) for role in ROLES},
+            workspace={"persistentVolumeClaim": {"claimName": "a.b-0"}},
+        ),
+    ),
+    Good("a-runtime-of-a-namespace", runtime(namespaced=True, framework="plain", numProcPerNode="gpu")),
+)

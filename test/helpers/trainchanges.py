@@ -1,0 +1,83 @@
+"""Changes of a TrainJob, allowed and refused: by the API server, and by the controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from helpers.trainmanifests import Manifest, override, trainjob
+from tfjob_controller.api import trainjobvalidation as says
+from tfjob_controller.api.validation import GANG_FIXED
+
+_RUNTIME = {"name": "torch-distributed"}
+
+
+def _envs(source: str) -> Manifest:
+    variable = {"name": "A", "valueFrom": {source: {"name": "x", "key": "y"}}}
+    return trainjob(trainer={"env": [variable]})
+
+
+def _tolerating(**toleration: object) -> Manifest:
+    return trainjob(podSpecOverrides=[override(tolerations=[toleration])])
+
+
+@dataclass(frozen=True, slots=True)
+class TrainChange:
+    """`refusal` is the sentence that both say, empty where the change is allowed; `at` the field that is blamed."""
+
+    name: str
+    after: Manifest
+    at: str = ""
+    refusal: str = ""
+    before: Manifest = field(default_factory=trainjob)
+    started: bool = True
+
+
+def _fixed(name: str, at: str, after: Manifest, before: Manifest | None = None) -> TrainChange:
+    return TrainChange(name, after, f"spec.{at}", says.STARTED_FIXED, before or trainjob())
+
+
+def _at_any_time(started: bool, when: str) -> tuple[TrainChange, ...]:
+    """What may not change before the job has started either."""
+    of_runtime = "spec.runtimeRef", says.RUNTIME_REF_FIXED
+    with_runtime, with_other = trainjob(runtimeRef=_RUNTIME), trainjob(runtimeRef={"name": "mpi-distributed"})
+    manager = trainjob(managedBy="example.com/x")
+    return (
+        TrainChange(f"a-runtime {when}", with_runtime, *of_runtime, started=started),
+        TrainChange(f"another-runtime {when}", with_other, *of_runtime, with_runtime, started),
+        TrainChange(f"no-runtime {when}", trainjob(), *of_runtime, with_runtime, started),
+        TrainChange(f"another-manager {when}", manager, "spec.managedBy", says.MANAGED_BY_FIXED, started=started),
+    )
+
+
+TRAIN_CHANGES = (
+    *_at_any_time(False, "before it starts"),
+    *_at_any_time(True, "of a started job"),
+    TrainChange("nothing", trainjob()),
+    TrainChange(
+        "runtime-spelt-out",
+        trainjob(runtimeRef={**_RUNTIME, "kind": "ClusterTrainingRuntime", "apiGroup": "kubeflow.org"}),
+        before=trainjob(runtimeRef=_RUNTIME),
+    ),
+    TrainChange("all-else-before-it-starts", trainjob(nodes=3, command=["other"], framework="torch"), started=False),
+    _fixed("nodes", "numNodes", trainjob(nodes=3)),
+    _fixed("no-nodes", "numNodes", trainjob(nodes=None)),
+    _fixed("image", "trainer", trainjob(trainer={"image": "other"})),
+    _fixed("command", "trainer", trainjob(command=["train", "more"])),
+    _fixed("no-command", "trainer", trainjob(command=None)),
+    _fixed("env-from-elsewhere", "trainer", _envs("secretKeyRef"), _envs("configMapKeyRef")),
+    _fixed("a-dataset", "datasetConfig", trainjob(datasetConfig={"storageUri": "s3://b"})),
+    _fixed("no-model", "modelConfig", trainjob(), trainjob(modelConfig={"output": {"storageUri": "s3://b"}})),
+    _fixed("framework", "framework", trainjob(framework="jax"), trainjob(framework="torch")),
+    _fixed("overrides", "podSpecOverrides", trainjob(podSpecOverrides=[override()])),
+    _fixed("tolerations", "podSpecOverrides", _tolerating(key="a"), _tolerating(effect="a")),
+    _fixed("labels", "labels", trainjob(labels={"a": "b"})),
+    _fixed("annotations", "annotations", trainjob(annotations={"a": "c"}), trainjob(annotations={"a": "b"})),
+    TrainChange("gang", trainjob(gang={"enabled": True}), "spec.gang", GANG_FIXED),
+    TrainChange("no-gang", trainjob(), "spec.gang", GANG_FIXED, trainjob(gang={"enabled": False})),
+    TrainChange("gang-but-not-whether", trainjob(gang={"priority": 3, "timeoutSeconds": 5})),
+    TrainChange("suspend", trainjob(suspend=True)),
+    TrainChange("time-to-live", trainjob(ttlSecondsAfterFinished=60)),
+    TrainChange("deadline", trainjob(activeDeadlineSeconds=60)),
+    TrainChange("restarts", trainjob(maxRestarts=3)),
+    TrainChange("metrics", trainjob(metrics={"names": ["loss"]})),
+)
