@@ -68,6 +68,13 @@ def test_they_are_entry_points_like_all_others() -> None:
     assert declared == [f"{name} = {package}.{name}:FRAMEWORK" for name in NAMES]
 
 
+def test_they_do_not_meet_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    package = registry.__name__.rpartition(".")[0]
+    install(tmp_path, "tfjob-controller", {}, {GROUP: {name: f"{package}.{name}:FRAMEWORK" for name in NAMES}})
+    assert discovered() == (NAMES, [])
+
+
 def test_a_source_tree_without_metadata_has_them_all() -> None:
     program = (
         "import importlib.metadata as metadata\nmetadata.entry_points = lambda **keywords: []\n"
@@ -195,6 +202,7 @@ def test_they_are_looked_for_once(plugin: Install) -> None:
         pytest.param(["horovodrun", "python", "train.py"], "mpi", id="horovodrun"),
         pytest.param(["python", "train.py", "-m", "torch.distributed.run"], None, id="a program's own option"),
         pytest.param(["python", "-m", "train"], None, id="another module"),
+        pytest.param(["pythonic", "-m", "torch.distributed.run"], None, id="another program"),
         pytest.param(["python", "-m"], None, id="no module"),
         pytest.param(["python"], None, id="Python alone"),
         pytest.param(["torch.distributed.run"], "torch", id="the module as a program"),
