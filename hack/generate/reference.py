@@ -174,7 +174,8 @@ def render_metrics() -> str:
         "Metrics",
         "src/tfjob_controller/telemetry/",
         "At `/metrics`, in the formats of Prometheus and OpenMetrics. Names of the queue, of syncs, of requests and of "
-        "leader election are those of client-go and controller-runtime. No label carries the name of a job or gang. "
+        "leader election are those of client-go and controller-runtime. No label carries the name of a job or gang, "
+        "but for `tfjob_training_metric`, of which there is a limited number. "
         "On Linux there are also the `process_*` series of every Prometheus client.",
         f"## tfjob-controller run\n\n{_metric_table(_collectors())}",
         "## tfjob-controller extender\n\nThose of requests, watches and threads above, and:\n\n"
@@ -219,6 +220,7 @@ def _collectors() -> list[Collector]:
     metrics.collect_jobs(list)
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
+    metrics.collect_training(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
     return [each for each in registered if not isinstance(each, ProcessCollector)]

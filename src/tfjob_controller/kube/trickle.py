@@ -68,19 +68,20 @@ class Dialer:
         if authorization is not None:
             headers["Authorization"] = authorization
         target = f"{self._prefix}{path}?{urlencode(query)}"
-        code = "<error>"
         try:
             opened = self._sent(request_bytes(self._host, "GET", target, None, headers))
-            code = "opened"
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            self.count("<error>", begin)
             raise self.broken(error) from error
-        finally:
-            if self._observer is not None:
-                self._observer.request_finished("GET", self._host, code, self._clock.monotonic() - begin)
-        return Trickle(opened, self, authorization)
+        return Trickle(opened, self, authorization, begin)
 
     def close(self) -> None:
         self._pool.close()
+
+    def count(self, code: str, begin: float) -> None:
+        """One attempt is over: an answer has begun with this status, or there is none."""
+        if self._observer is not None:
+            self._observer.request_finished("GET", self._host, code, self._clock.monotonic() - begin)
 
     def broken(self, error: Exception) -> ApiError:
         return unanswered("GET", self._host, error)
@@ -114,12 +115,13 @@ class Dialer:
 class Trickle:
     """One answer. `has_more`: the last `read` has left something there, of which no selector need tell."""
 
-    def __init__(self, connection: HTTPConnection, dialer: Dialer, authorization: str | None) -> None:
+    def __init__(self, connection: HTTPConnection, dialer: Dialer, authorization: str | None, begin: float) -> None:
         self.has_more = False
         self._connection = connection
         self._socket: socket.socket = connection.sock
         self._dialer = dialer
         self._authorization = authorization
+        self._begin: float | None = begin
         self._reader = AnswerReader()
         self._refusal = b""
         self._failure: Exception | None = None
@@ -145,8 +147,11 @@ class Trickle:
         received, self.has_more = 0, self._failure is None
         while self.has_more and received < most_bytes:
             received += self._receive()
-        data = self._reader.take()
-        if self._reader.status >= 300:
+        data, status = self._reader.take(), self._reader.status
+        if self._begin is not None and (status or self._failure is not None):
+            self._dialer.count(str(status or "<error>"), self._begin)
+            self._begin = None
+        if status >= 300:
             return self._refused(data)
         if self._failure is None:
             return data

@@ -1,21 +1,19 @@
-"""Every time series of the controller, in this one file.
+"""Time series of the controller; those of jobs: jobmetrics.py, of what they say of their training: trainingmetrics.py.
 
 Theory of operation. What counts things elsewhere (queue, transport, workers, status writer) knows only small Protocols;
 the classes below fit them and keep one prometheus_client metric each. Figures that somebody holds anyway (the jobs in
 the cache, a watch's statistics) are not counted a second time: a collector asks for them when they are scraped.
 
 Names, labels and buckets of `workqueue_*`, `rest_client_*` and `leader_election_*` are client-go's, those of
-`controller_runtime_*` controller-runtime's, so that stock dashboards work. No label ever carries the name of a job or
-pod.
+`controller_runtime_*` controller-runtime's, so that stock dashboards work. No label here ever carries the name of a
+job or pod.
 
 Threads: any. Source: component-base metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}/metrics.go.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,18 +21,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
-from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.kube import queuemetrics
 from tfjob_controller.kube.informer import InformerStatistics
+from tfjob_controller.telemetry.jobmetrics import JobCollector, JobMetrics, WorkerCollector
+from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
+from tfjob_controller.trainer.work import Work
 
 # 10 ns to 10 s, as client-go has them.
 _QUEUE_BUCKETS = [1e-8 * 10**power for power in range(10)]
 _REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]
 _RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]
-# From a job that starts at once to one that waits a day for its nodes.
-_START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
-# From a smoke test to two weeks of training.
-_DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 86400, 14 * 86400]
 
 
 class Metrics:
@@ -49,15 +45,21 @@ class Metrics:
         self.requests = RequestMetrics(self.registry)
         self.leadership = LeaderMetrics(self.registry)
         self.syncs = SyncMetrics(self.registry)
-        self.jobs = JobMetrics(self.registry)
+        self.jobs = JobMetrics(self.registry, "tfjob")
+        self.trainjobs = JobMetrics(self.registry, "trainjob")
         build = Gauge(
             "tfjob_controller_build_info", "Always 1; the label says the version.", ["version"], registry=self.registry
         )
         build.labels(version).set(1)
 
-    def collect_jobs(self, jobs: Callable[[], Sequence[TFJob]]) -> None:
-        """Show the jobs of a cache by phase and state, and their replicas."""
-        self.registry.register(JobCollector(jobs))
+    def collect_jobs(self, jobs: Callable[[], Iterable[Work]]) -> None:
+        """Show TFJobs by phase and state, their replicas and their workers."""
+        self.registry.register(JobCollector("tfjob", jobs))
+        self.registry.register(WorkerCollector(jobs))
+
+    def collect_trainjobs(self, jobs: Callable[[], Iterable[Work]]) -> None:
+        """Show TrainJobs by phase and state, and their nodes."""
+        self.registry.register(JobCollector("trainjob", jobs))
 
     def collect_informers(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
         """Show what informers say of themselves, by resource."""
@@ -66,6 +68,10 @@ class Metrics:
     def collect_thread_restarts(self, restarts: Callable[[], Mapping[str, int]]) -> None:
         """Show how often threads died and were started again, by thread."""
         self.registry.register(ThreadCollector(restarts))
+
+    def collect_training(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
+        """Show the last values of the metrics of running jobs."""
+        self.registry.register(TrainingCollector(jobs))
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this."""
@@ -235,112 +241,6 @@ class SyncMetrics:
             self._errors.labels(controller).inc()
         if result == "terminal":
             self._terminal.labels(controller).inc()
-
-
-class JobMetrics:
-    """`controller.milestones.JobObserver`: what becomes of jobs."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._created = Counter("tfjob_created_total", "Jobs that this controller took on.", registry=registry)
-        self._finished = Counter(
-            "tfjob_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=registry
-        )
-        for state in ("Succeeded", "Failed"):
-            self._finished.labels(state)
-        self._restarts = Counter("tfjob_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
-        self._resizes = Counter(
-            "tfjob_resizes_total",
-            "Changes of the number of workers of running jobs, by direction (up, down) and by whom: autoscaler, or "
-            "spec for kubectl scale, a HorizontalPodAutoscaler and all others.",
-            ["direction", "reason"],
-            registry=registry,
-        )
-        for direction in ("up", "down"):
-            for reason in ("autoscaler", "spec"):
-                self._resizes.labels(direction, reason)
-        self._time_to_running = Histogram(
-            "tfjob_time_to_running_seconds",
-            "Time from a job's creation until its chief runs for the first time.",
-            registry=registry,
-            buckets=_START_BUCKETS,
-        )
-        self._duration = Histogram(
-            "tfjob_duration_seconds",
-            "Time from a job's start to its end.",
-            registry=registry,
-            buckets=_DURATION_BUCKETS,
-        )
-
-    def job_created(self) -> None:
-        self._created.inc()
-
-    def job_running(self, seconds_since_creation: float) -> None:
-        self._time_to_running.observe(seconds_since_creation)
-
-    def job_restarted(self, restarts: int) -> None:
-        self._restarts.inc(restarts)
-
-    def job_resized(self, direction: str, reason: str) -> None:
-        self._resizes.labels(direction, reason).inc()
-
-    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
-        self._finished.labels(state).inc()
-        if seconds_since_start is not None:
-            self._duration.observe(seconds_since_start)
-
-
-class JobCollector:
-    """`tfjob_jobs`, `tfjob_replicas` and `tfjob_workers*`, counted in the cache when asked."""
-
-    def __init__(self, jobs: Callable[[], Sequence[TFJob]]) -> None:
-        self._jobs = jobs
-
-    def describe(self) -> Iterable[Metric]:
-        return [*self._families()]
-
-    def collect(self) -> Iterable[Metric]:
-        jobs = self._jobs()
-        by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
-        replicas: Tally[tuple[str, str, str]] = Tally()
-        for job in jobs:
-            for each in job.status.replica_statuses:
-                for state, count in each.replicas_states.items():
-                    replicas[job.metadata.namespace, each.tf_replica_type, state] += count
-        tallies: tuple[Tally[Any], ...] = (by_phase, replicas, *_workers(jobs))
-        families = self._families()
-        for family, tally in zip(families, tallies, strict=True):
-            for labels, value in sorted(tally.items()):
-                family.add_metric(labels, value)
-        return families
-
-    def _families(self) -> tuple[GaugeMetricFamily, ...]:
-        return (
-            GaugeMetricFamily(
-                "tfjob_jobs",
-                "Jobs that exist, by phase and state, as the leader sees them.",
-                labels=["namespace", "phase", "state"],
-            ),
-            GaugeMetricFamily(
-                "tfjob_replicas",
-                "Replicas of jobs, by type and state, as the leader sees them.",
-                labels=["namespace", "type", "state"],
-            ),
-            GaugeMetricFamily("tfjob_workers_actual", "Workers that unfinished jobs have.", labels=["namespace"]),
-            GaugeMetricFamily(
-                "tfjob_workers_desired", "Workers that unfinished jobs should have.", labels=["namespace"]
-            ),
-        )
-
-
-def _workers(jobs: Sequence[TFJob]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
-    """Those that there are and those that there should be, by namespace: a label for each job would be too many."""
-    actual: Tally[tuple[str]] = Tally()
-    desired: Tally[tuple[str]] = Tally()
-    for job in jobs:
-        if job.status.scaling is not None and job.status.completion_time is None:
-            desired[(job.metadata.namespace,)] += job.status.scaling.workers
-            actual[(job.metadata.namespace,)] += job.status.worker_replicas
-    return actual, desired
 
 
 # Suffix, help, and how the figure is got, of what each informer shows; all are by resource.

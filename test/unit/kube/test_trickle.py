@@ -153,3 +153,24 @@ def test_a_certificate_of_somebody_else_is_refused(pair: tuple[Path, Path], tmp_
         dialer = Dialer(server.config(tmp_path, **{"certificate-authority": str(other)}), FakeClock())
         with pytest.raises(ApiError, match="certificate"):
             dialer.open(PATH, QUERY)
+
+
+def test_each_answer_is_counted_once_by_how_it_began(server: LogServer, tmp_path: Path) -> None:
+    codes: list[str] = []
+
+    class Observer:
+        def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
+            codes.append(f"{method} {code}")
+
+        def request_retried(self, method: str, host: str, code: str) -> None: ...
+        def rate_limited(self, method: str, host: str, seconds: float) -> None: ...
+
+    dialer = Dialer(server.config(tmp_path), FakeClock(), observer=Observer())
+    followed = dialer.open(PATH, QUERY)
+    server.asked().begin().say(b"one\n", b"two\n")
+    broken = dialer.open(PATH, QUERY)
+    server.asked().break_off()
+    assert read(followed, 8) == b"one\ntwo\n"
+    with pytest.raises(ApiError):
+        read(broken, 1)
+    assert codes == ["GET 200", "GET <error>"]
