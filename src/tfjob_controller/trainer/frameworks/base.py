@@ -23,6 +23,8 @@ NODE, LAUNCHER = "node", "launcher"
 # Words for numProcPerNode; anything else is a number. Nothing said means AUTO.
 AUTO, CPU, GPU = "auto", "cpu", "gpu"
 _COUNT = re.compile(r"[1-9][0-9]{0,3}")
+# As in the CRD; no node has more GPUs or CPUs to give.
+MAX_PROCESSES = 1024
 
 NUM_PROC_PER_NODE = "spec.trainer.numProcPerNode"
 NUM_NODES = "spec.numNodes"
@@ -108,9 +110,9 @@ def processes_problem(setting: Setting) -> str | None:
             f"{NUM_PROC_PER_NODE}: is gpu, but a node asks for no GPU: "
             "name GPUs in spec.trainer.resourcesPerNode.limits, or say auto, cpu or a number"
         )
-    if wanted in ("", AUTO, CPU, GPU) or _COUNT.fullmatch(wanted):
+    if wanted in ("", AUTO, CPU, GPU) or (_COUNT.fullmatch(wanted) and int(wanted) <= MAX_PROCESSES):
         return None
-    return f"{NUM_PROC_PER_NODE}: must be auto, cpu, gpu or a whole number from 1 to 9999, is {wanted[:64]!r}"
+    return f"{NUM_PROC_PER_NODE}: must be auto, cpu, gpu or a number from 1 to {MAX_PROCESSES}, is {wanted[:64]!r}"
 
 
 def single_process_problem(name: str, setting: Setting) -> str | None:

@@ -26,7 +26,6 @@ from tfjob_controller.trainer.frameworks.base import (
     GPU,
     LAUNCHER,
     NODE,
-    NUM_NODES,
     Setting,
     processes_problem,
     whole_cpus,
@@ -49,9 +48,6 @@ CONFIG_VOLUME, CONFIG_PATH = "mpi-config", "/etc/mpi"
 PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
 HOSTFILE, SSH_CONFIG, SSHD_CONFIG, AWAIT_NODES = "hostfile", "ssh_config", "sshd_config", "await-nodes.sh"
 AWAIT_CONTAINER = "await-nodes"
-
-# Kubernetes takes no larger object than 1 MiB; the other files and the metadata need little.
-MAX_HOSTFILE_BYTES = 1_000_000
 
 # The other end is known by its key alone: host keys are as new as the pods, and there is nowhere to keep them.
 _SSH_CONFIG = f"""\
@@ -133,7 +129,7 @@ class _Mpi:
     )
 
     def problem(self, setting: Setting) -> str | None:
-        return processes_problem(setting) or _hostfile_problem(setting)
+        return processes_problem(setting)
 
     def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
         if role != LAUNCHER:
@@ -173,16 +169,6 @@ FRAMEWORK = _Mpi()
 
 def _hostfile(setting: Setting) -> str:
     return "".join(f"{node} slots={slots(setting)}\n" for node in setting.nodes)
-
-
-def _hostfile_problem(setting: Setting) -> str | None:
-    size = len(_hostfile(setting))
-    if size <= MAX_HOSTFILE_BYTES:
-        return None
-    return (
-        f"{NUM_NODES}: must be less than {setting.num_nodes} with framework mpi: "
-        f"the hostfile would have {size} bytes of the {MAX_HOSTFILE_BYTES} that fit into a ConfigMap"
-    )
 
 
 def _new_secret_data() -> Mapping[str, bytes]:

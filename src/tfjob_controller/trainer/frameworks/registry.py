@@ -44,6 +44,8 @@ _ATTRIBUTES: Mapping[str, type] = {
 }
 _METHODS = ("problem", "environment", "files", "secret", "equip")
 
+# As in the CRDs.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
@@ -106,6 +108,8 @@ def _misfits(found: object) -> Iterator[str]:
 
 
 def _clashes(entry: EntryPoint, found: Framework, present: Mapping[str, Framework]) -> Iterator[str]:
+    if not _NAME.fullmatch(found.name):
+        yield f"its name is {found.name[:64]!r}: must be lower-case letters, digits and dashes, a letter first"
     if entry.name != found.name:
         yield f"it calls itself {found.name!r}, and its entry point {entry.name!r}: give both one name"
     if found.name in present:

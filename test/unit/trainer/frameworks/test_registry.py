@@ -125,6 +125,12 @@ def test_a_package_of_ones_own_adds_one(plugin: Install) -> None:
             id="methods",
         ),
         pytest.param(
+            "Ring",
+            PLUGIN.format(changes={"name": "Ring"}),
+            "ValueError: its name is 'Ring': must be lower-case letters, digits and dashes, a letter first",
+            id="a name that no job may say",
+        ),
+        pytest.param(
             "rings",
             PLUGIN.format(changes={}),
             "ValueError: it calls itself 'ring', and its entry point 'rings': give both one name",
