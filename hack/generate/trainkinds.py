@@ -142,7 +142,6 @@ def _runtime(resource: Resource, description: str, short_name: str) -> CustomKin
         asks="What jobs of this runtime have in common.",
         columns=_RUNTIME_COLUMNS,
         extras=_RUNTIME_EXTRAS,
-        categories=("kubeflow",),
     )
 
 

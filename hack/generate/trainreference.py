@@ -78,7 +78,7 @@ def render_trainingruntime() -> str:
     return page(
         "TrainingRuntime and ClusterTrainingRuntime",
         "src/tfjob_controller/api/trainingruntime.py and hack/generate",
-        "`kubeflow.org/v2alpha1`, category `kubeflow`, without status. A `TrainingRuntime` (plural `trainingruntimes`, "
+        "`kubeflow.org/v2alpha1`, without status. A `TrainingRuntime` (plural `trainingruntimes`, "
         "short name `trt`) serves the TrainJobs of its namespace, a `ClusterTrainingRuntime` (plural "
         "`clustertrainingruntimes`, short name `ctrt`) those of all. Both have the same spec. A change counts for jobs "
         "that start after it.",

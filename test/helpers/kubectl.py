@@ -54,3 +54,9 @@ class Kubectl:
         # `kubectl wait` gives up on a CRD whose conditions are still null, as they are in its first moments.
         wait = ("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
         eventually(lambda: self.run(*wait).code == 0, 60, 0.2)
+
+
+def refusal(kind: str, name: str, *problems: str) -> str:
+    """What kubectl prints of an invalid object: one problem in the same line, several in a list."""
+    head = f'The {kind} "{name}" is invalid: '
+    return head + (problems[0] if len(problems) == 1 else "\n" + "\n".join(f"* {problem}" for problem in problems))

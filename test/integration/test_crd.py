@@ -10,7 +10,7 @@ from generate.podtemplate import CONTAINER_FIELDS, POD_SPEC_FIELDS
 from helpers.anyspec import specs
 from helpers.badmanifests import BAD_MANIFESTS, Bad
 from helpers.goodmanifests import GOOD_MANIFESTS, Good
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.kubectl import MANIFESTS, Kubectl, refusal
 from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.specchanges import CHANGES, Change
@@ -44,16 +44,10 @@ STATUS = {
 }
 
 
-def refusal(name: str, *problems: str) -> str:
-    """What kubectl prints: one problem in the same line, several in a list."""
-    head = f'The TFJob "{name}" is invalid: '
-    return head + (problems[0] if len(problems) == 1 else "\n" + "\n".join(f"* {problem}" for problem in problems))
-
-
 @pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)
 def test_a_bad_job_is_refused_in_these_words(kubectl: Kubectl, bad: Bad) -> None:
     answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
-    assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("example-job", *bad.answers))
+    assert (answer.code, answer.error.rstrip("\n")) == (1, refusal("TFJob", "example-job", *bad.answers))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,7 +90,7 @@ def test_a_mistyped_field_is_named(kubectl: Kubectl) -> None:
 def test_a_started_job_keeps_what_is_fixed(kubectl: Kubectl, change: Change) -> None:
     kubectl.must("create", "-f", "-", manifest=change.before)
     answer = kubectl.run("replace", "-f", "-", manifest=change.after)
-    expected = refusal("example-job", f"{change.at}: Forbidden: {change.refusal}") if change.refusal else ""
+    expected = refusal("TFJob", "example-job", f"{change.at}: Forbidden: {change.refusal}") if change.refusal else ""
     assert answer.error.rstrip("\n") == expected
 
 
@@ -139,7 +133,9 @@ def running(kubectl: Kubectl) -> Kubectl:
 def test_columns(running: Kubectl, name: str) -> None:
     head, row = running.must("get", name).splitlines()
     assert head.split() == ["NAME", "PHASE", "STATE", "MASTERS", "WORKERS", "PS", "AGE"]
-    assert row.split()[:-1] == ["example-job", "Running", "Running", "1/1", "0/1", "2/2"]
+    # There are several kinds in the category, so that kubectl says of which each is.
+    shown = "tfjob.kubeflow.org/example-job" if name == "kubeflow" else "example-job"
+    assert row.split()[:-1] == [shown, "Running", "Running", "1/1", "0/1", "2/2"]
 
 
 def test_wide_columns(running: Kubectl) -> None:
@@ -199,14 +195,14 @@ def test_scale_sets_the_workers(running: Kubectl) -> None:
 def test_a_bad_scale_is_refused(kubectl: Kubectl, job: dict[str, Any], replicas: int, problem: str) -> None:
     kubectl.must("create", "-f", "-", manifest=job)
     answer = kubectl.run("scale", "tfjob/example-job", f"--replicas={replicas}")
-    assert answer.error.rstrip("\n") == refusal("example-job", problem)
+    assert answer.error.rstrip("\n") == refusal("TFJob", "example-job", problem)
 
 
 def test_the_chief_is_not_scaled_away(kubectl: Kubectl) -> None:
     kubectl.must("create", "-f", "-", manifest=tfjob(workers(3)))
     answer = kubectl.run("scale", "tfjob/example-job", "--replicas=0")
     problem = "the chief's replicaIndex is not below the replicas of WORKER: raise them, or name another chief"
-    assert answer.error.rstrip("\n") == refusal("example-job", f"spec: Invalid value: {problem}")
+    assert answer.error.rstrip("\n") == refusal("TFJob", "example-job", f"spec: Invalid value: {problem}")
 
 
 @pytest.mark.parametrize(

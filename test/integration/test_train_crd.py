@@ -1,0 +1,199 @@
+"""What a real API server and the real kubectl say of TrainJobs and runtimes, with the CRDs of this tree alone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from generate import podtemplate
+from helpers.badmanifests import Bad
+from helpers.badtrainmanifests import BAD_RUNTIMES, BAD_TRAINJOBS
+from helpers.goodmanifests import Good
+from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
+from helpers.kubectl import Kubectl, refusal
+from helpers.poll import eventually
+from helpers.trainchanges import TRAIN_CHANGES, TrainChange
+from helpers.trainmanifests import override, role_template, runtime, trainjob
+from localcluster.api import Api
+
+pytestmark = pytest.mark.cluster
+
+STATUS = {
+    "phase": "Running",
+    "state": "RUNNING",
+    "reason": "waits for nobody",
+    "nodes": "1/2",
+    "runtime": "torch-distributed",
+    "restarts": 3,
+    "restartCounts": {"uid": 3},
+    "succeededIndexes": ["dataset-initializer-0"],
+    "jobsStatus": [
+        {"name": "node", "replicas": 2, "ready": 1, "active": 2, "succeeded": 0, "failed": 0, "suspended": 0}
+    ],
+    "metrics": [{"name": "loss", "value": "0.125", "seenAt": "2026-01-01T00:00:00Z"}],
+    "progress": "step 40",
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "AllNodesRunning",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        }
+    ],
+    "startTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("bad", [*BAD_TRAINJOBS, *BAD_RUNTIMES], ids=lambda bad: bad.name)
+def test_a_bad_object_is_refused_in_these_words(kubectl: Kubectl, bad: Bad) -> None:
+    answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=bad.manifest)
+    expected = refusal(bad.manifest["kind"], bad.manifest["metadata"]["name"], *bad.answers)
+    assert (answer.code, answer.error.rstrip("\n")) == (1, expected)
+
+
+@pytest.mark.parametrize("good", [*GOOD_TRAINJOBS, *GOOD_RUNTIMES], ids=lambda good: good.name)
+def test_a_good_object_is_accepted(kubectl: Kubectl, good: Good) -> None:
+    kubectl.must("apply", "--dry-run=server", "-f", "-", manifest=good.manifest)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        pytest.param(trainjob(numnodes=2), "spec.numnodes", id="a mistyped field"),
+        pytest.param(
+            trainjob(podSpecOverrides=[override(containers=[{"name": "node", "image": "x", "command": ["y"]}])]),
+            "spec.podSpecOverrides[0].containers[0].image",
+            id="what the trainer says, in an override",
+        ),
+        pytest.param(runtime(templates={"nodes": role_template("nodes")}), "spec.templates.nodes", id="no such role"),
+        pytest.param(trainjob(trainer={"env": {"A": "b"}}), "spec.trainer.env.A", id="env as a map"),
+    ],
+)
+def test_an_unknown_field_is_named(kubectl: Kubectl, manifest: dict[str, Any], field: str) -> None:
+    answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=manifest)
+    assert f'unknown field "{field}"' in answer.error
+
+
+@pytest.mark.parametrize("change", TRAIN_CHANGES, ids=lambda change: change.name)
+def test_a_job_keeps_what_is_fixed(kubectl: Kubectl, change: TrainChange) -> None:
+    kubectl.must("create", "-f", "-", manifest=change.before)
+    if change.started:
+        set_status(kubectl, {"phase": "Creating"})
+    answer = kubectl.run("replace", "-f", "-", manifest=change.after)
+    problem = f"{change.at}: Forbidden: {change.refusal}"
+    assert answer.error.rstrip("\n") == (refusal("TrainJob", "example-train", problem) if change.refusal else "")
+
+
+def test_a_runtime_may_change_at_any_time(kubectl: Kubectl) -> None:
+    before = runtime(namespaced=True, framework="torch", templates={"node": role_template(image="a")})
+    kubectl.must("create", "-f", "-", manifest=before)
+    after = runtime(namespaced=True, framework="mpi", templates={"launcher": role_template("launcher", image="b")})
+    kubectl.must("replace", "-f", "-", manifest=after)
+
+
+def test_applying_the_same_manifest_again_changes_nothing_of_a_started_job(kubectl: Kubectl) -> None:
+    (whole,) = (good.manifest for good in GOOD_TRAINJOBS if good.name == "every-field")
+    kubectl.must("apply", "-f", "-", manifest=whole)
+    set_status(kubectl, STATUS)
+    before = stored(kubectl)
+    assert before["spec"] == whole["spec"]
+    kubectl.must("apply", "-f", "-", manifest=whole)
+    assert stored(kubectl) == before
+
+
+def stored(kubectl: Kubectl) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(kubectl.must("get", "trj", "example-train", "-o", "json"))
+    return found
+
+
+def set_status(kubectl: Kubectl, status: dict[str, Any]) -> None:
+    patch = json.dumps({"status": status})
+    kubectl.must("patch", "trainjob", "example-train", "--subresource=status", "--type=merge", "-p", patch)
+
+
+@pytest.fixture
+def running(kubectl: Kubectl) -> Kubectl:
+    """In this namespace example-train is shown as running."""
+    kubectl.must("create", "-f", "-", manifest=trainjob())
+    set_status(kubectl, STATUS)
+    return kubectl
+
+
+@pytest.mark.parametrize("name", ["trj", "trainjob", "trainjobs", "trainjobs.kubeflow.org", "kubeflow"])
+def test_columns(running: Kubectl, name: str) -> None:
+    head, row = running.must("get", name).splitlines()
+    assert head.split() == ["NAME", "STATE", "NODES", "RUNTIME", "AGE"]
+    # There are several kinds in the category, so that kubectl says of which each is.
+    shown = "trainjob.kubeflow.org/example-train" if name == "kubeflow" else "example-train"
+    assert row.split()[:-1] == [shown, "RUNNING", "1/2", "torch-distributed"]
+
+
+def test_wide_columns(running: Kubectl) -> None:
+    head, row = running.must("get", "trj", "-o", "wide").splitlines()
+    assert head.split()[4:] == ["REASON", "RESTARTS", "AGE"]
+    assert row.split()[4:-1] == ["waits", "for", "nobody", "3"]
+
+
+def test_a_status_is_stored_whole(running: Kubectl) -> None:
+    assert stored(running)["status"] == STATUS
+
+
+def test_the_spec_is_not_written_through_the_status(running: Kubectl) -> None:
+    patch = json.dumps({"spec": {"suspend": True}, "status": {"phase": "Done"}})
+    running.must("patch", "trj", "example-train", "--subresource=status", "--type=merge", "-p", patch)
+    assert ("suspend" in stored(running)["spec"], stored(running)["status"]["phase"]) == (False, "Done")
+
+
+def test_runtimes_are_listed_with_what_they_give(kubectl: Kubectl) -> None:
+    kubectl.must("create", "-f", "-", manifest=runtime(namespaced=True, framework="jax", numNodes=4))
+    head, row = kubectl.must("get", "trt").splitlines()
+    assert head.split() == ["NAME", "FRAMEWORK", "NODES", "AGE"]
+    assert row.split()[:-1] == ["example-runtime", "jax", "4"]
+
+
+def test_a_runtime_for_all_has_no_namespace_and_keeps_what_nobody_knows(administrator: Kubectl) -> None:
+    given = runtime("test-for-all", templates={"node": role_template(image="x", later={"a": [1, None]})})
+    try:
+        administrator.must("apply", "-f", "-", manifest=given)
+        found = json.loads(administrator.must("get", "ctrt", "test-for-all", "-o", "json"))
+        assert ("namespace" in found["metadata"], found["spec"]) == (False, given["spec"])
+    finally:
+        administrator.run("delete", "ctrt", "test-for-all", "--ignore-not-found")
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [
+        ("Volume", podtemplate.VOLUME_FIELDS),
+        ("VolumeMount", podtemplate.VOLUME_MOUNT_FIELDS),
+        ("EnvVar", podtemplate.ENV_VAR_FIELDS),
+        ("EnvVarSource", podtemplate.ENV_SOURCE_FIELDS),
+        ("Toleration", podtemplate.TOLERATION_FIELDS),
+        ("Affinity", podtemplate.AFFINITY_FIELDS),
+        ("LocalObjectReference", podtemplate.OBJECT_REFERENCE_FIELDS),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_goes_unseen(
+    api: Api, kind: str, listed: tuple[str, ...]
+) -> None:
+    schemas = api.get("/openapi/v3/api/v1")["components"]["schemas"]
+    assert sorted(schemas[f"io.k8s.api.core.v1.{kind}"]["properties"]) == sorted(listed)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("trainjob.spec.modelConfig.input.config", "Another name for storageUri"),
+        ("trainjob.status.jobsStatus.ready", "Those that are ready."),
+        ("trainingruntime.spec.templates.launcher", "The pods of role launcher"),
+        ("clustertrainingruntime.spec.workspace.persistentVolumeClaim.claimName", "The claim's name."),
+    ],
+    ids=lambda each: each.split(".")[0] if "." in each else "",
+)
+def test_explain_describes_each_field(administrator: Kubectl, path: str, words: str) -> None:
+    # The server publishes the schemas of a kind some time after it serves it.
+    eventually(lambda: administrator.run("explain", path).code == 0, 30, 0.2)
+    assert words in " ".join(administrator.must("explain", path).split())
