@@ -51,8 +51,10 @@ def _run(command: str, uri: str, redact: Redactor, work: Callable[[], None]) -> 
     except Stopped:
         return _leave(f"{command}: stopped by a signal; a new run goes on from here", EXIT_STOPPED)
     except Exception as error:
-        fault: StorageError = explain(error, redact_urls(uri))
-        return _leave(redact(f"{command}: {fault}"), exit_code(fault))
+        where = redact_urls(uri)
+        fault: StorageError = explain(error, where)
+        said = str(fault) if where in str(fault) else f"{where}: {fault}"
+        return _leave(redact(f"{command}: {said}"), exit_code(fault))
     return 0
 
 

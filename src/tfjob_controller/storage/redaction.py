@@ -21,7 +21,8 @@ class Redactor:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         values = {value.strip() for name, value in environ.items() if _SECRET_NAME.search(name)}
-        # A path, as of GOOGLE_APPLICATION_CREDENTIALS, is what an error should tell. One may hold another: longest first.
+        # A path, as of GOOGLE_APPLICATION_CREDENTIALS, is what an error should tell.
+        # Longest first, as one may hold another.
         self._secrets = sorted(
             (value for value in values if len(value) >= _SHORTEST and not value.startswith("/")), key=len, reverse=True
         )

@@ -42,16 +42,15 @@ class WebSource:
                 answer.raise_for_status()
             size, identity = _size_of(answer), _identity_of(answer)
         name = unquote(urlsplit(self._uri.text).path.rpartition("/")[2])
-        return [RemoteFile(name, str(self._uri), size, identity and f"{identity} {size}")]
+        return [RemoteFile(name, str(self._uri), size, identity)]
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
         if file.size == 0:
             return
         with self._get(offset, None) as answer:
-            answer.raise_for_status()
-            identity = _identity_of(answer)
-            if file.identity and identity and file.identity != f"{identity} {file.size}":
+            if answer.status == _UNSATISFIABLE or (answer.ok and not _is_still(file, answer)):
                 raise StorageError(f"{file.location}: the file has changed while it was read", is_passing=True)
+            answer.raise_for_status()
             skip = offset - _start_of(answer)
             if skip < 0:
                 raise StorageError(f"{file.location}: the server gave another range than was asked", is_passing=True)
@@ -113,6 +112,11 @@ def _size_of(answer: Any) -> int | None:
         return int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
     told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     return int(told["size"]) if told and told["size"] != "*" else None
+
+
+def _is_still(file: RemoteFile, answer: Any) -> bool:
+    size, identity = _size_of(answer), _identity_of(answer)
+    return (file.size is None or size is None or size == file.size) and (not file.identity or identity == file.identity)
 
 
 def _start_of(answer: Any) -> int:

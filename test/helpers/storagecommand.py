@@ -1,0 +1,112 @@
+"""`tfjob-controller initialize` and `export` as processes with an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.poll import eventually
+
+# Only ends what hangs.
+_DEADLINE_SECONDS = 120.0
+MARKER = ".tfjob-initialized.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended, and what it said on standard error."""
+
+    code: int
+    said: str
+
+    @property
+    def last_line(self) -> str:
+        return self.said.splitlines()[-1]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The log's lines."""
+        return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+
+    def event(self, name: str) -> dict[str, Any]:
+        (found,) = [event for event in self.events if event["event"] == name]
+        return found
+
+
+def run(arguments: Sequence[str], environ: Mapping[str, str]) -> Ended:
+    done = subprocess.run(
+        _argv(arguments),
+        env=_environ(environ),
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.stdout == ""
+    return Ended(done.returncode, done.stderr)
+
+
+def initialize(what: str, uri: str, target: Path, environ: Mapping[str, str] | None = None, *flags: str) -> Ended:
+    return run(["initialize", what, f"--target={target}", *flags], {"STORAGE_URI": uri, **(environ or {})})
+
+
+def export(source: Path, uri: str, environ: Mapping[str, str] | None = None, *flags: str) -> Ended:
+    return run(["export", f"--source={source}", *flags], {"STORAGE_URI": uri, **(environ or {})})
+
+
+class Running:
+    """A command that has been started; use as a context manager, which kills it at the end."""
+
+    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            _argv(arguments), env=_environ(environ), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def signal(self, number: signal.Signals) -> Ended:
+        """Send it, and wait for the end."""
+        self._process.send_signal(number)
+        _, said = self._process.communicate(timeout=_DEADLINE_SECONDS)
+        return Ended(self._process.returncode, said)
+
+
+def await_part(folder: Path, at_least: int) -> Path:
+    """The file that grows in a folder, once it has so many bytes."""
+
+    def grown() -> Path | None:
+        parts = [path for path in folder.rglob(".tfjob-*.part") if path.exists() and path.stat().st_size >= at_least]
+        return parts[0] if parts else None
+
+    found = eventually(grown)
+    assert found is not None
+    return found
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """All files of a folder by their relative names, without what marks it as whole."""
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files.pop(MARKER, None)
+    return files
+
+
+def _argv(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "tfjob_controller", *arguments]
+
+
+def _environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Nothing of this machine's credentials or proxies gets in; an instance's metadata is not asked for."""
+    own = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true", "LANG": "C.UTF-8"}
+    return {**own, **environ}
