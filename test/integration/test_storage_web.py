@@ -128,7 +128,7 @@ def test_a_run_that_was_ended_in_the_middle_is_gone_on_with(number: signal.Signa
     with FileServer(content, fault_of=only(1, fault=Fault(cut_after=40_000_000, hold=hold))) as server:
         arguments = ["initialize", "dataset", f"--target={tmp_path}"]
         with Running(arguments, {"STORAGE_URI": server.url}) as running:
-            await_part(tmp_path, 39_000_000)
+            await_part(tmp_path, 35_000_000)
             ended = running.signal(number)
         assert ended.code == code
         if number is signal.SIGTERM:

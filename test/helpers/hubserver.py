@@ -1,0 +1,194 @@
+"""A server on loopback of the shape of the Hugging Face hub's API, as huggingface_hub 1.x asks it, with one repository.
+
+Small files are kept by Git, large ones by LFS; writing goes over preupload, the LFS batch and a commit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import unquote
+
+from helpers.httpserver import Answer, HttpServer, Request
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_veryS3cretToken"
+
+
+@dataclass(slots=True)
+class HubServer:
+    """Use as a context manager. `files` is the repository at `COMMIT`; `lfs_from` bytes on, a file is LFS's."""
+
+    files: dict[str, bytes]
+    repository: str = "meta-llama/Llama-3-8b"
+    kind: str = "models"
+    revisions: tuple[str, ...] = ("main", "v1.0")
+    needs_token: bool = False
+    is_gated: bool = False
+    lfs_from: int = 1000
+    fault_of: Callable[[Request], Answer | None] = lambda request: None
+    """An answer instead of the right one."""
+    wrong: Mapping[str, bytes] = field(default_factory=dict)
+    """Content that is sent instead of what the listing tells."""
+    uploaded: dict[str, bytes] = field(default_factory=dict)
+    """What came by LFS, by SHA-256."""
+    created: list[dict[str, Any]] = field(default_factory=list)
+    _server: HttpServer | None = None
+
+    def __enter__(self) -> Self:
+        self._server = HttpServer(self._respond)
+        self._server.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._server is not None
+        self._server.__exit__(*exc)
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return self._server.url
+
+    @property
+    def requests(self) -> list[Request]:
+        assert self._server is not None
+        return self._server.requests
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1"}
+
+    def _respond(self, request: Request) -> Answer:
+        fault = self.fault_of(request)
+        if fault is not None:
+            return fault
+        path = unquote(request.path)
+        # What LFS hands out is signed, and gets no token.
+        is_signed = path.startswith("/lfs/")
+        if self.needs_token and not is_signed and request.headers.get("authorization") != f"Bearer {TOKEN}":
+            return _error(401, "RepoNotFound")
+        if path == "/api/repos/create":
+            self.created.append(json.loads(request.body))
+            return _json({"url": f"{self.url}/{self.repository}"})
+        for pattern, answer in self._routes():
+            if found := re.fullmatch(pattern, path):
+                return answer(request, **found.groupdict())
+        return _error(404, "RepoNotFound")
+
+    def _routes(self) -> list[tuple[str, Callable[..., Answer]]]:
+        name = re.escape(self.repository)
+        api, prefix = f"/api/{self.kind}/{name}", "" if self.kind == "models" else f"/{self.kind}"
+        return [
+            (f"{api}(/revision/(?P<revision>.+))?", self._info),
+            (f"{api}/tree/(?P<revision>[^/]+)(/(?P<path>.*))?", self._tree),
+            (f"{api}/paths-info/(?P<revision>.+)", self._paths_info),
+            (f"{api}/preupload/(?P<revision>.+)", self._preupload),
+            (f"{api}/commit/(?P<revision>.+)", self._commit),
+            (f"{prefix}/{name}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", self._resolve),
+            (f"{prefix}/{name}.git/info/lfs/objects/batch", self._batch),
+            ("/lfs/(?P<oid>[0-9a-f]+)", self._take),
+        ]
+
+    def _info(self, request: Request, revision: str | None = None) -> Answer:
+        if revision not in (None, COMMIT, *self.revisions):
+            return _error(404, "RevisionNotFound")
+        siblings = [{"rfilename": name} for name in self.files]
+        return _json({"id": self.repository, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False})
+
+    def _tree(self, request: Request, revision: str, path: str | None = None) -> Answer:
+        prefix = f"{path}/" if path else ""
+        below = [name for name in self.files if name.startswith(prefix)]
+        if not below:
+            return _error(404, "EntryNotFound")
+        if request.query.get("recursive", "").lower() == "true":
+            folders = {name.rpartition("/")[0] for name in below if "/" in name}
+            return _json([*map(_folder, sorted(folders)), *map(self._entry, below)])
+        direct = [name for name in below if "/" not in name[len(prefix) :]]
+        folders = {prefix + name[len(prefix) :].split("/")[0] for name in below if "/" in name[len(prefix) :]}
+        return _json([*map(_folder, sorted(folders)), *map(self._entry, direct)])
+
+    def _paths_info(self, request: Request, revision: str) -> Answer:
+        asked = json.loads(request.body)["paths"] if request.body.startswith(b"{") else _form(request.body)
+        return _json([self._entry(name) for name in asked if name in self.files])
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        content = self.files[name]
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        entry = {"type": "file", "path": name, "size": len(content), "oid": blob}
+        if len(content) >= self.lfs_from:
+            lfs = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+            entry["lfs"] = lfs
+        return entry
+
+    def _resolve(self, request: Request, revision: str, path: str) -> Answer:
+        if self.is_gated:
+            return _error(403, "GatedRepo")
+        if revision != COMMIT or path not in self.files:
+            return _error(404, "EntryNotFound")
+        content = self.wrong.get(path, self.files[path])
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
+        if not found:
+            return Answer(200, content)
+        first, last = int(found[1]), int(found[2])
+        told = {"Content-Range": f"bytes {first}-{last}/{len(content)}"}
+        return Answer(206, content[first : last + 1], told)
+
+    def _preupload(self, request: Request, revision: str) -> Answer:
+        asked = json.loads(request.body)["files"]
+        modes = [
+            {
+                "path": each["path"],
+                "uploadMode": "lfs" if each["size"] >= self.lfs_from else "regular",
+                "shouldIgnore": False,
+                "oid": None,
+            }
+            for each in asked
+        ]
+        return _json({"files": modes, "commitOid": COMMIT})
+
+    def _batch(self, request: Request) -> Answer:
+        objects = json.loads(request.body)["objects"]
+        answers = [
+            {**each, "authenticated": True, "actions": {"upload": {"href": f"{self.url}/lfs/{each['oid']}"}}}
+            for each in objects
+        ]
+        body = json.dumps({"transfer": "basic", "objects": answers}).encode()
+        return Answer(200, body, {"Content-Type": "application/vnd.git-lfs+json"})
+
+    def _take(self, request: Request, oid: str) -> Answer:
+        self.uploaded[oid] = request.body
+        return Answer(200, b"")
+
+    def _commit(self, request: Request, revision: str) -> Answer:
+        for line in request.body.splitlines():
+            entry = json.loads(line)
+            value = entry["value"]
+            if entry["key"] == "file":
+                self.files[value["path"]] = base64.b64decode(value["content"])
+            elif entry["key"] == "lfsFile":
+                self.files[value["path"]] = self.uploaded[value["oid"]]
+        url = f"{self.url}/{self.repository}/commit/{COMMIT}"
+        return _json({"success": True, "commitOid": COMMIT, "commitUrl": url, "hookOutput": ""})
+
+
+def _folder(path: str) -> dict[str, Any]:
+    return {"type": "directory", "path": path, "oid": "0" * 40, "size": 0}
+
+
+def _form(body: bytes) -> list[str]:
+    from urllib.parse import parse_qs
+
+    return parse_qs(body.decode()).get("paths", [])
+
+
+def _json(value: object) -> Answer:
+    return Answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+
+def _error(status: int, code: str) -> Answer:
+    return Answer(status, b'{"error": "no"}', {"X-Error-Code": code, "Content-Type": "application/json"})
