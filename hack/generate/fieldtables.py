@@ -1,4 +1,4 @@
-"""Fields and columns of a kind as tables of the reference, from its CRD."""
+"""Fields, columns and conditions of a kind as tables of the reference."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from generate.crd import CustomKind, crd_of
 from generate.markdown import code, table
 from generate.schema import Schema
 from tfjob_controller.api.describe import INT32_MAX
+from tfjob_controller.trainer import reasons
+
+# Condition and status, with the reasons that it can have.
+Conditions = Mapping[tuple[str, str], tuple[str, ...]]
 
 # The part of a description that says what an absent field means.
 _DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")
@@ -24,6 +28,15 @@ def column_table(kind: CustomKind) -> str:
     columns = crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
     rows = ((each["name"], code(each["jsonPath"]), _width(each)) for each in columns)
     return table(["Column", "Shows", "Where"], rows)
+
+
+def conditions_table(conditions: Conditions) -> str:
+    rows = (
+        (condition, status, code(reason), reasons.DESCRIPTIONS[reason])
+        for (condition, status), possible in conditions.items()
+        for reason in possible
+    )
+    return table(["Condition", "Status", "Reason", "When"], rows)
 
 
 def field_table(path: str, schema: Schema) -> str:

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from generate import kinds
-from generate.fieldtables import column_table, field_table, properties_of
+from generate import kinds, trainreference
+from generate.fieldtables import Conditions, column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page, table
 from tfjob_controller.api import gang, validation
 from tfjob_controller.flags import Option
@@ -51,7 +51,7 @@ EVENTS: Mapping[str, str] = {
 }
 
 # Condition and status, with the reasons that it can have.
-CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
+CONDITIONS: Conditions = {
     ("Created", "True"): (reasons.JOB_CREATED,),
     ("Scheduled", "True"): (reasons.GANG_ADMITTED,),
     ("Scheduled", "False"): (
@@ -83,6 +83,7 @@ CONDITIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def render_tfjob() -> str:
+    _check_complete()
     root = properties_of(kinds.TFJOB)
     return page(
         "TFJob",
@@ -94,7 +95,7 @@ def render_tfjob() -> str:
         "## Status",
         field_table("status", root["status"]),
         "## Conditions",
-        table(["Condition", "Status", "Reason", "When"], _condition_rows()),
+        conditions_table(CONDITIONS),
         "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
         "same reason.",
         "## Rules",
@@ -192,12 +193,6 @@ def _sentences(names: tuple[str, ...]) -> str:
     return "\n".join(f"- {getattr(validation, name).format('*TYPE*')}" for name in names)
 
 
-def _condition_rows() -> Iterator[tuple[str, str, str, str]]:
-    _check_complete()
-    for (condition, status), possible in CONDITIONS.items():
-        yield from ((condition, status, code(reason), reasons.DESCRIPTIONS[reason]) for reason in possible)
-
-
 def _event_rows() -> Iterator[tuple[str, str, str]]:
     _check_complete()
     yield from ((code(phase), "Normal", f"The job's phase is {phase} now.") for phase in _PHASES)
@@ -207,11 +202,14 @@ def _event_rows() -> Iterator[tuple[str, str, str]]:
 
 
 def _check_complete() -> None:
-    """Raises LookupError for a reason that no table here lists."""
-    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - {each for some in CONDITIONS.values() for each in some}
+    """Raises LookupError for a reason that no table lists."""
+    of_conditions = {
+        each for table in (CONDITIONS, trainreference.CONDITIONS) for some in table.values() for each in some
+    }
+    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - of_conditions
     if missing:
         raise LookupError(
-            f"hack/generate/reference.py does not list {', '.join(sorted(missing))} of trainer/reasons.py"
+            f"hack/generate does not list {', '.join(sorted(missing))} of trainer/reasons.py in its tables"
         )
 
 

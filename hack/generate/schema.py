@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from tfjob_controller.api.describe import PATTERNS_IN_WORDS
+from tfjob_controller.api.describe import IN_WORDS
 
 Schema = dict[str, Any]
 
@@ -96,11 +96,10 @@ def _of(info: inspect.Type, extras: Extras) -> Schema:
 
 def _in_words(limits: Schema) -> Schema:
     """A pattern that has words for it becomes a rule: of a mere pattern, the API server shows nothing else."""
-    pattern = limits.get("pattern")
-    if pattern not in PATTERNS_IN_WORDS:
+    if IN_WORDS not in limits:
         return limits
-    rule = {"rule": f"self.matches({json.dumps(pattern)})", "message": PATTERNS_IN_WORDS[pattern]}
-    kept = {name: each for name, each in limits.items() if name != "pattern"}
+    rule = {"rule": f"self.matches({json.dumps(limits['pattern'])})", "message": limits[IN_WORDS]}
+    kept = {name: each for name, each in limits.items() if name not in ("pattern", IN_WORDS)}
     return kept | {"x-kubernetes-validations": [rule]}
 
 

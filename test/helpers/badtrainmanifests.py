@@ -246,9 +246,9 @@ BAD_TRAINJOBS = (
     Bad(
         "a-password-in-a-uri",
         trainjob(datasetConfig={"storageUri": "s3://key:secret@bucket/data"}),
-        "spec.datasetConfig.storageUri: must not hold a password: put it into a Secret and name that in secretRef",
+        "spec.datasetConfig.storageUri: must not hold a user or password: put them into a Secret and name that in secretRef",
         (
-            "spec.datasetConfig.storageUri: Invalid value: must not hold a password: put it into a Secret and name that in secretRef",
+            "spec.datasetConfig.storageUri: Invalid value: must not hold a user or password: put them into a Secret and name that in secretRef",
         ),
     ),
     Bad(
@@ -274,9 +274,9 @@ BAD_TRAINJOBS = (
     Bad(
         "a-password-in-config",
         trainjob(modelConfig={"input": {"config": "https://me:secret@host/model"}}),
-        "spec.modelConfig.input.config: must not hold a password: put it into a Secret and name that in secretRef",
+        "spec.modelConfig.input.config: must not hold a user or password: put them into a Secret and name that in secretRef",
         (
-            "spec.modelConfig.input.config: Invalid value: must not hold a password: put it into a Secret and name that in secretRef",
+            "spec.modelConfig.input.config: Invalid value: must not hold a user or password: put them into a Secret and name that in secretRef",
         ),
     ),
     Bad(
@@ -290,9 +290,9 @@ BAD_TRAINJOBS = (
     Bad(
         "a-password-in-the-output",
         trainjob(modelConfig={"output": {"storageUri": "s3://key:secret@bucket"}}),
-        "spec.modelConfig.output.storageUri: must not hold a password: put it into a Secret and name that in secretRef",
+        "spec.modelConfig.output.storageUri: must not hold a user or password: put them into a Secret and name that in secretRef",
         (
-            "spec.modelConfig.output.storageUri: Invalid value: must not hold a password: put it into a Secret and name that in secretRef",
+            "spec.modelConfig.output.storageUri: Invalid value: must not hold a user or password: put them into a Secret and name that in secretRef",
         ),
     ),
     Bad(

@@ -12,23 +12,32 @@ from msgspec import Meta
 
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
-# What most objects may be called (RFC 1123).
-DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+# Beside a pattern: what a value that does not fit is told. Goes into no schema, but the CRD says it too.
+IN_WORDS = "inWords"
+
+# Limits to be spread into `says`. What most objects may be called (RFC 1123):
 MAX_NAME = 253
+A_NAME: dict[str, Any] = {
+    "maxLength": MAX_NAME,
+    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    IN_WORDS: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
+}
+# A framework, as spec.framework and an entry point name it.
+A_FRAMEWORK: dict[str, Any] = {
+    "maxLength": 63,
+    "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+    IN_WORDS: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
+}
+# A name that is nobody else's, since it begins with a domain.
+A_PREFIXED_NAME: dict[str, Any] = {
+    "maxLength": MAX_NAME,
+    "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$",
+    IN_WORDS: "must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",
+}
+
 # The value of a label.
 LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 MAX_LABEL_VALUE = 63
-# A framework, as spec.framework and an entry point name it.
-FRAMEWORK_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-# A name that is nobody else's, since it begins with a domain.
-PREFIXED_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$"
-
-# What a value that does not fit one of these is told.
-PATTERNS_IN_WORDS = {
-    DNS_SUBDOMAIN: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
-    FRAMEWORK_NAME: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
-    PREFIXED_NAME: "must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",
-}
 
 
 def says(description: str, **schema: Any) -> Meta:

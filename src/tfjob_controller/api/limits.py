@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from tfjob_controller.api.describe import INT32_MAX, PATTERNS_IN_WORDS
+from tfjob_controller.api.describe import IN_WORDS, INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _text(value: str, limits: Mapping[str, Any]) -> Iterator[str]:
     elif len(value) > limits.get("maxLength", len(value)):
         yield f"must have at most {limits['maxLength']} characters, has {len(value)}"
     elif pattern is not None and not matches(pattern, value):
-        yield PATTERNS_IN_WORDS.get(pattern, f"must match {pattern}")
+        yield limits.get(IN_WORDS, f"must match {pattern}")
 
 
 def matches(pattern: str, value: str) -> bool:

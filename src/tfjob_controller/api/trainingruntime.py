@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, FRAMEWORK_NAME, MAX_LABEL_VALUE, MAX_NAME, says
+from tfjob_controller.api.describe import A_FRAMEWORK, A_NAME, says
 from tfjob_controller.api.trainjob import (
     API_GROUP,
     CLUSTER_RUNTIME,
@@ -32,7 +32,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class VolumeClaim(_Value, frozen=True):
     """A PersistentVolumeClaim in the job's namespace."""
 
-    claim_name: Annotated[str, says("The claim's name.", minLength=1, maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)]
+    claim_name: Annotated[str, says("The claim's name.", minLength=1, **A_NAME)]
 
 
 class Workspace(_Value, frozen=True):
@@ -54,8 +54,7 @@ class RuntimeSpec(_Value, frozen=True):
         says(
             "How the nodes learn of each other: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that "
             "was added. Default: what the job says.",
-            maxLength=MAX_LABEL_VALUE,
-            pattern=FRAMEWORK_NAME,
+            **A_FRAMEWORK,
         ),
     ] = ""
     num_nodes: Annotated[

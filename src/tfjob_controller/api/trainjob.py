@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import msgspec
 
 from tfjob_controller.api.describe import (
-    DNS_SUBDOMAIN,
-    FRAMEWORK_NAME,
+    A_FRAMEWORK,
+    A_NAME,
+    A_PREFIXED_NAME,
     INT32_MAX,
     MAX_LABEL_VALUE,
     MAX_NAME,
-    PREFIXED_NAME,
     says,
 )
 from tfjob_controller.api.gang import ON_TIMEOUT
@@ -118,7 +118,7 @@ class Trainer(_Value, frozen=True):
 class RuntimeRef(_Value, frozen=True):
     """A runtime: what the job leaves out is taken from there."""
 
-    name: Annotated[str, says("The runtime's name.", minLength=1, maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)]
+    name: Annotated[str, says("The runtime's name.", minLength=1, **A_NAME)]
     kind: Annotated[
         str,
         says(
@@ -166,7 +166,7 @@ class PodSpecOverride(_Value, frozen=True):
     target_jobs: Annotated[
         tuple[TargetJob, ...], says("The steps whose pods are meant.", minItems=1, maxItems=len(ROLES))
     ]
-    service_account_name: Annotated[str, says("Their service account.", maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)] = ""
+    service_account_name: Annotated[str, says("Their service account.", **A_NAME)] = ""
     node_selector: Annotated[dict[str, str], says("Labels that their nodes must have.", maxProperties=MAX_LABELS)] = {}
     tolerations: Annotated[
         tuple[dict[str, Any], ...], says("Taints that they tolerate, as in a pod.", maxItems=MAX_LABELS)
@@ -262,8 +262,7 @@ class TrainJobSpec(_Value, frozen=True):
             "How the nodes learn of each other, where no runtime says it: torch, tensorflow, jax, xgboost, mpi, plain "
             f"(not at all), or one that was added. Default: the annotation {FRAMEWORK_ANNOTATION}, or else what the "
             "command tells, or else plain.",
-            maxLength=MAX_LABEL_VALUE,
-            pattern=FRAMEWORK_NAME,
+            **A_FRAMEWORK,
         ),
     ] = ""
     pod_spec_overrides: Annotated[
@@ -284,8 +283,7 @@ class TrainJobSpec(_Value, frozen=True):
         says(
             "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this one then leaves it alone. "
             "It never changes. Default: this controller.",
-            maxLength=MAX_NAME,
-            pattern=PREFIXED_NAME,
+            **A_PREFIXED_NAME,
         ),
     ] = ""
     ttl_seconds_after_finished: Annotated[

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, MAX_NAME, says
+from tfjob_controller.api.describe import A_NAME, says
 
 # Both name what is meant after the scheme. Nothing can be put to a web server.
 INPUT_URI = "^((s3|hf|gs|https?|pvc)://[^/ ]|file:///[^/ ])"
 OUTPUT_URI = "^((s3|hf|gs|pvc)://[^/ ]|file:///[^/ ])"
 # hf:// has an @ of its own, in front of a revision.
-LOGIN_IN_URI = "://[^/]*:[^/]*@"
+LOGIN_IN_URI = "^((s3|gs|pvc|https?)://[^/?#]*@|hf://[^/]*:[^/]*@)"
 
 WORKSPACE_PATH = "/workspace"
 DATASET_PATH = "/workspace/dataset"
@@ -30,7 +30,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class SecretRef(_Value, frozen=True):
     """A Secret in the job's namespace."""
 
-    name: Annotated[str, says("The Secret's name.", minLength=1, maxLength=MAX_NAME, pattern=DNS_SUBDOMAIN)]
+    name: Annotated[str, says("The Secret's name.", minLength=1, **A_NAME)]
 
 
 class StorageInput(_Value, frozen=True):

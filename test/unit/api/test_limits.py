@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.describe import DNS_SUBDOMAIN, says
+from tfjob_controller.api.describe import A_NAME, says
 from tfjob_controller.api.limits import beyond_limits, matches
 
 
@@ -15,7 +15,7 @@ class Leaf(msgspec.Struct, rename="camel"):
 
 class Tree(msgspec.Struct, rename="camel"):
     kind: Annotated[str, says("One of two.", enum=["Oak", "Elm"])] = ""
-    owner: Annotated[str, says("A name.", pattern=DNS_SUBDOMAIN)] = ""
+    owner: Annotated[str, says("A name.", **A_NAME)] = ""
     height: Annotated[int | None, says("A height.", format="int32", minimum=1, maximum=9)] = None
     age: Annotated[int, says("An age.", format="int32")] = 0
     leaf: Annotated[Leaf | None, says("A leaf.")] = None

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
+from generate import trainjobrules
 from generate.__main__ import PAGES, ROOT, outdated, write
 from generate.crd import CustomKind, crd_of
-from generate.kinds import KINDS
+from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
-from tfjob_controller.api.describe import says
+from tfjob_controller.api.describe import IN_WORDS, says
 
 
 class Leaf(msgspec.Struct, rename="camel"):
@@ -76,8 +77,38 @@ def test_every_field_of_a_crd_has_a_description(kind: CustomKind) -> None:
 def test_every_rule_says_what_is_wrong() -> None:
     assert all(
         rule.get("message") or rule.get("messageExpression")
-        for rule in [*SPEC_RULES, *REPLICA_SPEC_RULES, *GANG_SPEC_RULES]
+        for rule in [*SPEC_RULES, *REPLICA_SPEC_RULES, *GANG_SPEC_RULES, *trainjobrules.SPEC_RULES]
     )
+
+
+class Choice(msgspec.Struct, rename="camel"):
+    amount: Annotated[int | str | None, says("A number or a word.")] = None
+    parts: Annotated[dict[str, dict[str, Any]], says("Parts.")] = {}
+    owner: Annotated[str, says("An owner.", maxLength=9, pattern="^a/b$", **{IN_WORDS: "must be a/b"})] = ""
+
+
+def test_numbers_or_words_maps_with_known_keys_and_patterns_in_words_have_schemas_of_their_own() -> None:
+    known = {"properties": {"a": {"description": "A.", "type": "object"}}}
+    words = {"rule": 'self.matches("^a/b$")', "message": "must be a/b"}
+    properties = schema_of(Choice, Extras(of_field={("Choice", "parts"): known}))["properties"]
+    assert properties == {
+        "amount": {"description": "A number or a word.", "x-kubernetes-int-or-string": True},
+        "owner": {
+            "description": "An owner.",
+            "type": "string",
+            "maxLength": 9,
+            "x-kubernetes-validations": [words],
+        },
+        "parts": {"description": "Parts.", "type": "object", **known},
+    }
+
+
+def test_a_kind_for_all_namespaces_without_status_has_a_crd_that_says_so() -> None:
+    spec = crd_of(CLUSTER_TRAINING_RUNTIME)["spec"]
+    assert (spec["scope"], "subresources" in spec["versions"][0]) == ("Cluster", False)
+    assert "status" not in spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    spec = crd_of(TRAINJOB)["spec"]
+    assert (spec["scope"], spec["versions"][0]["subresources"]) == ("Namespaced", {"status": {}})
 
 
 def test_generated_files_are_up_to_date() -> None:

@@ -1,14 +1,15 @@
 """The reference in docs/ leaves nothing out."""
 
 import re
+from types import ModuleType
 
 import pytest
 
-from generate import reference
+from generate import reference, trainreference
 from generate.crd import CustomKind, crd_of
-from generate.kinds import GANG, TFJOB
+from generate.kinds import GANG, TFJOB, TRAINING_RUNTIME, TRAINJOB
 from generate.markdown import page, table
-from tfjob_controller.api import validation
+from tfjob_controller.api import trainjobvalidation, validation
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.trainer import reasons
@@ -25,15 +26,21 @@ def test_every_flag_is_listed_with_its_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(TFJOB, reference.render_tfjob()), (GANG, reference.render_gang())], ids=["TFJob", "Gang"]
+    ("kind", "text"),
+    [
+        pytest.param(TFJOB, reference.render_tfjob(), id="TFJob"),
+        pytest.param(GANG, reference.render_gang(), id="Gang"),
+        pytest.param(TRAINJOB, trainreference.render_trainjob(), id="TrainJob"),
+        pytest.param(TRAINING_RUNTIME, trainreference.render_trainingruntime(), id="TrainingRuntime"),
+    ],
 )
 def test_every_field_of_spec_and_status_is_listed_but_not_those_of_a_pod(kind: CustomKind, text: str) -> None:
     root = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     listed = first_column(text)
-    for part in ("spec", "status"):
+    for part in ("spec", "status") if kind.status is not None else ("spec",):
         names = {name.rstrip("[]").removeprefix(f"{part}.") for name in listed if name.startswith(f"{part}.")}
         assert names >= root[part]["properties"].keys()
-    assert not [name for name in listed if ".template." in name]
+    assert not [name for name in listed if ".template." in name or ".env." in name or "node.spec" in name]
 
 
 def test_a_default_stands_in_its_own_column() -> None:
@@ -43,16 +50,27 @@ def test_a_default_stands_in_its_own_column() -> None:
     assert "Default:" not in text
 
 
+def sentences_of(module: ModuleType) -> list[str]:
+    named = [value for name, value in vars(module).items() if name.isupper() and name[0] != "_"]
+    return [value for value in named if isinstance(value, str) and " " in value and value[0] != "^"]
+
+
 def test_every_rule_is_listed() -> None:
     text = reference.render_tfjob()
-    sentences = [value for name, value in vars(validation).items() if name.isupper() and name[0] != "_"]
-    rules = [value.format("*TYPE*") for value in sentences if isinstance(value, str) and " " in value]
+    rules = [each.format("*TYPE*") for each in sentences_of(validation)]
     assert len(rules) > 10
     assert [rule for rule in rules if f"- {rule}\n" not in text] == []
 
 
+def test_every_rule_of_trainjobs_and_runtimes_is_listed() -> None:
+    text = trainreference.render_trainjob() + trainreference.render_trainingruntime()
+    rules = [each.format("*NAME*") for each in sentences_of(trainjobvalidation)]
+    assert len(rules) > 10
+    assert [rule for rule in rules if f"{rule}\n" not in text] == []
+
+
 def test_every_reason_is_listed_with_its_meaning() -> None:
-    text = reference.render_tfjob() + reference.render_events()
+    text = reference.render_tfjob() + trainreference.render_trainjob() + reference.render_events()
     assert [word for word, said in reasons.DESCRIPTIONS.items() if f"`{word}`" not in text or said not in text] == []
 
 
