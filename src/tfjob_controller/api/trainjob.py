@@ -109,8 +109,9 @@ class Trainer(_Value, frozen=True):
     num_proc_per_node: Annotated[
         int | str | None,
         says(
-            "Training processes on each node: auto (one for each GPU, or for each CPU where there is none), cpu (one "
-            "for each CPU), gpu (one for each GPU), or a number. Default: the runtime's, or else auto."
+            "Training processes on each node: a number, cpu (one for each CPU), gpu (one for each GPU), or auto: one "
+            "for each GPU; without GPUs one for each CPU with torch, and one with other frameworks. Default: the "
+            "runtime's, or else auto."
         ),
     ] = None
 
@@ -260,8 +261,8 @@ class TrainJobSpec(_Value, frozen=True):
         str,
         says(
             "How the nodes learn of each other, where no runtime says it: torch, tensorflow, jax, xgboost, mpi, plain "
-            f"(not at all), or one that was added. Default: the annotation {FRAMEWORK_ANNOTATION}, or else what the "
-            "command tells, or else plain.",
+            f"(not at all), or one that was added. The annotation {FRAMEWORK_ANNOTATION} may say it instead. Default: "
+            "what the command tells, or else plain.",
             **A_FRAMEWORK,
         ),
     ] = ""

@@ -63,7 +63,7 @@ class StorageOutput(_Value, frozen=True):
         str,
         says(
             "Where it goes when all nodes have succeeded: s3://, hf://, gs://, file:// or pvc://. What stands in "
-            "/workspace/model is taken there.",
+            "/workspace/model is taken there; so but for pvc://, the runtime must have a workspace.",
             minLength=1,
             maxLength=MAX_URI,
         ),
