@@ -100,7 +100,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -117,6 +117,8 @@ bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS
 	@$(PY) -m bench.gang
 bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 nodes
 	@$(PY) -m bench.simulate
+bench-logs: $(READY) ## CPU for following the logs of 100 jobs
+	@$(PY) -m bench.logs
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

@@ -59,6 +59,7 @@ FIGURES = {
         "simulate_default_1000_on_64": False,
         "simulate_10000_on_1000": False,
     },
+    "logs": {"logs_followed_cpu": False, "logs_silent_cpu": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
@@ -107,7 +108,7 @@ def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-@pytest.mark.parametrize("name", ["watch", "filter", "placement", "simulate"])
+@pytest.mark.parametrize("name", ["watch", "filter", "placement", "simulate", "logs"])
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 from urllib.parse import urlencode, urlsplit
 
@@ -119,6 +119,7 @@ class Trickle:
         self.has_more = False
         self._connection = connection
         self._socket: socket.socket = connection.sock
+        self._receive_into = _receive_into(connection.sock)
         self._dialer = dialer
         self._authorization = authorization
         self._begin: float | None = begin
@@ -169,7 +170,7 @@ class Trickle:
         buffer, filled, count = self._dialer.buffer, 0, 1
         try:
             while count and filled < len(buffer):
-                count = self._socket.recv_into(buffer[filled:])
+                count = self._receive_into(buffer[filled:])
                 filled += count
         except _NOTHING_YET:
             self.has_more = False
@@ -196,3 +197,12 @@ class Trickle:
         if self._failure is None and not self.has_ended and len(self._refusal) < _REFUSAL_BYTES:
             return b""
         raise self._dialer.refused(self._reader.status, self._reader.headers, self._refusal, self._authorization)
+
+
+def _receive_into(connection: socket.socket) -> Callable[[memoryview], int]:
+    """The connection's `recv_into`. With TLS there is a record for each line: what can be left out there is."""
+    if not isinstance(connection, ssl.SSLSocket):
+        return connection.recv_into
+    # What its `recv_into` calls in the end; its annotation does not know that it counts where it is given a buffer.
+    read = cast("Callable[[int, memoryview], int]", connection.read)
+    return lambda buffer: read(len(buffer), buffer)
