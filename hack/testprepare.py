@@ -24,7 +24,7 @@ def main(wanted: list[str]) -> None:
 
         nodes.check_machine(to_stderr)
         nodes.prepare_programs(to_stderr)
-        nodes.prepare_images([*nodes.DEFAULT_IMAGES, images.TENSORFLOW], to_stderr)
+        nodes.prepare_images([*nodes.DEFAULT_IMAGES, *images.FRAMEWORKS], to_stderr)
         images.ensure(images.CONTROLLER, to_stderr)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
-from localcluster.shell import attempt, run
+from localcluster.shell import CommandError, attempt, run
 
 EXISTING_CLUSTER = "or use an existing cluster: KUBECONFIG=/path/to/kubeconfig make …"
 # A program (or a file's path) that proves a package to be there; where it is missing, the package is installed.
@@ -79,6 +79,23 @@ def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
         f"--include={','.join(include)}",
         *(suite, target, mirror),
     )
+
+
+def fetch(packages: Iterable[str], status: Path, cache: Path) -> None:
+    """The .deb files of these packages, and of those they need beyond dpkg's `status`, in `cache`/archives.
+
+    As this machine's apt resolves and fetches them, without touching its own state.
+    """
+    (cache / "archives/partial").mkdir(parents=True)
+    settings = [f"Dir::State::status={status}", f"Dir::Cache={cache}", "Debug::NoLocking=true"]
+    options = [word for setting in settings for word in ("-o", setting)]
+    argv = ["apt-get", "-qq", *options, "--yes", "--no-install-recommends", "--download-only", "install", *packages]
+    try:
+        run(*argv)
+    except CommandError:
+        # The lists of a fresh machine are empty or old.
+        run("apt-get", "-qq", "update")
+        run(*argv)
 
 
 def read_sources() -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster import archive, imagebuild
+from localcluster import archive, imagebuild, imageframeworks
 from localcluster.binaries import cache_root
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report, to_stderr
@@ -28,14 +28,16 @@ from localcluster.report import Report, to_stderr
 _FORMAT = "1"
 _KEY_DIGITS = 12
 _KEPT_VERSIONS = 3
+_Build = Callable[[Path, Path | None, Report], None]
+_Inputs = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How one image comes about: its parent's layers, and one more made by `build(folder, parent's tar, report)`."""
 
-    build: Callable[[Path, Path | None, Report], None]
-    inputs: Callable[[], bytes]
+    build: _Build
+    inputs: _Inputs
     settings: archive.Settings
     parent: str | None = None
 
@@ -43,26 +45,43 @@ class Recipe:
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = {"PATH": _PATH, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 PAUSE, BASE = "localhost/pause", "localhost/base"
-TENSORFLOW, CONTROLLER = "localhost/tensorflow", "localhost/tfjob-controller"
+TENSORFLOW, TORCH, JAX = "localhost/tensorflow", "localhost/torch", "localhost/jax"
+XGBOOST, MPI = "localhost/xgboost", "localhost/mpi"
+FRAMEWORKS = (TENSORFLOW, TORCH, JAX, XGBOOST, MPI)
+CONTROLLER, INITIALIZER = "localhost/tfjob-controller", "localhost/tfjob-initializer"
 KUBE_SCHEDULER = "localhost/kube-scheduler"
-_RUNTIME = "localhost/tfjob-controller-runtime"
+_RUNTIME, _STORAGE = "localhost/tfjob-controller-runtime", "localhost/tfjob-initializer-runtime"
+
+
+def _framework(build: _Build, inputs: _Inputs) -> Recipe:
+    return Recipe(build, inputs, archive.Settings(command=("python3",), environment=_PYTHON), parent=BASE)
+
+
 RECIPES = {
     PAUSE: Recipe(
         imagebuild.pause, imagebuild.pause_inputs, archive.Settings(entrypoint=("/pause",), user="65535:65535")
     ),
     BASE: Recipe(imagebuild.base, imagebuild.base_inputs, archive.Settings(command=("/bin/sh",), environment=_PYTHON)),
-    TENSORFLOW: Recipe(
-        imagebuild.tensorflow,
-        imagebuild.tensorflow_inputs,
-        archive.Settings(command=("python3",), environment=_PYTHON),
-        parent=BASE,
-    ),
+    TENSORFLOW: _framework(imageframeworks.tensorflow, imageframeworks.tensorflow_inputs),
+    TORCH: _framework(imageframeworks.torch, imageframeworks.torch_inputs),
+    JAX: _framework(imageframeworks.jax, imageframeworks.jax_inputs),
+    XGBOOST: _framework(imageframeworks.xgboost, imageframeworks.xgboost_inputs),
+    MPI: _framework(imageframeworks.mpi, imageframeworks.mpi_inputs),
     _RUNTIME: Recipe(imagebuild.runtime, imagebuild.runtime_inputs, archive.Settings(environment=_PYTHON), parent=BASE),
     CONTROLLER: Recipe(
         imagebuild.controller,
         imagebuild.controller_inputs,
         archive.Settings(("run",), ("tfjob-controller",), _PYTHON, user="65532:65532"),
         parent=_RUNTIME,
+    ),
+    _STORAGE: Recipe(
+        imagebuild.storage, imagebuild.storage_inputs, archive.Settings(environment=_PYTHON), parent=_RUNTIME
+    ),
+    INITIALIZER: Recipe(
+        imagebuild.controller,
+        imagebuild.controller_inputs,
+        archive.Settings(("initialize", "--help"), ("tfjob-controller",), _PYTHON, user="65532:65532"),
+        parent=_STORAGE,
     ),
     KUBE_SCHEDULER: Recipe(
         imagebuild.kube_scheduler,

@@ -1,0 +1,49 @@
+"""Computes pi on all processes that mpirun starts: each one adds up its share of the rectangles below a curve.
+
+An all-reduce makes the sum of all shares known to every process. It is done again with ever more rectangles, as
+training does its steps: `loss` is how far the result is from pi. Each process ends with 1 if that is not near enough.
+"""
+
+import math
+import os
+import socket
+import sys
+import time
+
+from mpi4py import MPI
+
+STEPS = int(os.environ.get("STEPS", "10"))
+# What a step of a real model would take.
+STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
+NEAR_ENOUGH = 1e-6
+
+
+def share_of_pi(rank, size, rectangles):
+    """The integral of 4 / (1 + x²) from 0 to 1 is pi; every size-th rectangle belongs to one process."""
+    width = 1.0 / rectangles
+    return sum(4.0 / (1.0 + ((index + 0.5) * width) ** 2) for index in range(rank, rectangles, size)) * width
+
+
+def main():
+    world = MPI.COMM_WORLD
+    rank, size = world.Get_rank(), world.Get_size()
+    print(f"rank {rank} of {size} is on {socket.gethostname()}", flush=True)
+    hosts = len(set(world.allgather(socket.gethostname())))
+    started, result = time.monotonic(), 0.0
+    for step in range(1, STEPS + 1):
+        rectangles = 1000 * step
+        result = world.allreduce(share_of_pi(rank, size, rectangles), op=MPI.SUM)
+        time.sleep(STEP_SECONDS)
+        if rank == 0:
+            rate = step / (time.monotonic() - started)
+            print(f"step={step} loss={abs(result - math.pi):.2e} throughput={rate:.1f}", flush=True)
+    # Each process looks at what it got itself; all must have got the same.
+    good = abs(result - math.pi) < NEAR_ENOUGH and len(set(world.allgather(result))) == 1
+    if rank == 0:
+        words = "ranks agree" if good else "ranks are wrong, or differ"
+        print(f"rank 0: pi is about {result:.8f}, {size} {words}, on {hosts} hosts", flush=True)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Trains one XGBoost model on all workers: each one holds a share of the rows, and they build the same trees.
+
+Worker 0 also runs the tracker, through which the workers find each other. Each worker ends with 1 if the log loss did
+not fall to a half, or if the workers' models differ.
+"""
+
+import hashlib
+import os
+import socket
+import sys
+import time
+
+import numpy as np
+import xgboost
+from xgboost import collective
+from xgboost.tracker import RabitTracker
+
+ROUNDS = int(os.environ.get("STEPS", "20"))
+# What a round on real data would take.
+STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
+ROWS, FEATURES = 2000, 10
+PARAMETERS = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 4, "eta": 0.5, "nthread": 1}
+# How long to wait for all workers, and for one that does not answer any more.
+WAIT_SECONDS = 300
+POLL_SECONDS = 0.5
+RETRYABLE_EXIT_CODE = 130
+
+TRACKER, PORT = os.environ["DMLC_TRACKER_URI"], int(os.environ["DMLC_TRACKER_PORT"])
+TASK, WORKERS = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
+
+
+def start_tracker():
+    """On this pod's own address: the name by which others know it need not be known yet. Ranks follow the tasks."""
+    address = socket.gethostbyname(socket.gethostname())
+    tracker = RabitTracker(host_ip=address, port=PORT, n_workers=WORKERS, sortby="task", timeout=WAIT_SECONDS)
+    tracker.start()
+    return tracker
+
+
+def join():
+    """Meet the other workers at the tracker.
+
+    It may come a minute after this worker; XGBoost itself gives up at once if the name is not known yet.
+    """
+    address = {"dmlc_tracker_uri": TRACKER, "dmlc_tracker_port": PORT, "dmlc_task_id": str(TASK)}
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            collective.init(**address, dmlc_retry=1, dmlc_timeout=WAIT_SECONDS)
+        except xgboost.core.XGBoostError as error:
+            if time.monotonic() > deadline:
+                print(f"gave up after {WAIT_SECONDS} s: {error}", flush=True)
+                sys.exit(RETRYABLE_EXIT_CODE)
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def make_data(seed):
+    """Features, and whether each row is on the one side of a bent surface."""
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(ROWS, FEATURES))
+    return xgboost.DMatrix(features, label=features[:, 0] * features[:, 1] + features[:, 2] > 0, nthread=1)
+
+
+class Reporter(xgboost.callback.TrainingCallback):
+    """Prints a line for each round, on one worker only."""
+
+    def __init__(self):
+        self.started = time.monotonic()
+        self.losses = []
+
+    def after_iteration(self, model, epoch, evals_log):
+        self.losses = evals_log["test"]["logloss"]
+        time.sleep(STEP_SECONDS)
+        if collective.get_rank() == 0:
+            rate = (epoch + 1) * ROWS * WORKERS / (time.monotonic() - self.started)
+            print(f"step={epoch + 1} loss={self.losses[-1]:.5f} throughput={rate:.0f}", flush=True)
+        return False
+
+
+def models_agree(model):
+    """Whether all workers have the same trees."""
+    trees = "".join(model.get_dump())
+    digest = np.frombuffer(hashlib.sha256(trees.encode()).digest(), dtype=np.uint8).astype(np.float64)
+    greatest = collective.allreduce(digest, collective.Op.MAX)
+    least = collective.allreduce(digest, collective.Op.MIN)
+    return bool((greatest == least).all())
+
+
+def train():
+    """Whether all went well."""
+    rank, workers = collective.get_rank(), collective.get_world_size()
+    print(f"worker {rank} of {workers} is here", flush=True)
+    reporter = Reporter()
+    # The loss is summed over all workers' test rows, so that all of them see the same.
+    model = xgboost.train(
+        PARAMETERS,
+        make_data(rank),
+        ROUNDS,
+        evals=[(make_data(1000 + rank), "test")],
+        callbacks=[reporter],
+        verbose_eval=False,
+    )
+    agree, fell = models_agree(model), reporter.losses[-1] < reporter.losses[0] / 2
+    if rank == 0:
+        words = f"{workers} workers agree" if agree else "the workers have different models"
+        print(f"worker 0: loss {reporter.losses[0]:.4f} -> {reporter.losses[-1]:.4f}, {words}", flush=True)
+    return agree and fell
+
+
+def main():
+    tracker = start_tracker() if TASK == 0 else None
+    with xgboost.config_context(verbosity=0):  # no word for each attempt that came too early
+        join()
+    good = train()
+    collective.finalize()
+    if tracker is not None:
+        tracker.wait_for(WAIT_SECONDS)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
