@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from generate import podtemplate
+from helpers.anytrainspec import runtime_specs, train_specs
 from helpers.badmanifests import Bad
 from helpers.badtrainmanifests import BAD_RUNTIMES, BAD_TRAINJOBS
 from helpers.goodmanifests import Good
@@ -14,7 +16,9 @@ from helpers.kubectl import Kubectl, refusal
 from helpers.poll import eventually
 from helpers.trainchanges import TRAIN_CHANGES, TrainChange
 from helpers.trainmanifests import override, role_template, runtime, trainjob
-from localcluster.api import Api
+from localcluster.api import Api, RefusedError
+from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
+from tfjob_controller.api.trainjobvalidation import validate, validate_runtime
 
 pytestmark = pytest.mark.cluster
 
@@ -56,6 +60,39 @@ def test_a_bad_object_is_refused_in_these_words(kubectl: Kubectl, bad: Bad) -> N
 @pytest.mark.parametrize("good", [*GOOD_TRAINJOBS, *GOOD_RUNTIMES], ids=lambda good: good.name)
 def test_a_good_object_is_accepted(kubectl: Kubectl, good: Good) -> None:
     kubectl.must("apply", "--dry-run=server", "-f", "-", manifest=good.manifest)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(spec=train_specs, its=runtime_specs)
+def test_whatever_the_api_server_refuses_the_controller_refuses_too(
+    kubectl: Kubectl, api: Api, spec: Any, its: Any
+) -> None:
+    """But for nulls and empty texts: those are absent fields to the controller, and the server asks more of them."""
+    where = f"namespaces/{kubectl.namespace}"
+    for plural, manifest in (("trainjobs", trainjob()), ("trainingruntimes", runtime(namespaced=True))):
+        given_spec = spec if plural == "trainjobs" else its
+        text = json.dumps(given_spec)
+        if "null" in text or '""' in text:
+            continue
+        written = {**manifest, "spec": given_spec}
+        path = f"/apis/kubeflow.org/v2alpha1/{where}/{plural}"
+        refused = api_refusal(api, path, written)
+        assert refused is None or verdict(written) is not None, refused
+
+
+def api_refusal(api: Api, path: str, manifest: dict[str, Any]) -> str | None:
+    try:
+        api.request("POST", path, manifest, query={"dryRun": "All"})
+    except RefusedError as error:
+        return str(error)
+    return None
+
+
+def verdict(manifest: dict[str, Any]) -> str | None:
+    raw = json.dumps(manifest).encode()
+    if manifest["kind"] == "TrainJob":
+        return validate(decode_trainjob(raw))
+    return validate_runtime(decode_training_runtime(raw))
 
 
 @pytest.mark.parametrize(
