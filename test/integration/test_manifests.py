@@ -79,6 +79,12 @@ CAN = {
     "edit": {"create tfjobs", "update tfjobs", "patch tfjobs", "delete tfjobs", "patch tfjobs/scale"},
     "admin": {"patch tfjobs/status", "update tfjobs/status"},
 }
+_READ = ("get", "list", "watch")
+_CHANGE = ("create", "update", "patch", "delete")
+CAN["view"] |= {f"{verb} {plural}" for verb in _READ for plural in ("trainjobs", "trainingruntimes")}
+CAN["view"] |= {"get trainjobs/status"}
+CAN["edit"] |= {f"{verb} {plural}" for verb in _CHANGE for plural in ("trainjobs", "trainingruntimes")}
+CAN["admin"] |= {"patch trainjobs/status", "update trainjobs/status"}
 
 
 @pytest.mark.parametrize("user", CAN)
@@ -102,3 +108,9 @@ def test_a_user_with_edit_can_run_a_job(people: Kubectl) -> None:
     people.must("create", "--as=edit", "-f", "-", manifest=tfjob())
     people.must("scale", "--as=edit", "tfjob/example-job", "--replicas=2")
     assert people.run("delete", "--as=view", "tfjob", "example-job").code == 1
+
+
+def test_nobody_changes_for_all_namespaces_what_jobs_run_but_a_cluster_administrator(people: Kubectl) -> None:
+    eventually(lambda: people.run("auth", "can-i", "create", "trainingruntimes", "--as=edit").code == 0)
+    for verb in _CHANGE:
+        assert people.run("auth", "can-i", verb, "clustertrainingruntimes", "--as=admin").code == 1
