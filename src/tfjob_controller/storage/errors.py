@@ -41,7 +41,16 @@ _NAMED = {
     "DefaultCredentialsError": "there are no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS",
     "RefreshError": "access is denied: Google does not take the credentials",
 }
-_PASSING_NAMES = ("ClientError", "TransportError", "HTTPClientError", "IncompleteRead", "FileExpired", "ChecksumError")
+# Of aiohttp, httpx, botocore and fsspec; what Python itself has is an OSError.
+_PASSING_NAMES = {
+    "ClientError",
+    "TransportError",
+    "ConnectionError",
+    "HTTPClientError",
+    "IncompleteRead",
+    "FileExpired",
+    "ChecksumError",
+}
 
 
 class StorageError(Exception):
@@ -69,6 +78,8 @@ def explain(error: BaseException, where: object) -> StorageError:
         if found is not None:
             return found
     words = _words(error)
+    if any(_names(each) & _PASSING_NAMES for each in _chain(error)):
+        return StorageError(f"{where}: {words}", is_passing=True)
     if isinstance(error, FileNotFoundError):
         return StorageError(f"{where}: not found ({words})")
     if isinstance(error, PermissionError):
@@ -97,15 +108,18 @@ def _known(error: BaseException, where: object) -> StorageError | None:
     if isinstance(error, OSError) and error.errno in _LOCAL and str(error.filename).startswith("/"):
         return StorageError(f"{error.filename}: {error.strerror}")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return StorageError(f"{where}: the server's certificate is not trusted ({error.verify_message})")
-    names = {each.__name__ for each in type(error).__mro__}
+        return StorageError(
+            f"{where}: the server's certificate is not trusted ({getattr(error, 'verify_message', error)})"
+        )
     for name, meaning in _NAMED.items():
-        if name in names:
+        if name in _names(error):
             return StorageError(f"{where}: {meaning}")
     status = _http_status(error)
-    if status is not None:
-        return _by_status(status, error, where)
-    return StorageError(f"{where}: {_words(error)}", is_passing=True) if names & set(_PASSING_NAMES) else None
+    return _by_status(status, error, where) if status is not None else None
+
+
+def _names(error: BaseException) -> set[str]:
+    return {each.__name__ for each in type(error).__mro__}
 
 
 def _file_of(error: OSError) -> str:

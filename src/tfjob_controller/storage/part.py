@@ -85,10 +85,10 @@ class Part:
 
     def _go_on(self) -> None:
         there = os.fstat(self._descriptor).st_size
-        if self._file.digest is None:
-            there = max(0, there - self._sync_every)
         if not self._file.identity or there > (self._file.size or 0):
             there = 0
+        elif self._file.digest is None:
+            there = max(0, there - self._sync_every)
         os.ftruncate(self._descriptor, there)
         while self.size < there:
             block = os.read(self._descriptor, min(BLOCK_BYTES, there - self.size))

@@ -1,0 +1,76 @@
+"""The rules of `initialize` and `export` on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfjob_controller import cli
+from tfjob_controller.flags import Option, OptionError
+from tfjob_controller.storage.options import (
+    EXPORT_OPTIONS,
+    INITIALIZE_OPTIONS,
+    resolve_export,
+    resolve_initialize,
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "uri"),
+    [
+        pytest.param({}, {"STORAGE_URI": "s3://a"}, "s3://a", id="Kubeflow's variable"),
+        pytest.param(
+            {}, {"STORAGE_URI": "s3://a", "TFJOB_CONTROLLER_STORAGE_URI": "s3://b"}, "s3://b", id="our own variable"
+        ),
+        pytest.param({"storage_uri": "s3://c"}, {"STORAGE_URI": "s3://a"}, "s3://c", id="flag"),
+    ],
+)
+def test_the_uri_comes_from_a_flag_else_from_variables(
+    flags: dict[str, str], environ: dict[str, str], uri: str
+) -> None:
+    assert resolve_initialize("model", flags, environ).storage_uri == uri
+    assert resolve_export(flags, environ).storage_uri == uri
+
+
+def test_without_a_uri_the_variable_is_named() -> None:
+    with pytest.raises(OptionError, match="STORAGE_URI"):
+        resolve_export({}, {"STORAGE_URI": " "})
+
+
+def test_folders_are_those_of_the_workspace_unless_others_are_named() -> None:
+    environ = {"STORAGE_URI": "s3://a"}
+    assert resolve_initialize("dataset", {}, environ).target == "/workspace/dataset"
+    assert resolve_initialize("model", {}, environ).target == "/workspace/model"
+    assert resolve_initialize("model", {"target": "/x"}, environ).target == "/x"
+    assert resolve_export({}, environ).source == "/workspace/output"
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("initialize", INITIALIZE_OPTIONS), ("export", EXPORT_OPTIONS)],
+    ids=["initialize", "export"],
+)
+def test_help_names_every_flag(command: str, options: tuple[Option, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert [option.flag for option in options if option.flag not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["initialize"], "required: what", id="no kind"),
+        pytest.param(["initialize", "code"], "invalid choice: 'code'", id="unknown kind"),
+        pytest.param(["initialize", "model"], "STORAGE_URI", id="no URI"),
+        pytest.param(["export", "--parallel=0"], "--parallel must be", id="bad number"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_ends_with_one_line_and_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STORAGE_URI", raising=False)
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
