@@ -110,6 +110,7 @@ class FollowedLog:
         dialer: Dialer,
         selector: selectors.BaseSelector,
         clock: Clock,
+        rng: random.Random,
         counters: Counters,
     ) -> None:
         self.target = target
@@ -127,12 +128,7 @@ class FollowedLog:
         self._tail_lines = TAIL_LINES
         self._behind = self._gone = self._last_failures = 0
         self._not_before = self._active_at = clock.monotonic()
-        self._backoff = DecorrelatedBackoff(
-            clock,
-            random.Random(),  # noqa: S311 -- spreads load, guards nothing
-            base_seconds=_FIRST_REST_SECONDS,
-            cap_seconds=_CAP_SECONDS,
-        )
+        self._backoff = DecorrelatedBackoff(clock, rng, base_seconds=_FIRST_REST_SECONDS, cap_seconds=_CAP_SECONDS)
 
     @property
     def is_open(self) -> bool:

@@ -89,10 +89,12 @@ class LogFollower:
         self._clock = clock
         self._lock = threading.Lock()
         self._wanted: dict[str, Target] = {}
-        self._is_changed = False
+        # Jobs of which something else is wanted than the thread knows.
+        self._changed: set[str] = set()
         self._metrics: dict[str, Mapping[str, Measured]] = {}
         # The target whose log was read to its end.
         self._read_all: dict[str, Target] = {}
+        # The thread's: those whose log goes on.
         self._jobs: dict[str, _Job] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
@@ -101,7 +103,8 @@ class LogFollower:
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._read_at = clock.monotonic() - PERIOD_SECONDS
         self._open_not_before = clock.monotonic()
-        self._backoff = DecorrelatedBackoff(clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
+        self._rng = random.Random()  # noqa: S311 -- spreads load, guards nothing
+        self._backoff = DecorrelatedBackoff(clock, self._rng)
         self._counters = Counters()
         self._rounds = self._told = 0
         self._stop = threading.Event()
@@ -131,7 +134,7 @@ class LogFollower:
             return
         with self._lock:
             self._wanted[job_uid] = target
-            self._is_changed = True
+            self._changed.add(job_uid)
         self._wake()
 
     def forget(self, job_uid: str) -> None:
@@ -140,9 +143,10 @@ class LogFollower:
             known = self._wanted.pop(job_uid, None)
             self._metrics.pop(job_uid, None)
             self._read_all.pop(job_uid, None)
-            self._is_changed |= known is not None
-        if known is not None:
-            self._wake()
+            if known is None:
+                return
+            self._changed.add(job_uid)
+        self._wake()
 
     def forget_key(self, job_key: str) -> None:
         """The same, of a job that is gone with its UID."""
@@ -166,9 +170,9 @@ class LogFollower:
     def statistics(self) -> FollowerStatistics:
         jobs, counted = list(self._jobs.values()), self._counters
         return FollowerStatistics(
-            jobs=len(jobs),
+            jobs=len(self._wanted),
             open=sum(job.log.is_open for job in jobs),
-            done=sum(job.log.is_done for job in jobs),
+            done=len(self._read_all),
             rounds=self._rounds,
             opened=counted.opened,
             bytes_read=counted.bytes_read,
@@ -239,24 +243,22 @@ class LogFollower:
     def _take_over(self) -> None:
         """What syncs have said since the last round."""
         with self._lock:
-            if not self._is_changed:
-                return
-            self._is_changed, wanted = False, dict(self._wanted)
-        for uid in self._jobs.keys() - wanted.keys():
-            self._jobs.pop(uid).log.close()
-        for uid, target in wanted.items():
+            changed = {uid: self._wanted.get(uid) for uid in self._changed}
+            self._changed.clear()
+        for uid, target in changed.items():
             job = self._jobs.get(uid)
-            if job is None:
-                self._jobs[uid] = _Job(self._log_of(target))
-            elif job.log.target.is_same_log(target):
+            if job is not None and target is not None and job.log.target.is_same_log(target):
                 job.log.aim(target)
-            else:
-                job.log.close()
-                job.log = self._log_of(target)
-                job.values = {name: each for name, each in job.values.items() if name in target.names}
+                continue
+            if job is not None:
+                self._jobs.pop(uid).log.close()
+            if target is not None:
+                self._jobs[uid] = self._job_of(target, job.values if job else self.metrics_of(uid))
 
-    def _log_of(self, target: Target) -> FollowedLog:
-        return FollowedLog(target, self._dialer, self._selector, self._clock, self._counters)
+    def _job_of(self, target: Target, before: Mapping[str, Measured]) -> _Job:
+        """With what is known already, as far as it is still wanted."""
+        log_ = FollowedLog(target, self._dialer, self._selector, self._clock, self._rng, self._counters)
+        return _Job(log_, values={name: each for name, each in before.items() if name in target.names})
 
     def _readable(self) -> list[_Job]:
         ready = {key.data.target.job_uid for key, _ in self._selector.select(0) if key.data is not None}
@@ -292,17 +294,22 @@ class LogFollower:
 
     def _tell_news(self) -> None:
         now = self._clock.monotonic()
-        for uid, job in self._jobs.items():
-            is_over = job.log.is_done and self._read_all.get(uid) != job.log.target
-            if not is_over and not (job.is_news and now >= job.told_at + TELL_SECONDS):
+        for uid, job in list(self._jobs.items()):
+            if not job.log.is_done and not (job.is_news and now >= job.told_at + TELL_SECONDS):
                 continue
-            with self._lock:
-                # Forgotten meanwhile?
-                if uid not in self._wanted:
-                    continue
-                self._metrics[uid] = dict(job.values)
-                if is_over:
-                    self._read_all[uid] = job.log.target
+            if job.log.is_done:
+                del self._jobs[uid]
             job.is_news, job.told_at = False, now
-            self._told += 1
-            self._tell(job.log.target.job_key)
+            if self._publish(uid, job):
+                self._told += 1
+                self._tell(job.log.target.job_key)
+
+    def _publish(self, uid: str, job: _Job) -> bool:
+        """For syncs to see; False if the job was forgotten meanwhile."""
+        with self._lock:
+            if uid not in self._wanted:
+                return False
+            self._metrics[uid] = dict(job.values)
+            if job.log.is_done:
+                self._read_all[uid] = job.log.target
+            return True
