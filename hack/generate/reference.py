@@ -185,7 +185,7 @@ def render_metrics() -> str:
 
 
 def _metric_table(collectors: Sequence[Collector]) -> str:
-    rows = sorted(row for collector in collectors for row in _metric_rows(collector))
+    rows = sorted((row for each in collectors for row in _metric_rows(each)), key=lambda row: row[0].strip("`"))
     return table(["Metric", "Type", "Labels", "Meaning"], rows)
 
 
@@ -216,6 +216,7 @@ def _check_complete() -> None:
 def _collectors() -> list[Collector]:
     metrics = Metrics()
     metrics.collect_jobs(list)
+    metrics.collect_trainjobs(list)
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
     metrics.collect_training(list)

@@ -21,25 +21,28 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import msgspec
 import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
 from tfjob_controller.api.core import Scale
-from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import Caches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.controller.logreader import LogReader
 from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.controller.trainjob import TrainJobKind, trainjob_work
+from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.client import ResourceClient
@@ -51,17 +54,21 @@ from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.leaderelection import LeaderElector
 from tfjob_controller.kube.ratelimit import ItemExponential, RateLimiter, SlowestOf, TokenBucket
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.kube.transport import Requester, Transport
+from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.kube.version import server_version
 from tfjob_controller.options import RunOptions
 from tfjob_controller.telemetry import debug, health, logging
 from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
 from tfjob_controller.trainer import gangterms
 from tfjob_controller.trainer.gangterms import GangPolicy
+from tfjob_controller.trainer.work import Work
 
 log = structlog.get_logger(__name__)
 
 NAME = "tfjob-controller"
-CONTROLLER = "tfjob"
+CONTROLLER, TRAIN_CONTROLLER = "tfjob", "trainjob"
 
 # Kubernetes gives 30 s by default, but those who watch a rollout should not have to wait.
 STOP_SECONDS = 9.0
@@ -74,10 +81,8 @@ _START_POLL_SECONDS = 0.02
 # with client-go's 1,000 s; and hundreds of jobs may be refused by one quota at once, so the overall rate is higher too.
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 0.01, 60.0
 _RETRY_RATE, _RETRY_BURST = 50.0, 200
-# Connections beyond those of workers and writers: six lists, events, the version, logs, one to spare.
-_MORE_CONNECTIONS = 10
-# The one request that all waits for is given up, said to be in trouble and sent again after this time.
-_VERSION_SECONDS = 5.0
+# Connections beyond those of workers and writers: nine lists, events, the version, logs, one to spare.
+_MORE_CONNECTIONS = 13
 # The first server that restarts containers by rules on exit codes (beta and on by default).
 RESTART_RULES_SINCE = (1, 35)
 
@@ -169,18 +174,21 @@ class Manager:
             config,
             qps=options.qps,
             burst=options.burst,
-            pool_size=options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
+            pool_size=2 * options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
             clock=self._clock,
             observer=self.metrics.requests,
         )
-        self._queue: RateLimitingQueue[str] = new_rate_limiting_queue(
-            self._clock, name=CONTROLLER, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
-        )
+        self._queue = self._new_queue(CONTROLLER)
+        self._train_queue = self._new_queue(TRAIN_CONTROLLER)
         self._gangs = GangPolicy(
             options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity", options.autoscaling
         )
         self.caches = Caches(
-            self.transport, options.namespace, self._clock, gangs=options.gang_scheduling != gangterms.OFF
+            self.transport,
+            options.namespace,
+            self._clock,
+            gangs=options.gang_scheduling != gangterms.OFF,
+            trainjobs=options.trainjobs,
         )
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
@@ -188,9 +196,13 @@ class Manager:
         self._logs = LogReader(
             self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
         )
-        self._workers: Workers | None = None
-        self._engine: Engine[TFJob] | None = None
+        dialer = Dialer(config, self._clock, observer=self.metrics.requests)
+        self._follower = LogFollower(dialer, self._train_queue.add, self._clock)
+        self._workers: list[Workers] = []
+        self._engines: list[Engine[Any]] = []
         self.metrics.collect_jobs(self._jobs_led)
+        self.metrics.collect_trainjobs(self._trainjobs_led)
+        self.metrics.collect_training(self._training)
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.servers = health.servers_for(self._routes())
@@ -222,7 +234,7 @@ class Manager:
         version = self._wait_for_version()
         if version is None:
             return
-        self._workers = self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)
+        self._workers = [*self._new_workers(restart_rules=version >= RESTART_RULES_SINCE)]
         self._starting = ""
         self._recorder.start()
         self.caches.informers.start()
@@ -230,11 +242,14 @@ class Manager:
             # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
             # another instance leads.
             self.caches.feed(self._queue)
+            self.caches.feed_trainjobs(self._train_queue)
             # Else each full collection walks all that is cached, while no sync can run: 50 ms at 100,000 objects.
             gc.collect()
             gc.freeze()
-            self._workers.start()
+            for workers in self._workers:
+                workers.start()
             self._logs.start()
+            self._follower.start()
             log.info("working", jobs=len(self.caches.tfjobs.store), workers=self._options.workers)
 
     def _wait_for_version(self) -> tuple[int, int] | None:
@@ -261,13 +276,36 @@ class Manager:
                 return False
         return True
 
-    def _new_workers(self, *, restart_rules: bool) -> Workers:
+    def _new_queue(self, name: str) -> RateLimitingQueue[str]:
+        return new_rate_limiting_queue(
+            self._clock, name=name, limiter=_retry_limiter(self._clock), metrics=self.metrics.queues
+        )
+
+    def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
+        """Of each kind."""
+        yield self._workers_for(self._new_tfjob_engine(restart_rules=restart_rules), CONTROLLER, self._queue)
+        if self.caches.trainjobs is not None:
+            engine = self._new_trainjob_engine(self.caches.trainjobs, restart_rules=restart_rules)
+            yield self._workers_for(engine, TRAIN_CONTROLLER, self._train_queue)
+
+    def _workers_for(self, engine: Engine[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
+        self._engines.append(engine)
+        return Workers(
+            name,
+            queue,
+            engine.sync,
+            count=self._options.workers,
+            clock=self._clock,
+            observer=self.metrics.syncs,
+        )
+
+    def _new_tfjob_engine(self, *, restart_rules: bool) -> Engine[TFJob]:
         store = self.caches.tfjobs.store
         rng = random.Random()  # noqa: S311 -- RuntimeIds are names, not secrets
         kind = TFJobKind(
             store, self._controller_config, self.metrics.jobs, rng, restart_rules=restart_rules, gangs=self._gangs
         )
-        self._engine = Engine(
+        return Engine(
             kind,
             ResourceClient(self.transport, TFJOBS, decode_tfjob),
             store,
@@ -278,13 +316,26 @@ class Manager:
             is_busy=lambda: len(self._queue) > 0,
             scales=ResourceClient(self.transport, TFJOBS, decoder_for(Scale)),
         )
-        return Workers(
-            CONTROLLER,
-            self._queue,
-            self._engine.sync,
-            count=self._options.workers,
-            clock=self._clock,
-            observer=self.metrics.syncs,
+
+    def _new_trainjob_engine(self, caches: TrainJobCaches, *, restart_rules: bool) -> Engine[TrainJob]:
+        kind = TrainJobKind(
+            caches.runtimes,
+            self._controller_config,
+            self.metrics.trainjobs,
+            self._follower,
+            self._clock,
+            restart_rules=restart_rules,
+            gangs=self._gangs,
+        )
+        return Engine(
+            kind,
+            ResourceClient(self.transport, TRAINJOBS, decode_trainjob),
+            caches.jobs.store,
+            self.caches.snapshots(),
+            self.caches.writer(self._fanout),
+            self._recorder,
+            self._clock,
+            is_busy=lambda: len(self._train_queue) > 0,
         )
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:
@@ -324,8 +375,13 @@ class Manager:
 
     def _stop_parts(self) -> bool:
         self._queue.shut_down()
-        ended = self._workers.stop(_WORKERS_SECONDS) if self._workers is not None else True
+        self._train_queue.shut_down()
+        end = self._clock.monotonic() + _WORKERS_SECONDS
+        # Each is told, also after one that has not ended.
+        stopped = [workers.stop(max(0.0, end - self._clock.monotonic())) for workers in self._workers]
+        ended = all(stopped)
         self._logs.stop(_PART_SECONDS)
+        self._follower.stop(_PART_SECONDS)
         self._fanout.stop()
         self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
@@ -347,10 +403,12 @@ class Manager:
         options = self._options
         pages: dict[str, Callable[[], Any]] = {
             "queue": self._queue.statistics,
+            "trainjobs": self._train_queue.statistics,
+            "logs": self._follower.statistics,
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
-            "syncs": lambda: {"jobs_remembered": self._engine.remembered if self._engine else 0},
+            "syncs": lambda: {"jobs_remembered": sum(engine.remembered for engine in self._engines)},
         }
         return [
             (
@@ -365,38 +423,29 @@ class Manager:
         """None while another instance leads: sums over all instances should count each job once."""
         return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
 
+    def _trainjobs_led(self) -> Sequence[Work]:
+        caches = self.caches.trainjobs
+        if caches is None or not self._leading.is_set():
+            return ()
+        return [trainjob_work(job) for job in caches.jobs.store.list()]
+
+    def _training(self) -> Iterator[TrainingOfJob]:
+        caches = self.caches.trainjobs
+        if caches is None or not self._leading.is_set():
+            return
+        for job in caches.jobs.store.list():
+            if job.status.metrics and job.status.completion_time is None:
+                metrics = {each.name: each.value for each in job.status.metrics}
+                yield TRAINJOBS.kind, job.metadata.namespace, job.metadata.name, metrics
+
     def _restarts(self) -> dict[str, int]:
-        of_workers = self._workers.restarts() if self._workers is not None else {}
-        return (
-            self.caches.informers.restarts()
-            | of_workers
-            | {
-                "events": self._recorder.statistics().restarts,
-                "logs": self._logs.restarts,
-            }
-        )
-
-
-class _Version(msgspec.Struct):
-    major: str
-    minor: str
-
-
-def server_version(requester: Requester) -> tuple[int, int]:
-    """Major and minor of the API server; (0, 0) where it does not tell us. Raises ApiError if it cannot be asked."""
-    try:
-        said = msgspec.json.decode(
-            requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_Version
-        )
-        # Vendors write "36+".
-        return int(said.major), int("".join(filter(str.isdigit, said.minor)))
-    except (msgspec.DecodeError, ValueError):
-        return (0, 0)
-    except ApiError as error:
-        if error.is_forbidden or error.is_not_found:
-            log.warning("the API server does not tell its version, assuming an old one", error=str(error))
-            return (0, 0)
-        raise
+        return {
+            **self.caches.informers.restarts(),
+            **{name: count for workers in self._workers for name, count in workers.restarts().items()},
+            "events": self._recorder.statistics().restarts,
+            "logs": self._logs.restarts,
+            "logs-follow": self._follower.restarts,
+        }
 
 
 def _retry_limiter(clock: Clock) -> RateLimiter:

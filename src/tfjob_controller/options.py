@@ -106,8 +106,11 @@ class RunOptions:
         "What is done where the gang scheduler wishes that a running job with spec.autoscaling had more workers, or "
         "fewer: nothing (and it is told not to wish), it is said in an event, or the job is resized.",
     )
+    trainjobs: bool = option(
+        SWITCH, "true", "Also run TrainJobs. Their CRDs must be there; turn it off where only TFJobs are wanted."
+    )
     controller_config_file: str = option(
-        FILE, "", "YAML file with tfImage and accelerators; read once at the start. Empty for none."
+        FILE, "", "YAML file with tfImage, initializerImage and accelerators; read once at the start. Empty for none."
     )
     metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8080")  # noqa: RUF009 -- it is dataclasses.field
     health_probe_bind_address: BindAddress | None = _probes("127.0.0.1:8081")  # noqa: RUF009 -- it is dataclasses.field

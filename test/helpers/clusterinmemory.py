@@ -44,9 +44,9 @@ from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.tfjobplan import build_plan
 from tfjob_controller.trainer.replicas import job_outcome
 from tfjob_controller.trainer.status import StatusResult, next_status
+from tfjob_controller.trainer.tfjobplan import build_plan
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _uids = itertools.count(1)

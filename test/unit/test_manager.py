@@ -16,7 +16,8 @@ from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.manager import Manager, server_version
+from tfjob_controller.kube.version import server_version
+from tfjob_controller.manager import Manager
 from tfjob_controller.options import RunOptions
 
 

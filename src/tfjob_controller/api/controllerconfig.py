@@ -1,6 +1,7 @@
 """The controller's config file (`--controller-config-file`), as data.
 
     tfImage: tensorflow/tensorflow:2.21.0
+    initializerImage: registry.example.com/tfjob-initializer:0.1.0
     accelerators:
       nvidia.com/gpu:
         volumes:
@@ -22,6 +23,9 @@ import yaml
 
 # Image of the default parameter server where neither the job nor this file names one.
 DEFAULT_TF_IMAGE = "tensorflow/tensorflow:2.21.0"
+
+# Image of what fetches datasets and models, where this file names none.
+DEFAULT_INITIALIZER_IMAGE = "tfjob-initializer:latest"
 
 # "Object contains unknown field `x` - at `$.volumes[0]`", "Expected `str`, got `int` - at `$.tfImage`"
 _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?$", re.DOTALL)
@@ -61,6 +65,7 @@ class ControllerConfig(_Value, frozen=True):
     """All that the file can say; `accelerators` by resource name."""
 
     tf_image: str = DEFAULT_TF_IMAGE
+    initializer_image: str = DEFAULT_INITIALIZER_IMAGE
     accelerators: dict[str, Accelerator] = {}
 
 
@@ -68,6 +73,7 @@ class _File(_Value, frozen=True):
     """The file, read one level deep: msgspec does not say under which key of a dict a problem is."""
 
     tf_image: str = DEFAULT_TF_IMAGE
+    initializer_image: str = DEFAULT_INITIALIZER_IMAGE
     accelerators: dict[str, Any] = {}
 
 
@@ -77,6 +83,7 @@ def parse_controller_config(text: str, source: str = "controller config") -> Con
         file = _read(_loaded(text), _File, "")
         return ControllerConfig(
             file.tf_image,
+            file.initializer_image,
             {name: _read(each, Accelerator, f"accelerators[{name}]") for name, each in file.accelerators.items()},
         )
     except ConfigError as error:

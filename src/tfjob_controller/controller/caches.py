@@ -1,4 +1,4 @@
-"""The controller's view of the cluster: one informer each for TFJobs and the kinds of their children.
+"""The controller's view of the cluster: one informer each for the kinds of jobs, and for those of their children.
 
 Children are watched by label (`kubeflow.org`), so that a cluster's other ten thousand pods cost nothing here.
 """
@@ -22,6 +22,7 @@ from tfjob_controller.api.core import (
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
@@ -37,22 +38,28 @@ from tfjob_controller.controller.handlers import (
 from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
 from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.controller.writer import Children, Writer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.informergroup import InformerGroup
+from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.store import by_controller_uid
+from tfjob_controller.kube.store import Store, by_controller_uid
 from tfjob_controller.kube.transport import Requester
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 
 class Caches:
-    """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written."""
+    """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written;
+    without `trainjobs` neither they nor their runtimes are watched.
+    """
 
-    def __init__(self, requester: Requester, namespace: str, clock: Clock, *, gangs: bool = True) -> None:
+    def __init__(
+        self, requester: Requester, namespace: str, clock: Clock, *, gangs: bool = True, trainjobs: bool = True
+    ) -> None:
         self._requester = requester
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
         of_children = {**common, "label_selector": CHILD_SELECTOR}
@@ -70,20 +77,31 @@ class Caches:
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
+        self.trainjobs = TrainJobCaches(requester, namespace, clock) if trainjobs else None
         watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs)
-        self.informers = InformerGroup([each for each in watched if each is not None], clock)
+        of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
+        self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
     def feed(self, queue: RateLimitingQueue[str]) -> None:
         """Queue the key of the TFJob that a change concerns."""
-        by_owner = keys_by_owner(TFJOBS)
         self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase))
+        self._feed_by_children(queue, TFJOBS, self.tfjobs.store)
+
+    def feed_trainjobs(self, queue: RateLimitingQueue[str]) -> None:
+        """Queue the key of the TrainJob that a change concerns; nothing where they are not watched."""
+        if self.trainjobs is not None:
+            self.trainjobs.feed(queue)
+            self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store)
+
+    def _feed_by_children(self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any]) -> None:
+        by_owner = keys_by_owner(kind)
         self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters))
         self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
         self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
             self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0))
-        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(self.tfjobs.store), pod_matters))
+        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(store), pod_matters))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""

@@ -20,11 +20,11 @@ from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View, classify
 from tfjob_controller.trainer.restarts import next_restart_counts
-from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.tfjobplan import build_plan
 
 # Of so many replicas that wait the events are read too: the first ones tell what the others suffer from.
 LOOKED_INTO = 3

@@ -22,9 +22,9 @@ from tfjob_controller.kubectl.arguments import ALL_REPLICAS
 from tfjob_controller.kubectl.describe import views_of
 from tfjob_controller.kubectl.errors import CommandError
 from tfjob_controller.kubectl.reads import Reader
+from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
 from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.phases import is_finished
 
 # A program may print nothing for hours; the kernel's probes notice a connection that is dead.
 _SILENT_SECONDS = 7 * 86400.0

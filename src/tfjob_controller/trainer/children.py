@@ -88,7 +88,7 @@ def build_config_map(plan: Plan) -> Body:
 def build_secret(plan: Plan, secret: Secret) -> Body:
     """Its data is made here, so this is not pure: called only when it is to be written."""
     data = {name: b64encode(value).decode() for name, value in secret.make().items()}
-    return {**_head(plan, SECRETS, secret.name, plan.labels), "immutable": True, "type": "Opaque", "data": data}
+    return {**_head(plan, SECRETS, secret.name, plan.labels), "immutable": True, "type": secret.type, "data": data}
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:

@@ -42,6 +42,7 @@ from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import last_exit, training_container
 from tfjob_controller.trainer.replicas import View, job_outcome
 from tfjob_controller.trainer.restarts import is_recorded
+from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.training import judge, to_restart
 from tfjob_controller.trainer.views import views_of
@@ -115,7 +116,7 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
     if judge(plan, views, (), status.restarts, status.start_time, now) is not None or to_restart(plan, views):
         return NOTHING
     step = due_step(plan, views, without_lost(plan, observed, now))
-    actions = _in_step(step, status)
+    actions = _in_step(step, status, holds=seconds_to_start(plan, status, now) > 0)
     if not plan.steps:
         return actions or NOTHING
     beside = Actions(
@@ -125,13 +126,14 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
     return both(actions, beside) or NOTHING
 
 
-def _in_step(step: Step, status: TrainingStatus) -> Actions:
+def _in_step(step: Step, status: TrainingStatus, *, holds: bool) -> Actions:
+    """`holds`: nothing is made yet, since it was only now that it had to be made anew."""
     plan, observed, views = step.plan, step.observed, step.views
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
-        return _running_gang(plan, plan.gang, gate, observed, views, status)
+        return _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
     if plan.has_generations:
-        return _turning(plan, observed, views, status)
+        return _turning(plan, observed, views, status, holds=holds)
     return _running(plan, observed, views, status.restart_counts)
 
 
@@ -171,13 +173,15 @@ def _running_gang(
     observed: Observed,
     views: Sequence[View],
     status: TrainingStatus,
+    *,
+    holds: bool,
 ) -> Actions:
     """While suspended, Jobs stay, whatever their attempt: they have no pods. What is stale goes when it is resumed."""
     suspend = plan.policy.suspend
     stale = {job.metadata.name for job in gate.stale}
     here = [view for view in views if view.replica.name not in stale]
     redone = (*_redone(here, status.restart_counts), *_moved(gate, here))
-    waits = is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
+    waits = holds or is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
         deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale))),
@@ -241,13 +245,14 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_coun
     )
 
 
-def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus) -> Actions:
+def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus, *, holds: bool) -> Actions:
     """What `_running` does, but that children of another generation go first, and the status says which is present."""
     suspend = plan.policy.suspend
     turnover = turnover_of(plan, observed, views)
     stale = {job.metadata.name for job in turnover.stale}
     here = [view for view in views if view.replica.name not in stale]
-    waits = suspend or not turnover.is_clear or is_due(plan, status.scaling, workers_to_know(plan, views, None))
+    waits = holds or suspend or not turnover.is_clear
+    waits = waits or is_due(plan, status.scaling, workers_to_know(plan, views, None))
     return Actions(
         creates=() if waits else tuple(_creates(plan, observed, views)),
         deletes=(

@@ -7,6 +7,7 @@ become `-` and a name that does not start with a letter gets one. What makes nam
 
 from __future__ import annotations
 
+import hashlib
 import random
 import string
 from collections.abc import Container
@@ -55,3 +56,18 @@ def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
         candidate = first + "".join(rest)
         if candidate not in taken:
             return candidate
+
+
+def runtime_id_of(uid: str) -> str:
+    """That of a job whose kind has no field for it: 4 characters as above, which follow from its UID.
+
+    Two jobs may have the same one: what is found by it is looked at twice, by its name.
+    """
+    number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
+    digits = string.digits + string.ascii_lowercase
+    number, first = divmod(number, len(string.ascii_lowercase))
+    text = string.ascii_lowercase[first]
+    for _ in range(RUNTIME_ID_LENGTH - 1):
+        number, digit = divmod(number, len(digits))
+        text += digits[digit]
+    return text

@@ -42,6 +42,9 @@ class Observed:
     # A log that tells how training goes has an end that was not read yet.
     is_unread: bool = False
 
+    def with_unread(self) -> Observed:
+        return replace(self, is_unread=True)
+
     def only(self, names: Container[str]) -> Observed:
         """Without the children of other names."""
         return replace(

@@ -87,9 +87,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Data that is made once, and never looked at again."""
+    """Data that is made once, and never looked at again. `type`: as Kubernetes calls what it holds."""
 
     name: str
+    type: str
     make: Callable[[], Mapping[str, bytes]]
 
 

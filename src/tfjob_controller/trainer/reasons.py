@@ -34,6 +34,11 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 CREATE_REFUSED = "CreateRefused"
 
+# What a TrainJob calls JobCreated, InvalidSpec and ChiefSucceeded.
+JOBS_CREATION_SUCCEEDED = "JobsCreationSucceeded"
+JOBS_BUILD_FAILED = "JobsBuildFailed"
+ALL_JOBS_COMPLETED = "AllJobsCompleted"
+
 # Of the condition Scheduled; all but the first two are events too.
 WAITING_FOR_SCHEDULER = "WaitingForScheduler"
 NOT_WAITING = "NotWaiting"
@@ -66,6 +71,9 @@ DESCRIPTIONS: dict[str, str] = {
     REPLICA_FAILED: "The chief (any replica under failurePolicy AnyReplica) ended with a permanent error.",
     DEADLINE_EXCEEDED: "The job was not done after spec.activeDeadlineSeconds.",
     BACKOFF_LIMIT_EXCEEDED: "There were more restarts of replicas than spec.backoffLimit.",
+    JOBS_CREATION_SUCCEEDED: "Of a TrainJob: the controller has seen it.",
+    JOBS_BUILD_FAILED: "Of a TrainJob: it cannot be run as it is; the message says which field and why.",
+    ALL_JOBS_COMPLETED: "Of a TrainJob: all nodes (with MPI the launcher), and then its exporter, succeeded.",
     WAITING_FOR_SCHEDULER: "The gang scheduler has not looked at the job's Gang yet.",
     NOT_WAITING: "The job is suspended, so it does not wait for room.",
     GANG_ADMITTED: "There is room for all replicas, or as many as spec.gang.minWorkers asks for: they are created.",

@@ -34,6 +34,7 @@ from tfjob_controller.trainer.progress import has_last_words, is_unread, next_pr
 from tfjob_controller.trainer.replicas import View, seconds_to_next_look
 from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
 from tfjob_controller.trainer.restarts import next_restart_counts
+from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.statusevents import events_of, listed, phase_event
 from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline, to_restart
@@ -245,8 +246,8 @@ def _role_status(plan: Plan, role: Role, views: Sequence[View]) -> ReplicaStatus
 
 
 def _state_told(plan: Plan, view: View) -> str:
-    """Of a job with steps: nothing runs that was not made yet."""
-    return replicas.UNKNOWN if plan.steps and view.job is None and view.state == replicas.RUNNING else view.state
+    """Where more than the chief counts, nothing runs that was not made yet."""
+    return replicas.UNKNOWN if plan.needed and view.job is None and view.state == replicas.RUNNING else view.state
 
 
 def role_state(states: dict[str, int]) -> str:
@@ -364,6 +365,7 @@ def _wake_after(
         seconds_to_deadline(plan, status.start_time, now),
         seconds_to_next_look(views, status.start_time, now),
         seconds_to_lost(plan, observed, now),
+        seconds_to_start(plan, status, now) or None,
         wait.seconds_left if wait is not None and not plan.policy.suspend else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

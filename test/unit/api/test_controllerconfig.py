@@ -3,6 +3,7 @@
 import pytest
 
 from tfjob_controller.api.controllerconfig import (
+    DEFAULT_INITIALIZER_IMAGE,
     DEFAULT_TF_IMAGE,
     Accelerator,
     ConfigError,
@@ -14,6 +15,7 @@ from tfjob_controller.api.controllerconfig import (
 
 FULL = """
 tfImage: localhost/tensorflow
+initializerImage: localhost/tfjob-initializer
 accelerators:
   nvidia.com/gpu:
     volumes:
@@ -27,6 +29,7 @@ accelerators:
 def test_the_whole_file_is_read() -> None:
     assert parse_controller_config(FULL) == ControllerConfig(
         "localhost/tensorflow",
+        "localhost/tfjob-initializer",
         {
             "nvidia.com/gpu": Accelerator(
                 (HostVolume("lib", "/opt/nvidia/lib64", "/usr/local/nvidia/lib64"),),
@@ -39,7 +42,7 @@ def test_the_whole_file_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}", "accelerators: {}"])
 def test_what_is_not_said_has_a_default(text: str) -> None:
-    assert parse_controller_config(text) == ControllerConfig(DEFAULT_TF_IMAGE, {})
+    assert parse_controller_config(text) == ControllerConfig(DEFAULT_TF_IMAGE, DEFAULT_INITIALIZER_IMAGE, {})
 
 
 @pytest.mark.parametrize(

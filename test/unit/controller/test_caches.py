@@ -10,7 +10,7 @@ from helpers.poll import eventually
 from tfjob_controller.controller.caches import Caches
 from tfjob_controller.kube.clock import RealClock
 
-KINDS = 6
+KINDS = 9
 
 
 class _Lines:

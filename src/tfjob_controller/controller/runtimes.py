@@ -1,0 +1,112 @@
+"""Which runtime and which framework a TrainJob uses.
+
+    runtimeRef, or else the built-in runtime of the framework that the command tells, or that the job names, or `plain`
+
+A built-in one that is not in the cluster is no hindrance: it only gives what jobs may well say themselves. One that a
+job names must be there. It may come a moment after the job, as when a folder of manifests is applied, so a job waits
+for it before it fails.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
+from tfjob_controller.api.trainjob import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
+from tfjob_controller.api.trainjobdefaults import framework_of
+from tfjob_controller.api.trainjobvalidation import validate_runtime, validate_with_runtime
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.frameworks.base import Framework
+from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
+from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
+from tfjob_controller.trainer.moments import seconds_until
+from tfjob_controller.trainer.plan import UnplannableError
+
+# For how long after its creation a job waits for its runtime.
+PATIENCE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`spec` is None where there is no runtime."""
+
+    framework: Framework
+    spec: RuntimeSpec | None
+
+
+class Runtimes:
+    """Looks things up in caches."""
+
+    def __init__(self, namespaced: Store[TrainingRuntime], cluster: Store[TrainingRuntime]) -> None:
+        self._namespaced = namespaced
+        self._cluster = cluster
+
+    def resolve(self, job: TrainJob, now: datetime) -> Found:
+        """Raises UnplannableError: it is not there (yet), or does not suit the job."""
+        ref = job.spec.runtime_ref
+        found = self._referred(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
+        if found.spec is not None and (problem := validate_with_runtime(job.spec, found.spec)) is not None:
+            raise UnplannableError(problem)
+        if found.spec is None and (problem := validate_with_runtime(job.spec, None)) is not None:
+            raise UnplannableError(problem)
+        return found
+
+    def name_for(self, job: TrainJob) -> str:
+        """For people, also where it is not there."""
+        ref = job.spec.runtime_ref
+        if ref is not None:
+            return ref.name
+        try:
+            return _framework_of(job).runtime
+        except UnplannableError:
+            return ""
+
+    def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> Found:
+        runtime = self._get(job.metadata.namespace, ref)
+        if runtime is None:
+            waits_since = job.metadata.creation_timestamp
+            left = seconds_until(waits_since, PATIENCE_SECONDS, now) if waits_since else 0.0
+            words = f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it, or name another one"
+            raise UnplannableError(words, max(0.0, left))
+        problem = validate_runtime(runtime)
+        if problem is not None:
+            raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
+        return Found(_agreed(job, ref, runtime.spec), runtime.spec)
+
+    def _built_in(self, framework: Framework) -> Found:
+        runtime = self._cluster.get(framework.runtime)
+        if runtime is None or validate_runtime(runtime) is not None:
+            return Found(framework, None)
+        return Found(framework, runtime.spec)
+
+    def _get(self, namespace: str, ref: RuntimeRef) -> TrainingRuntime | None:
+        if ref.kind == NAMESPACED_RUNTIME:
+            return self._namespaced.get(f"{namespace}/{ref.name}")
+        return self._cluster.get(ref.name)
+
+
+def _agreed(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:
+    """Of a job and a runtime that must not say different things."""
+    of_job = framework_of(job)
+    if of_job and runtime.framework and of_job != runtime.framework:
+        raise UnplannableError(
+            f"spec.framework: is {of_job}, but {ref.kind} {ref.name} is for {runtime.framework}: leave it out"
+        )
+    return _named(runtime.framework) if runtime.framework else _framework_of(job)
+
+
+def _framework_of(job: TrainJob) -> Framework:
+    by_its_command = by_command(job.spec.trainer.command)
+    name = framework_of(job)
+    return by_its_command or (_named(name) if name else PLAIN)
+
+
+def _named(name: str) -> Framework:
+    found = frameworks().get(name)
+    if found is None:
+        known = ", ".join(sorted(frameworks()))
+        raise UnplannableError(f"spec.framework: there is no framework {name!r}: it must be one of {known}")
+    return found

@@ -1,0 +1,151 @@
+"""TrainJob as a kind that the engine can sync: what it refers to is looked up here, what it means is said in `trainer`.
+
+Threads: any; workers share one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.core import Pod
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjobdefaults import is_managed_here, metric_names_of
+from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
+from tfjob_controller.api.trainjobvalidation import validate, validate_change
+from tfjob_controller.controller.handlers import runtime_key
+from tfjob_controller.controller.milestones import JobObserver, tell
+from tfjob_controller.controller.runtimes import Runtimes
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.meta import Resource, key_of
+from tfjob_controller.kube.statuspatch import status_patch
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.metricpairs import Measured
+from tfjob_controller.trainer.names import runtime_id_of
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import all_containers_ended, newest, was_started
+from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
+from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
+from tfjob_controller.trainer.work import PlainWork, Work
+
+# Metrics change all the time: spec, TrainJob, section 4.
+MINOR_DELAY_SECONDS = 5.0
+# What says how far training is, by preference.
+_PROGRESS = ("epoch", "step")
+
+
+class Follower(Protocol):
+    """`controller.logfollower.LogFollower`: reads the metrics in the logs of jobs."""
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
+
+    def forget_key(self, job_key: str) -> None: ...
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]: ...
+
+    def has_read_all(self, job_uid: str) -> bool: ...
+
+
+def by_runtime_id(job: TrainJob) -> Iterable[str]:
+    """Index function."""
+    return (runtime_key(job.metadata.namespace, runtime_id_of(job.metadata.uid)),)
+
+
+def trainjob_work(job: TrainJob) -> Work:
+    return PlainWork(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
+
+
+class TrainJobKind:
+    """See `controller.engine.Kind`."""
+
+    def __init__(
+        self,
+        runtimes: Runtimes,
+        config: ControllerConfig,
+        observer: JobObserver,
+        follower: Follower,
+        clock: Clock,
+        *,
+        restart_rules: bool,
+        gangs: GangPolicy = NO_GANGS,
+    ) -> None:
+        self._runtimes = runtimes
+        self._config = config
+        self._observer = observer
+        self._follower = follower
+        self._clock = clock
+        self._restart_rules = restart_rules
+        self._gangs = gangs
+
+    @property
+    def resource(self) -> Resource:
+        return TRAINJOBS
+
+    @property
+    def minor_delay_seconds(self) -> float:
+        return MINOR_DELAY_SECONDS
+
+    def is_ours(self, job: TrainJob) -> bool:
+        return is_managed_here(job.spec)
+
+    def work_of(self, job: TrainJob) -> Work:
+        return trainjob_work(job)
+
+    def problem(self, job: TrainJob, before: TrainJob | None) -> str | None:
+        return validate(job) or (validate_change(before, job) if before is not None else None)
+
+    def identity_patch(self, job: TrainJob) -> Mapping[str, Any] | None:
+        return None
+
+    def plan(self, job: TrainJob) -> Plan:
+        found = self._runtimes.resolve(job, self._clock.now())
+        return build_train_plan(
+            Recipe(job, found.framework, found.spec, self._config, self._gangs, self._restart_rules)
+        )
+
+    def look(self, job: TrainJob, plan: Plan, observed: Observed) -> Observed:
+        """Whoever reads the chief's log learns of its pod; the end of a job waits until that is read."""
+        pod = newest(observed.pods.get(plan.chief.name, ()))
+        names = metric_names_of(job.spec)
+        if pod is None or not names or not was_started(pod, plan.chief.role.container):
+            return observed
+        uid = job.metadata.uid
+        self._follower.follow(key_of(job), uid, pod, plan.chief.role.container, names)
+        if not all_containers_ended(pod) or self._follower.has_read_all(uid):
+            return observed
+        return observed.with_unread()
+
+    def status_change(self, job: TrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
+        wire = self._with_metrics(job, to_wire(status, job.status))
+        if wire == job.status:
+            return None
+        change = status_patch(job.status, wire, job.metadata.resource_version)
+        return change if change["status"] else None
+
+    def _with_metrics(self, job: TrainJob, status: TrainJobStatus) -> TrainJobStatus:
+        runtime = status.runtime or self._runtimes.name_for(job)
+        measured = self._follower.metrics_of(job.metadata.uid)
+        if not measured:
+            return replace(status, runtime=runtime)
+        known = {each.name: each for each in status.metrics}
+        known.update({name: Metric(name, each.value, each.seen_at) for name, each in measured.items()})
+        ordered = tuple(known[name] for name in metric_names_of(job.spec) if name in known)
+        return replace(status, runtime=runtime, metrics=ordered, progress=_progress(ordered))
+
+    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+        tell(self._observer, before, status, now)
+
+    def gone(self, key: str) -> None:
+        self._follower.forget_key(key)
+
+
+def _progress(metrics: Iterable[Metric]) -> str:
+    """`epoch 3, step 1200`: what of them says how far it is."""
+    values = {each.name: each.value for each in metrics}
+    return ", ".join(f"{name} {values[name]}" for name in _PROGRESS if name in values)

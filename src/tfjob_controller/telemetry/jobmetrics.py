@@ -1,0 +1,143 @@
+"""Time series of jobs: what becomes of them, how many there are. Names begin with the kind: `tfjob_`, `trainjob_`."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from tfjob_controller.trainer.work import Work
+
+# From a job that starts at once to one that waits a day for its nodes.
+_START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
+# From a smoke test to two weeks of training.
+_DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 86400, 14 * 86400]
+
+
+class JobMetrics:
+    """`controller.milestones.JobObserver`: what becomes of jobs."""
+
+    def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
+        self._created = Counter(f"{prefix}_created_total", "Jobs that this controller took on.", registry=registry)
+        self._finished = Counter(
+            f"{prefix}_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=registry
+        )
+        for state in ("Succeeded", "Failed"):
+            self._finished.labels(state)
+        self._restarts = Counter(f"{prefix}_restarts_total", "Restarts of replicas, over all jobs.", registry=registry)
+        self._resizes = Counter(
+            f"{prefix}_resizes_total",
+            "Changes of the number of workers of running jobs, by direction (up, down) and by whom: autoscaler, or "
+            "spec for kubectl scale, a HorizontalPodAutoscaler and all others.",
+            ["direction", "reason"],
+            registry=registry,
+        )
+        for direction in ("up", "down") if prefix == "tfjob" else ():
+            for reason in ("autoscaler", "spec"):
+                self._resizes.labels(direction, reason)
+        self._time_to_running = Histogram(
+            f"{prefix}_time_to_running_seconds",
+            "Time from a job's creation until its chief runs for the first time.",
+            registry=registry,
+            buckets=_START_BUCKETS,
+        )
+        self._duration = Histogram(
+            f"{prefix}_duration_seconds",
+            "Time from a job's start to its end.",
+            registry=registry,
+            buckets=_DURATION_BUCKETS,
+        )
+
+    def job_created(self) -> None:
+        self._created.inc()
+
+    def job_running(self, seconds_since_creation: float) -> None:
+        self._time_to_running.observe(seconds_since_creation)
+
+    def job_restarted(self, restarts: int) -> None:
+        self._restarts.inc(restarts)
+
+    def job_resized(self, direction: str, reason: str) -> None:
+        self._resizes.labels(direction, reason).inc()
+
+    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
+        self._finished.labels(state).inc()
+        if seconds_since_start is not None:
+            self._duration.observe(seconds_since_start)
+
+
+class JobCollector:
+    """`<prefix>_jobs` and `<prefix>_replicas`, counted in the cache when asked."""
+
+    def __init__(self, prefix: str, jobs: Callable[[], Iterable[Work]]) -> None:
+        self._prefix = prefix
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[Metric]:
+        return [*self._families()]
+
+    def collect(self) -> Iterable[Metric]:
+        jobs = list(self._jobs())
+        by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
+        replicas: Tally[tuple[str, str, str]] = Tally()
+        for job in jobs:
+            for each in job.status.replica_statuses:
+                for state, count in each.replicas_states.items():
+                    replicas[job.metadata.namespace, each.tf_replica_type, state] += count
+        return _filled(self._families(), (by_phase, replicas))
+
+    def _families(self) -> tuple[GaugeMetricFamily, ...]:
+        return (
+            GaugeMetricFamily(
+                f"{self._prefix}_jobs",
+                "Jobs that exist, by phase and state, as the leader sees them.",
+                labels=["namespace", "phase", "state"],
+            ),
+            GaugeMetricFamily(
+                f"{self._prefix}_replicas",
+                "Replicas of jobs, by type and state, as the leader sees them.",
+                labels=["namespace", "type", "state"],
+            ),
+        )
+
+
+class WorkerCollector:
+    """`tfjob_workers_*`, counted in the cache when asked."""
+
+    def __init__(self, jobs: Callable[[], Iterable[Work]]) -> None:
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[Metric]:
+        return [*self._families()]
+
+    def collect(self) -> Iterable[Metric]:
+        return _filled(self._families(), _workers(self._jobs()))
+
+    def _families(self) -> tuple[GaugeMetricFamily, ...]:
+        return (
+            GaugeMetricFamily("tfjob_workers_actual", "Workers that unfinished jobs have.", labels=["namespace"]),
+            GaugeMetricFamily(
+                "tfjob_workers_desired", "Workers that unfinished jobs should have.", labels=["namespace"]
+            ),
+        )
+
+
+def _filled(families: tuple[GaugeMetricFamily, ...], tallies: tuple[Tally[Any], ...]) -> tuple[GaugeMetricFamily, ...]:
+    for family, tally in zip(families, tallies, strict=True):
+        for labels, value in sorted(tally.items()):
+            family.add_metric(labels, value)
+    return families
+
+
+def _workers(jobs: Iterable[Work]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
+    """Those that there are and those that there should be, by namespace: a label for each job would be too many."""
+    actual: Tally[tuple[str]] = Tally()
+    desired: Tally[tuple[str]] = Tally()
+    for job in jobs:
+        if job.status.scaling is not None and job.status.completion_time is None:
+            desired[(job.metadata.namespace,)] += job.status.scaling.workers
+            actual[(job.metadata.namespace,)] += job.status.worker_replicas
+    return actual, desired
