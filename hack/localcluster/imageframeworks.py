@@ -42,8 +42,8 @@ _TORCH_WASTE = (
     "usr/share/xml/*",
 )
 # Python 3.11 leaves zero out when it counts a flag's values, which this torch does not know: torchrun would not start.
-_TORCHRUN = "usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
-_TORCHRUN_FIX = ("for s in Std:", "for s in (Std.NONE, *Std):")
+_TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
+_TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
 _MPI = ("openmpi-bin", "openssh-server", "openssh-client", "python3-mpi4py")
 # No key of a host may be in an image: all its containers would share it.
 _MPI_WASTE = ("etc/ssh/ssh_host_*",)
@@ -85,10 +85,7 @@ def torch_inputs() -> bytes:
 def torch(root: Path, parent: Path | None, report: Report) -> None:
     """Debian's torch, with gloo and torchrun: the wheels for Linux need gigabytes of CUDA."""
     report("fetching torch and what it needs from this machine's own apt mirror (about 240 MB)")
-    install_debian(root, parent, _TORCH, _TORCH_WASTE)
-    module = root / _TORCHRUN
-    module.write_text(module.read_text().replace(*_TORCHRUN_FIX))
-    remove(module.parent, ["__pycache__/api.*"])
+    install_debian(root, parent, _TORCH, _TORCH_WASTE, _TORCHRUN_FIX)
 
 
 def mpi_inputs() -> bytes:

@@ -32,23 +32,28 @@ DEBIAN_WASTE = (
 COMPILE = ("-m", "compileall", "-q", "-f", "-j", "2", "--invalidation-mode", "unchecked-hash")
 # Namespaces of its own: no service that a package starts is reached, or left behind; mounts go with the last process.
 _APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--net")
-# Arguments: an overlay's lower, upper, work and merged folder, the packages' folder, and dpkg's options.
+# Arguments: an overlay's lower, upper, work and merged folder, the packages' folder, a command that amends what they
+# brought, and dpkg's options.
 _INSTALL = """\
 set -e
 mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3" "$4"
 mount --bind "$5" "$4/mnt"
-merged=$4
-shift 5
+merged=$4 amend=$6
+shift 6
 chroot "$merged" env DEBIAN_FRONTEND=noninteractive sh -c 'exec dpkg "$@" --install /mnt/*.deb' sh "$@"
+chroot "$merged" sh -c "$amend"
 chroot "$merged" python3 COMPILE /usr/lib/python3 || true
 """.replace("COMPILE", " ".join(COMPILE))
 # Whatever the tools say beyond this is not read by people.
 _LAST_LINES = 3
 
 
-def install_debian(root: Path, parent: Path | None, packages: Sequence[str], waste: Sequence[str]) -> None:
+def install_debian(
+    root: Path, parent: Path | None, packages: Sequence[str], waste: Sequence[str], amend: str = "true"
+) -> None:
     """In `root`: what these packages, and those they need, add to the parent image, but for the files of `waste`.
 
+    `amend` is a shell command for the image, when all is installed and before Python is compiled.
     Needs root, and a file system below `root` that overlayfs can write to (nodes need that too).
     """
     unwanted = [*DEBIAN_WASTE, *waste]
@@ -60,7 +65,7 @@ def install_debian(root: Path, parent: Path | None, packages: Sequence[str], was
         debian.fetch(packages, system / "var/lib/dpkg/status", fetched)
         _still(system)
         options = ["--force-unsafe-io", *(f"--path-exclude=/{pattern}" for pattern in unwanted)]
-        run(*_APART, "sh", "-c", _INSTALL, "sh", system, root, work, merged, fetched / "archives", *options)
+        run(*_APART, "sh", "-c", _INSTALL, "sh", system, root, work, merged, fetched / "archives", amend, *options)
     _forget_removals(root)
     remove(root, unwanted)
 

@@ -1,4 +1,4 @@
-"""Trains a small model in step on all workers with MultiWorkerMirroredStrategy, for a TFJob of workers only.
+"""Trains a small model in step on all workers with MultiWorkerMirroredStrategy: a TFJob of workers only, or a TrainJob.
 
 Every worker holds the same weights and computes gradients on its own share of the data; an all-reduce sums them, so
 that all weights stay equal. Each worker ends with 1 if the loss did not fall to a tenth.
@@ -7,11 +7,15 @@ that all weights stay equal. Each worker ends with 1 if the loss did not fall to
 import json
 import os
 import sys
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
 import tensorflow as tf
 
 STEPS = int(os.environ.get("STEPS", "100"))
+# What a step of a real model would take.
+STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
+REPORT_STEPS = 10
 FEATURES = 8
 LEARNING_RATE = 0.1
 
@@ -49,7 +53,13 @@ def main():
     def step():
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(step_here), axis=None)
 
-    losses = [float(step()) for _ in range(STEPS)]
+    losses, started = [], time.monotonic()
+    for number in range(1, STEPS + 1):
+        losses.append(float(step()))
+        time.sleep(STEP_SECONDS)
+        if task["index"] == 0 and (number == 1 or number % REPORT_STEPS == 0 or number == STEPS):
+            rate = number * len(features) * replicas / (time.monotonic() - started)
+            print(f"step={number} loss={losses[-1]:.5f} throughput={rate:.0f}", flush=True)
     print(f"loss before: {losses[0]:.4f}", flush=True)
     print(f"loss after: {losses[-1]:.4f}", flush=True)
     sys.exit(0 if losses[-1] < losses[0] / 10 else 1)
