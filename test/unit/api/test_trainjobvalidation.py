@@ -87,6 +87,37 @@ def test_what_an_older_crd_lets_through_is_refused_and_read_without_a_traceback(
     assert (found is None) if problem is None else (found or "").startswith(problem)
 
 
+_NAMELESS = [{"value": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"trainer": {"env": _NAMELESS}}, "trainer.env[0].name"),
+        ({"datasetConfig": {"storageUri": "s3://a", "env": _NAMELESS}}, "datasetConfig.env[0].name"),
+        ({"modelConfig": {"input": {"config": "s3://a", "env": _NAMELESS}}}, "modelConfig.input.env[0].name"),
+        ({"modelConfig": {"output": {"storageUri": "s3://a", "env": _NAMELESS}}}, "modelConfig.output.env[0].name"),
+        (
+            {"podSpecOverrides": [override(containers=[{"name": "a", "env": _NAMELESS}])]},
+            "podSpecOverrides[0].containers[0].env[0].name",
+        ),
+        (
+            {"podSpecOverrides": [override(), override(imagePullSecrets=[{"name": "a"}, {}])]},
+            "podSpecOverrides[1].imagePullSecrets[1].name",
+        ),
+        ({"podSpecOverrides": [override(volumes=[{}])]}, "podSpecOverrides[0].volumes[0].name"),
+    ],
+    ids=str,
+)
+def test_what_is_added_to_by_name_has_one_everywhere(spec: dict[str, Any], field: str) -> None:
+    assert validate(decoded(trainjob(**spec))) == f"spec.{field}: is required, as text"
+
+
+def test_a_role_that_is_not_there_is_named_where_no_crd_does_it() -> None:
+    found = verdict_of_runtime(runtime(templates={"nodes": role_template("nodes")}))
+    assert (found or "").startswith("spec.templates.nodes: must be one of node, launcher, dataset-initializer")
+
+
 def annotated(annotation: str, **spec: Any) -> Manifest:
     manifest = trainjob(**spec)
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": {FRAMEWORK_ANNOTATION: annotation}}}
