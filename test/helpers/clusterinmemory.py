@@ -1,7 +1,7 @@
-"""A cluster in memory that holds one TFJob: what the trainer decides is carried out on it, what nodes do is told to it.
+"""A cluster in memory that holds one job: what the trainer decides is carried out on it, what nodes do is told to it.
 
 It keeps objects as the caches do, and does of the Job controller's work only what a test asks for. No threads, no time
-but `now`, which a test moves.
+but `now`, which a test moves. The job is a TFJob unless a `Kind` says otherwise (`helpers.trainworld` has TrainJobs).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +35,8 @@ from tfjob_controller.api.core import (
     Waiting,
 )
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.tfjob import CONTAINER_NAME, TFJob
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.difference import Actions, Patch, plan_actions
 from tfjob_controller.trainer.elastic import fitted
@@ -43,10 +44,11 @@ from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.replicas import job_outcome
 from tfjob_controller.trainer.status import StatusResult, next_status
 from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.work import Work
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _uids = itertools.count(1)
@@ -70,11 +72,35 @@ def plan_of(
     return build_plan(job, ControllerConfig(), restart_rules=restart_rules, gangs=gangs)
 
 
+class Kind(Protocol):
+    """What a kind of job is to this cluster."""
+
+    def plan(self, job: Any, gangs: GangPolicy, *, restart_rules: bool) -> Plan: ...
+
+    def work(self, job: Any) -> Work: ...
+
+    def written(self, job: Any, status: TrainingStatus) -> Any:
+        """The job as it is read after that status was written."""
+
+
+class _TFJobs:
+    def plan(self, job: TFJob, gangs: GangPolicy, *, restart_rules: bool) -> Plan:
+        return build_plan(job, ControllerConfig(), restart_rules=restart_rules, gangs=gangs)
+
+    def work(self, job: TFJob) -> Work:
+        return job
+
+    def written(self, job: TFJob, status: TrainingStatus) -> TFJob:
+        return replace(job, status=status)
+
+
 @dataclass
 class World:
-    """`events` holds all that was emitted. With `lingers`, what is deleted in the foreground stays until `reap`."""
+    """`events` holds all that was emitted. With `lingers`, what is deleted in the foreground stays until `reap`, and
+    so do the pods of what is deleted otherwise."""
 
-    job: TFJob
+    job: Any
+    kind: Kind = field(default_factory=_TFJobs)
     restart_rules: bool = True
     gangs: GangPolicy = NO_GANGS
     gang: Gang | None = None
@@ -83,6 +109,7 @@ class World:
     services: dict[str, Service] = field(default_factory=dict)
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     has_config_map: bool = False
+    has_secret: bool = False
     status_writes: int = 0
     events: list[Emit] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
@@ -91,30 +118,48 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        return build_plan(self.job, ControllerConfig(), restart_rules=self.restart_rules, gangs=self.gangs)
+        return self.kind.plan(self.job, self.gangs, restart_rules=self.restart_rules)
+
+    @property
+    def work(self) -> Work:
+        return self.kind.work(self.job)
+
+    @property
+    def status(self) -> TrainingStatus:
+        return self.work.status
 
     @property
     def observed(self) -> Observed:
         return Observed(
-            dict(self.jobs), dict(self.services), dict(self.pods), self.has_config_map, self.gang, self.readings
+            dict(self.jobs),
+            dict(self.services),
+            dict(self.pods),
+            self.has_config_map,
+            self.gang,
+            self.readings,
+            self.has_secret,
         )
 
-    def name(self, replica_id: str) -> str:
+    def replica(self, replica_id: str) -> Replica:
         plan = self.plan
-        return next(replica.name for replica in plan.candidates or plan.replicas if replica.id == replica_id)
+        return next(replica for replica in plan.candidates or plan.replicas if replica.id == replica_id)
+
+    def name(self, replica_id: str) -> str:
+        return self.replica(replica_id).name
 
     # What the controller does
 
     def actions(self) -> Actions:
-        return plan_actions(self.job, self.plan, self.observed, self.now)
+        return plan_actions(self.work, self.plan, self.observed, self.now)
 
     def sync(self, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
         """One sync: the writes carried out, then the status."""
         self.carry_out(self.actions())
-        result = next_status(self.job, self.plan, self.observed, self.now, obstacles)
-        if result.status is not self.job.status:
+        work = self.work
+        result = next_status(work, self.plan, self.observed, self.now, obstacles)
+        if result.status is not work.status:
             self.status_writes += 1
-            self.job = replace(self.job, status=result.status)
+            self.job = self.kind.written(self.job, result.status)
         self.events.extend(result.events)
         return result
 
@@ -124,7 +169,7 @@ class World:
             before = self.job.status
             actions = self.actions()
             result = self.sync()
-            if result.status is before and not actions:
+            if self.job.status is before and not actions:
                 return result
         raise AssertionError(f"never settles: {self.actions()} {self.job.status}")
 
@@ -134,6 +179,9 @@ class World:
         for delete in actions.deletes:
             if delete.foreground and self.lingers:
                 self._begin_deletion(delete.name)
+            elif delete.resource is JOBS and self.lingers:
+                self.jobs.pop(delete.name)
+                self.told_to_go(delete.name)
             else:
                 self._delete(delete.resource.plural, delete.name)
         for toggled in actions.suspends:
@@ -153,6 +201,9 @@ class World:
             self.gang = msgspec.convert(given, Gang)
         elif kind == "Service":
             self.services[name] = msgspec.convert(given, Service)
+        elif kind == "Secret":
+            assert not self.has_secret
+            self.has_secret = True
         else:
             self.has_config_map = True
 
@@ -165,6 +216,19 @@ class World:
         for name, job in list(self.jobs.items()):
             if job.metadata.deletion_timestamp is not None:
                 self.delete_job(name)
+        if self.lingers:
+            self.pods = {
+                name: [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+                for name, pods in self.pods.items()
+            }
+
+    def told_to_go(self, name: str) -> None:
+        """The pods of a child Job are deleted, and not gone yet."""
+        self.pods[name] = [self._going(pod) for pod in self.pods.get(name, [])]
+
+    def _going(self, pod: Pod) -> Pod:
+        since = pod.metadata.deletion_timestamp or to_text(self.now)
+        return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
 
     def _patch(self, patch: Patch) -> None:
         """Of the Gang; null removes (RFC 7386)."""
@@ -217,11 +281,14 @@ class World:
         """Give a replica's pod this status; it is made if there is none, or if it is to be the newest."""
         name = self.name(replica_id)
         pods = self.pods.setdefault(name, [])
-        if newest or not pods:
+        if newest or not pods or not self._is_of_job(pods[-1], name):
             pods.append(self._new_pod(name))
         given = {"start_time": to_text(self.now), **status} if not pods[-1].status.start_time else status
         pods[-1] = replace(pods[-1], status=replace(pods[-1].status, **given))
         return pods[-1]
+
+    def _is_of_job(self, pod: Pod, name: str) -> bool:
+        return name not in self.jobs or pod.metadata.owner_references[0].uid == self.jobs[name].metadata.uid
 
     def _new_pod(self, name: str) -> Pod:
         owner = OwnerReference(kind="Job", name=name, uid=self.jobs[name].metadata.uid, controller=True)
@@ -238,7 +305,7 @@ class World:
     def pod_deleted(self, replica_id: str) -> None:
         """Somebody deletes the pod; it is on its way out from now on."""
         pods = self.pods[self.name(replica_id)]
-        pods[-1] = replace(pods[-1], metadata=replace(pods[-1].metadata, deletion_timestamp=to_text(self.now)))
+        pods[-1] = self._going(pods[-1])
 
     def runs(self, replica_id: str, *, newest: bool = False, restart_count: int = 0) -> None:
         last = self._last(replica_id) if restart_count else ContainerState()
@@ -246,8 +313,11 @@ class World:
             replica_id,
             newest=newest,
             phase="Running",
-            container_statuses=(running(restart_count=restart_count, last=last),),
+            container_statuses=(running(self._container(replica_id), restart_count=restart_count, last=last),),
         )
+
+    def _container(self, replica_id: str) -> str:
+        return self.replica(replica_id).role.container
 
     def _last(self, replica_id: str) -> ContainerState:
         pods = self.pods.get(self.name(replica_id)) or [Pod(PodMeta())]
@@ -258,7 +328,7 @@ class World:
         """The training container ends; the pod ends with it unless `phase` says otherwise."""
         phase = phase or ("Failed" if exit_code else "Succeeded")
         ended = Terminated(exit_code, reason, message, finished_at=to_text(self.now))
-        self.pod(replica_id, phase=phase, container_statuses=(terminated(ended),))
+        self.pod(replica_id, phase=phase, container_statuses=(terminated(ended, name=self._container(replica_id)),))
 
     def pods_catch_up(self) -> None:
         """The kubelets report pods as a whole whose one container ended well, and stop those of Jobs that are over."""
@@ -270,8 +340,8 @@ class World:
             ]
 
     def all_run(self) -> None:
-        for replica in fitted(self.plan, self.observed, self.job.status).replicas:
-            if replica.id not in self.job.status.succeeded_indexes and replica.name in self.jobs:
+        for replica in fitted(self.plan, self.observed, self.status).replicas:
+            if replica.id not in self.status.succeeded_indexes and replica.name in self.jobs:
                 self.runs(replica.id)
 
 
@@ -288,17 +358,24 @@ def _has_ended_well(pod: Pod) -> bool:
     return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
 
 
-def running(*, restart_count: int = 0, last: ContainerState | None = None, ready: bool = True) -> ContainerStatus:
+def running(
+    name: str = CONTAINER_NAME, *, restart_count: int = 0, last: ContainerState | None = None, ready: bool = True
+) -> ContainerStatus:
     state = ContainerState(running=Running())
-    return ContainerStatus("tensorflow", ready, restart_count, state, last or ContainerState())
+    return ContainerStatus(name, ready, restart_count, state, last or ContainerState())
 
 
-def terminated(ended: Terminated, restart_count: int = 0) -> ContainerStatus:
-    return ContainerStatus("tensorflow", False, restart_count, ContainerState(terminated=ended))
+def terminated(ended: Terminated, restart_count: int = 0, *, name: str = CONTAINER_NAME) -> ContainerStatus:
+    return ContainerStatus(name, False, restart_count, ContainerState(terminated=ended))
 
 
 def waiting(
-    reason: str, message: str = "", *, name: str = "tensorflow", last: Terminated | None = None, restart_count: int = 0
+    reason: str,
+    message: str = "",
+    *,
+    name: str = CONTAINER_NAME,
+    last: Terminated | None = None,
+    restart_count: int = 0,
 ) -> ContainerStatus:
     state, before = ContainerState(waiting=Waiting(reason, message)), ContainerState(terminated=last)
     return ContainerStatus(name, False, restart_count, state, before)

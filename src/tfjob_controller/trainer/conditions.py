@@ -27,10 +27,11 @@ class Conditions:
         self._now = now_text
         self._generation = generation
 
-    def set(self, condition_type: str, is_true: bool, reason: str, message: str) -> None:
+    def set(self, condition_type: str, is_true: bool, reason: str, message: str, *, anew: bool = False) -> None:
+        """`anew`: it has happened once more, so its time is now, though the status may be the same."""
         status = TRUE if is_true else FALSE
         old = self._by_type.get(condition_type)
-        since = old.last_transition_time if old is not None and old.status == status else self._now
+        since = old.last_transition_time if old is not None and old.status == status and not anew else self._now
         self._by_type[condition_type] = JobCondition(condition_type, status, reason, message, since, self._generation)
 
     def clear(self, condition_type: str, reason: str, message: str) -> None:

@@ -117,10 +117,11 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
         return NOTHING
     step = due_step(plan, views, without_lost(plan, observed, now))
     actions = _in_step(step, status, holds=seconds_to_start(plan, status, now) > 0)
+    actions = both(actions, Actions(deletes=tuple(_lost(plan, observed, now))))
     if not plan.steps:
         return actions or NOTHING
     beside = Actions(
-        deletes=(*_surplus(plan, observed), *_lost(plan, observed, now)),
+        deletes=tuple(_surplus(plan, observed)),
         suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
     )
     return both(actions, beside) or NOTHING

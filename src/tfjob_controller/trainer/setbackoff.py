@@ -2,8 +2,8 @@
 day long.
 
 The first restart waits for nothing: most failures are a lost node, or an eviction. Each further one waits twice as long
-as the one before, up to the cap, counted from when the condition Restarting became True, which it is until all replicas
-run.
+as the one before, up to the cap, counted from the failure: that is when the condition Restarting became True, or was
+said anew of a set that failed before all of it ran.
 """
 
 from __future__ import annotations

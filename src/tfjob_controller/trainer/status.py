@@ -334,9 +334,12 @@ def _state_of(plan: Plan, phase: str, chief: View) -> str:
 
 
 def _say_restarting(plan: Plan, views: Sequence[View], said: Conditions) -> None:
-    restarting = [view.replica.id for view in views if view.is_restarting]
+    over = {view.replica.id for view in to_restart(plan, views)}
+    restarting = [view.replica.id for view in views if view.is_restarting or view.replica.id in over]
     if restarting:
-        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, f"{listed(restarting)} to be started again")
+        words = f"{listed(restarting)} to be started again"
+        # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
+        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not (plan.restarts_together and said.is_true(conditions.RESTARTING) and not _are_up_together(views)):
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
 

@@ -69,5 +69,6 @@ def _restart_note(plan: Plan, old: TrainingStatus, new: TrainingStatus, views: S
     if failed:
         first = failed[0]
         words = f"All are started again, for {first.replica.id} failed: {why_failed(first)}"
-        return f"{shortened(words)} (restart {new.restarts} of {plan.policy.backoff_limit})"
+        limit = plan.policy.backoff_limit
+        return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
     return f"Restarted {listed(restarted_ids(views, old.restart_counts))}: {new.restarts} restarts so far"

@@ -38,7 +38,7 @@ def judge(
     if has_succeeded(plan, views):
         return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
-        _failed_replica(views)
+        _failed_replica(_of_steps_to_do(plan, views))
         or _refused(obstacles)
         or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
@@ -64,7 +64,14 @@ def to_restart(plan: Plan, views: Sequence[View]) -> Sequence[View]:
     """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
     if not plan.restarts_together or plan.policy.suspend:
         return ()
-    return [view for view in views if view.replica.role.restarts_together and _is_over(view)]
+    left = _of_steps_to_do(plan, views)
+    return [view for view in left if view.replica.role.restarts_together and _is_over(view)]
+
+
+def _of_steps_to_do(plan: Plan, views: Sequence[View]) -> Sequence[View]:
+    """Without those of steps that are done: what becomes of a node once the launcher has succeeded is no matter."""
+    done = {name for step in plan.steps if has_succeeded(step, views) for name in step.by_name}
+    return [view for view in views if view.replica.name not in done] if done else views
 
 
 def _is_over(view: View) -> bool:

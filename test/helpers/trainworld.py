@@ -1,0 +1,127 @@
+"""A cluster in memory that holds one TrainJob, and what happens to one there.
+
+Each status goes over the wire and back: whatever is lost on that way is found by whoever plays a job's life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import START, World
+from helpers.trainmanifests import Manifest, trainjob
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.trainingruntime import RuntimeSpec
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.api.trainjobstatus import TrainJobStatus
+from tfjob_controller.controller.trainjob import trainjob_work
+from tfjob_controller.trainer.frameworks.base import Framework
+from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
+from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.labels import GENERATION
+from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
+from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
+from tfjob_controller.trainer.work import Work
+
+CONFIG = ControllerConfig(initializer_image="localhost/storage")
+CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
+# With the runtime of CLAIM: a job of three steps.
+IN_STEPS: Manifest = {
+    "datasetConfig": {"storageUri": "s3://data/set"},
+    "modelConfig": {"input": {"storageUri": "hf://gpt2"}, "output": {"storageUri": "s3://models/out"}},
+}
+
+
+def decoded_train(manifest: Manifest, **metadata: Any) -> TrainJob:
+    """The job of a manifest as the API server would hand it out."""
+    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": to_text(START), **metadata}
+    return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": manifest["spec"]}, TrainJob)
+
+
+def runtime_spec(**spec: Any) -> RuntimeSpec:
+    return msgspec.convert(spec, RuntimeSpec)
+
+
+def framework_of(job: TrainJob) -> Framework:
+    return by_command(job.spec.trainer.command) or frameworks().get(job.spec.framework, PLAIN)
+
+
+def recipe(
+    *, runtime: RuntimeSpec | None = None, gangs: GangPolicy = NO_GANGS, framework: Framework | None = None, **job: Any
+) -> Recipe:
+    made = decoded_train(trainjob(**job))
+    return Recipe(made, framework or framework_of(made), runtime, CONFIG, gangs, restart_rules=True)
+
+
+def train_plan(**given: Any) -> Plan:
+    return build_train_plan(recipe(**given))
+
+
+@dataclass
+class TrainJobs:
+    """See `clusterinmemory.Kind`."""
+
+    runtime: RuntimeSpec | None = None
+
+    def plan(self, job: TrainJob, gangs: GangPolicy, *, restart_rules: bool) -> Plan:
+        return build_train_plan(Recipe(job, framework_of(job), self.runtime, CONFIG, gangs, restart_rules))
+
+    def work(self, job: TrainJob) -> Work:
+        return trainjob_work(job)
+
+    def written(self, job: TrainJob, status: TrainingStatus) -> TrainJob:
+        wire = msgspec.json.decode(msgspec.json.encode(to_wire(status, job.status)), type=TrainJobStatus)
+        assert from_wire(wire) == status
+        return replace(job, status=wire)
+
+
+def train_world(*, runtime: RuntimeSpec | None = None, gangs: GangPolicy = NO_GANGS, **job: Any) -> World:
+    """A world with one new TrainJob; what is deleted goes when it is reaped."""
+    return World(decoded_train(trainjob(**job)), TrainJobs(runtime), gangs=gangs, lingers=True)
+
+
+def world_in_steps(**job: Any) -> World:
+    return train_world(runtime=runtime_spec(workspace=CLAIM), **IN_STEPS, **job)
+
+
+def running_train_world(**given: Any) -> World:
+    """All nodes of a job without steps run."""
+    cluster = train_world(**given)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    return cluster
+
+
+def ends(cluster: World, *replica_ids: str, exit_code: int = 0) -> None:
+    """The programs end, and the Job controller has counted that."""
+    for each in replica_ids:
+        cluster.exits(each, exit_code, "Error" if exit_code else "")
+        cluster.job_ends(each, "Failed" if exit_code else "Complete")
+
+
+def jobs(cluster: World) -> list[str]:
+    """The ids of the replicas that have a child Job now, whatever becomes of it."""
+    return [each.id for each in cluster.plan.replicas if each.name in cluster.jobs]
+
+
+def generations(cluster: World) -> set[str]:
+    """Of the child Jobs that have one."""
+    return set(_generations(each.metadata.labels for each in cluster.jobs.values()))
+
+
+def _generations(labels: Iterable[Any]) -> Iterable[str]:
+    return (each[GENERATION] for each in labels if GENERATION in each)
+
+
+def true_conditions(cluster: World) -> set[str]:
+    """Of the job as its API tells them."""
+    return {each.type for each in cluster.job.status.conditions if each.status == "True"}

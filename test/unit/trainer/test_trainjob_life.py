@@ -1,0 +1,517 @@
+"""The life of a TrainJob from its first child to its end, as the trainer decides it step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import World
+from helpers.trainworld import (
+    ends,
+    generations,
+    jobs,
+    running_train_world,
+    train_world,
+    true_conditions,
+    world_in_steps,
+)
+from tfjob_controller.api.core import Condition
+from tfjob_controller.api.gang import ADMITTED, BOUND, GangStatus, NodePlacement, member_ids
+from tfjob_controller.trainer.difference import NOTHING
+from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS
+from tfjob_controller.trainer.setbackoff import BASE_SECONDS
+
+GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
+INITIALIZERS = ["dataset-initializer-0", "model-initializer-0"]
+NODES = ["node-0", "node-1"]
+
+
+def end_of(cluster: World) -> tuple[str, str, str]:
+    status = cluster.job.status
+    return status.phase, status.state, status.reason
+
+
+def started_again(cluster: World) -> None:
+    """What is to go has gone, and the nodes run once more."""
+    cluster.settle()
+    cluster.reap()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+
+
+# Steps
+
+
+def test_initializers_come_first_then_nodes_then_the_exporter() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    assert jobs(cluster) == INITIALIZERS
+    assert not cluster.services
+    ends(cluster, INITIALIZERS[0])
+    cluster.settle()
+    assert jobs(cluster) == INITIALIZERS
+    ends(cluster, INITIALIZERS[1])
+    cluster.settle()
+    assert jobs(cluster) == [*NODES, *INITIALIZERS]
+    cluster.all_run()
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Running"}
+    ends(cluster, *NODES)
+    cluster.settle()
+    assert jobs(cluster) == [*NODES, *INITIALIZERS, "model-exporter-0"]
+    assert cluster.job.status.phase == "Running"
+    ends(cluster, "model-exporter-0")
+    cluster.settle()
+    assert end_of(cluster) == ("Done", "SUCCESS", "model-exporter-0 succeeded")
+    assert true_conditions(cluster) == {"Created", "Complete"}
+
+
+def test_without_steps_the_job_succeeds_when_all_its_nodes_have() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert cluster.job.status.phase == "Running"
+    ends(cluster, "node-1")
+    cluster.settle()
+    assert end_of(cluster) == ("Done", "SUCCESS", "all 2 nodes succeeded")
+
+
+@pytest.mark.parametrize("failing", [*INITIALIZERS, "model-exporter-0"])
+def test_what_carries_data_fails_the_job_with_its_last_words(failing: str) -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    if failing == "model-exporter-0":
+        ends(cluster, *INITIALIZERS)
+        cluster.settle()
+        ends(cluster, *NODES)
+        cluster.settle()
+    cluster.exits(failing, 1, "Error", message="no such bucket")
+    cluster.job_ends(failing, "Failed")
+    cluster.settle()
+    phase, state, reason = end_of(cluster)
+    assert (phase, state) == ("Failed", "FAILED")
+    assert reason.startswith(f"{failing} failed: ")
+    assert "no such bucket" in reason
+
+
+def test_an_initializer_that_was_evicted_is_run_again_and_is_no_restart_of_the_nodes() -> None:
+    cluster = world_in_steps(maxRestarts=0)
+    cluster.settle()
+    cluster.exits(INITIALIZERS[0], 137, "Evicted")
+    cluster.pod(INITIALIZERS[0], reason="Evicted")
+    cluster.settle()
+    assert cluster.job.status.phase == "Creating"
+    assert cluster.job.status.restarts == 0
+    cluster.advance(1)
+    cluster.runs(INITIALIZERS[0], newest=True)
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    assert jobs(cluster)[:2] == NODES
+
+
+def test_initializers_are_not_run_again_when_the_nodes_are() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    cluster.created.clear()
+    ends(cluster, "node-1", exit_code=137)
+    started_again(cluster)
+    assert sorted(cluster.created) == [f"Job/{cluster.name(each)}" for each in NODES]
+    assert cluster.job.status.phase == "Running"
+
+
+# Restart of the whole set
+
+
+def test_one_nodes_failure_restarts_all_once_nothing_of_before_is_left() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1", exit_code=137)
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+    assert "Restarting" in true_conditions(cluster)
+    assert generations(cluster) == {"0"}
+    assert all(each.metadata.deletion_timestamp for each in cluster.jobs.values())
+    cluster.advance(1)
+    cluster.settle()
+    assert generations(cluster) == {"0"}
+    cluster.reap()
+    cluster.settle()
+    assert generations(cluster) == {"1"}
+    assert jobs(cluster) == NODES
+    cluster.all_run()
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Running"}
+
+
+def test_nothing_is_deleted_before_the_restart_is_on_record() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0", exit_code=137)
+    assert cluster.actions() is NOTHING
+    cluster.sync()
+    assert cluster.job.status.restarts == 1
+    assert len(cluster.actions().deletes) == 2
+
+
+def test_a_set_of_which_several_fail_at_once_or_one_by_one_is_restarted_once() -> None:
+    cluster = running_train_world(nodes=4)
+    ends(cluster, "node-1", "node-2", exit_code=137)
+    cluster.settle()
+    ends(cluster, "node-0", exit_code=1)
+    cluster.settle()
+    ends(cluster, "node-3", exit_code=143)
+    started_again(cluster)
+    assert cluster.job.status.restarts == 1
+    assert true_conditions(cluster) == {"Created", "Running"}
+    assert [each.note for each in cluster.events if each.reason == "Restarted"] == [
+        "All are started again, for node-1 failed: exit code 137 (restart 1)"
+    ]
+
+
+def test_nodes_that_had_succeeded_run_again_with_the_others() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ("node-0",)
+    ends(cluster, "node-1", exit_code=137)
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ()
+    cluster.reap()
+    cluster.settle()
+    assert jobs(cluster) == NODES
+    ends(cluster, "node-1")
+    cluster.settle()
+    assert cluster.job.status.phase != "Done"
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert end_of(cluster) == ("Done", "SUCCESS", "all 2 nodes succeeded")
+
+
+def test_a_permanent_error_of_a_node_ends_the_job() -> None:
+    cluster = running_train_world()
+    cluster.exits("node-1", 1, "Error", message="ValueError: no such layer")
+    cluster.job_ends("node-1", "Failed")
+    cluster.settle()
+    cluster.reap()
+    cluster.settle()
+    phase, state, reason = end_of(cluster)
+    assert (phase, state) == ("Failed", "FAILED")
+    assert "node-1 failed" in reason
+    assert "ValueError: no such layer" in reason
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_max_restarts_is_how_often_and_not_once_more(limit: int) -> None:
+    cluster = running_train_world(maxRestarts=limit)
+    for _ in range(limit):
+        ends(cluster, "node-1", exit_code=137)
+        started_again(cluster)
+        cluster.advance(400)
+        started_again(cluster)
+    assert cluster.job.status.phase == "Running"
+    ends(cluster, "node-1", exit_code=137)
+    cluster.settle()
+    assert cluster.job.status.restarts == limit
+    assert end_of(cluster)[:2] == ("Failed", "FAILED")
+    assert "node-1 failed" in end_of(cluster)[2]
+    assert "maxRestarts" in end_of(cluster)[2]
+
+
+# Back-off
+
+
+def test_the_first_restart_waits_for_nothing_and_the_next_ones_wait_longer_each() -> None:
+    cluster = running_train_world()
+    for restart, wait in enumerate([0, BASE_SECONDS, 2 * BASE_SECONDS], 1):
+        ends(cluster, "node-1", exit_code=137)
+        cluster.settle()
+        cluster.reap()
+        result = cluster.settle()
+        if wait:
+            assert generations(cluster) == set()
+            assert result.wake_after_seconds == wait
+            cluster.advance(wait - 1)
+            cluster.settle()
+            assert generations(cluster) == set()
+            cluster.advance(1)
+            cluster.settle()
+        assert generations(cluster) == {str(restart)}
+        cluster.all_run()
+        cluster.settle()
+
+
+def test_a_set_that_fails_before_all_of_it_runs_waits_as_long_as_any_other() -> None:
+    """One node never comes up, another fails each time: nothing would ever slow that down."""
+    cluster = running_train_world()
+    ends(cluster, "node-1", exit_code=137)
+    started_again(cluster)
+    for wait in (BASE_SECONDS, 2 * BASE_SECONDS, 4 * BASE_SECONDS):
+        ends(cluster, "node-1", exit_code=137)
+        cluster.settle()
+        cluster.reap()
+        assert cluster.settle().wake_after_seconds == wait
+        cluster.advance(wait)
+        cluster.settle()
+        assert jobs(cluster) == NODES
+        cluster.runs("node-1")
+        cluster.settle()
+
+
+# Lost nodes, taken pods
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_a_node_that_is_lost_is_given_up_and_the_set_starts_without_waiting_for_it(in_steps: bool) -> None:
+    cluster = world_in_steps() if in_steps else train_world()
+    cluster.settle()
+    if in_steps:
+        ends(cluster, *INITIALIZERS)
+        cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    cluster.pod_deleted("node-1")
+    (lost,) = cluster.pods[cluster.name("node-1")]
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    cluster.advance(LOST_AFTER_SECONDS + 1)
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+    assert "Restarting" in true_conditions(cluster)
+    # The pod on the node that answers goes; the lost one stays, and with it what waits for it.
+    cluster.delete_job(cluster.name("node-0"))
+    cluster.settle()
+    assert lost in cluster.pods[cluster.name("node-1")]
+    assert generations(cluster) == {"1"}
+    cluster.all_run()
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Running"}
+    assert cluster.job.status.nodes == "2/2"
+
+
+def test_a_pod_that_was_taken_restarts_the_set_whatever_it_exits_with() -> None:
+    cluster = running_train_world()
+    moment = to_text(cluster.now)
+    cluster.pod("node-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=moment),))
+    ends(cluster, "node-0", exit_code=1)
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+
+
+# Suspension
+
+
+def test_a_suspended_job_has_no_pods_and_goes_on_where_it_was() -> None:
+    cluster = running_train_world()
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert not any(cluster.pods.values())
+    assert true_conditions(cluster) == {"Created", "Suspended"}
+    assert cluster.job.status.jobs_status[0].suspended == 2
+    assert cluster.job.status.start_time is None
+    cluster.change(suspend=False)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Running"}
+    assert cluster.job.status.restarts == 0
+    assert generations(cluster) == {"0"}
+
+
+def test_a_job_that_is_suspended_while_its_nodes_are_restarted_makes_none_until_it_is_resumed() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1", exit_code=137)
+    cluster.settle()
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.reap()
+    cluster.settle()
+    assert jobs(cluster) == []
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert generations(cluster) == {"1"}
+    assert cluster.job.status.restarts == 1
+
+
+def test_one_that_fails_while_its_job_is_suspended_counts_when_it_is_resumed() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1", exit_code=137)
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    cluster.change(suspend=False)
+    started_again(cluster)
+    assert cluster.job.status.restarts == 1
+    assert true_conditions(cluster) == {"Created", "Running"}
+
+
+def test_a_job_in_steps_is_suspended_in_each_of_them() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    for step in (INITIALIZERS, NODES, ["model-exporter-0"]):
+        cluster.all_run()
+        cluster.settle()
+        cluster.change(suspend=True)
+        cluster.settle()
+        assert all(cluster.jobs[cluster.name(each)].spec.suspend for each in step)
+        cluster.change(suspend=False)
+        cluster.settle()
+        ends(cluster, *step)
+        cluster.settle()
+    assert end_of(cluster)[1] == "SUCCESS"
+
+
+def test_a_job_that_is_born_suspended_makes_nothing() -> None:
+    cluster = world_in_steps(suspend=True)
+    cluster.settle()
+    assert cluster.created == []
+    assert true_conditions(cluster) == {"Created", "Suspended"}
+
+
+# Deadline
+
+
+def test_a_deadline_ends_a_job_in_any_step() -> None:
+    cluster = world_in_steps(activeDeadlineSeconds=60)
+    cluster.settle()
+    cluster.all_run()
+    cluster.advance(60)
+    cluster.settle()
+    assert end_of(cluster)[:2] == ("Failed", "FAILED")
+    assert [each.reason for each in cluster.job.status.conditions if each.type == "Failed"] == ["DeadlineExceeded"]
+    assert not any(cluster.pods.values())
+
+
+# Gangs
+
+
+def admit(cluster: World) -> None:
+    assert cluster.gang is not None
+    gang = cluster.gang
+    status = GangStatus(
+        phase=ADMITTED, attempt=gang.status.attempt + 1, placement=(NodePlacement("n1", member_ids(gang.spec)),)
+    )
+    cluster.gang = replace(gang, status=status)
+
+
+def gang_in_steps(**job: Any) -> World:
+    cluster = world_in_steps(gang={"enabled": True}, **job)
+    cluster.gangs = GANGS
+    return cluster
+
+
+def test_initializers_run_before_there_is_a_gang_and_hold_no_room() -> None:
+    cluster = gang_in_steps()
+    cluster.settle()
+    assert jobs(cluster) == INITIALIZERS
+    assert cluster.gang is None
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    assert cluster.gang is not None
+    assert member_ids(cluster.gang.spec) == ("node-0", "node-1")
+    assert jobs(cluster) == INITIALIZERS
+    admit(cluster)
+    cluster.settle()
+    assert jobs(cluster) == [*NODES, *INITIALIZERS]
+    ends(cluster, *NODES)
+    cluster.settle()
+    assert jobs(cluster)[-1] == "model-exporter-0"
+    ends(cluster, "model-exporter-0")
+    cluster.settle()
+    assert end_of(cluster)[1] == "SUCCESS"
+
+
+def test_a_gang_that_is_restarted_keeps_its_room() -> None:
+    cluster = gang_in_steps()
+    cluster.settle()
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    admit(cluster)
+    cluster.settle()
+    cluster.all_run()
+    assert cluster.gang is not None
+    cluster.gang = replace(cluster.gang, status=replace(cluster.gang.status, phase=BOUND))
+    cluster.settle()
+    ends(cluster, "node-0", exit_code=137)
+    started_again(cluster)
+    assert generations(cluster) == {"1"}
+    assert cluster.job.status.restarts == 1
+    assert cluster.gang.status.attempt == 1
+    assert true_conditions(cluster) >= {"Created", "Running"}
+
+
+# MPI
+
+
+def mpi_world(**job: Any) -> World:
+    return train_world(command=["mpirun", "train"], **job)
+
+
+def test_a_launcher_comes_with_its_nodes_their_keys_and_the_hostfile() -> None:
+    cluster = mpi_world()
+    cluster.settle()
+    assert jobs(cluster) == ["launcher-0", *NODES]
+    assert cluster.has_secret
+    assert cluster.has_config_map
+    assert sorted(cluster.services) == [cluster.name(each) for each in NODES]
+    assert cluster.created.count("Secret/example-train-mpi-ssh-auth") == 1
+
+
+def test_the_launchers_end_is_the_jobs_and_stops_the_nodes() -> None:
+    cluster = mpi_world()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    ends(cluster, "launcher-0")
+    cluster.settle()
+    assert end_of(cluster) == ("Done", "SUCCESS", "launcher-0 succeeded")
+    assert all(cluster.jobs[cluster.name(each)].spec.suspend for each in NODES)
+
+
+@pytest.mark.parametrize("failing", ["launcher-0", "node-1"])
+def test_launcher_and_nodes_are_started_again_together(failing: str) -> None:
+    cluster = mpi_world()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    ends(cluster, failing, exit_code=137)
+    started_again(cluster)
+    assert generations(cluster) == {"1"}
+    assert jobs(cluster) == ["launcher-0", *NODES]
+    assert cluster.job.status.restarts == 1
+
+
+@pytest.mark.parametrize("exit_code", [1, 137])
+def test_what_becomes_of_nodes_after_the_launcher_has_succeeded_is_no_matter_to_the_exporter(exit_code: int) -> None:
+    cluster = world_in_steps(command=["mpirun", "train"])
+    cluster.settle()
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    ends(cluster, "launcher-0")
+    ends(cluster, "node-0", exit_code=exit_code)
+    cluster.settle()
+    assert cluster.job.status.restarts == 0
+    assert jobs(cluster)[-1] == "model-exporter-0"
+    assert cluster.jobs[cluster.name("node-1")].spec.suspend
+    ends(cluster, "model-exporter-0")
+    cluster.settle()
+    assert end_of(cluster) == ("Done", "SUCCESS", "model-exporter-0 succeeded")
+
+
+def test_a_node_whose_sshd_ends_well_is_started_again_with_all() -> None:
+    cluster = mpi_world()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    ends(cluster, "node-0")
+    started_again(cluster)
+    assert cluster.job.status.restarts == 1
+    assert true_conditions(cluster) == {"Created", "Running"}
