@@ -12,6 +12,9 @@ import pytest
 
 from helpers.s3server import SECRET_KEY, S3Server
 from helpers.storagecommand import MARKER, content_of, export, initialize
+from tfjob_controller.storage.errors import StorageError, explain
+from tfjob_controller.storage.s3 import S3Source
+from tfjob_controller.storage.uris import parse
 
 BUCKET = "ml-datasets"
 FILES = {
@@ -105,7 +108,7 @@ def test_a_server_that_is_not_there_is_an_error_that_may_pass(server: S3Server, 
     environ = {**server.environ, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}
     ended = initialize("dataset", f"s3://{BUCKET}/imagenet", tmp_path, environ, "--retries=1")
     assert ended.code == 203
-    assert "annot connect" in ended.last_line
+    assert "ould not connect" in ended.last_line
     assert SECRET_KEY not in ended.said
 
 
@@ -121,6 +124,24 @@ def test_an_object_of_many_parts_comes_whole(server: S3Server, client: Any, tmp_
     client.complete_multipart_upload(MultipartUpload={"Parts": parts}, **where)
     assert initialize("dataset", f"s3://{BUCKET}/parts", tmp_path, server.environ).code == 0
     assert content_of(tmp_path) == {"x": content}
+
+
+def test_an_object_that_is_replaced_while_it_is_fetched_is_no_mixture(
+    server: S3Server, client: Any, tmp_path: Path
+) -> None:
+    """Played through the source itself: its listing is older than the object."""
+    client.put_object(Bucket=BUCKET, Key="changing/x", Body=b"one")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environ.items():
+            patch.setenv(name, value)
+        source = S3Source(parse(f"s3://{BUCKET}/changing"), server.environ)
+        (file,) = source.files()
+        client.put_object(Bucket=BUCKET, Key="changing/x", Body=b"two")
+        with pytest.raises((StorageError, OSError)) as refused:
+            list(source.read(file, 0))
+    fault = explain(refused.value, file.name)
+    assert "has changed" in str(fault)
+    assert fault.is_passing
 
 
 @pytest.mark.parametrize("key", ["up/../../escaped", "up//double", "up/./here", "up/.."], ids=str)

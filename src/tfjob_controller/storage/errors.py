@@ -142,6 +142,8 @@ def _by_status(status: int, error: BaseException, where: object) -> StorageError
         return StorageError(f"{where}: access is denied ({words})")
     if status in (404, 410):
         return StorageError(f"{where}: not found ({words})")
+    if status == 412:
+        return StorageError(f"{where}: the file has changed while it was read ({words})", is_passing=True)
     return StorageError(f"{where}: {words}", is_passing=status >= 500 or status in _PASSING_STATUSES)
 
 

@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
+
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import OWN_PREFIX, RemoteFile, checked_name, new_hash
 from tfjob_controller.storage.part import BLOCK_BYTES, Part
@@ -32,6 +34,8 @@ MARKER = ".tfjob-initialized.json"
 JOURNAL = ".tfjob-initializing.jsonl"
 _PART_SUFFIX = ".part"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+
+_log = structlog.get_logger(__name__)
 
 
 class FilledFolder:
@@ -47,11 +51,7 @@ class FilledFolder:
     def __enter__(self) -> Self:
         self.root.mkdir(parents=True, exist_ok=True)
         self._held = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(self._held, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
+        _lock(self._held, self.root)
         self._journal = dict(_read_journal(self.root / JOURNAL))
         return self
 
@@ -124,6 +124,18 @@ class FilledFolder:
         """No part of the way may be a symbolic link: what is behind it is not ours to write."""
         if Path(os.path.realpath(folder)) != folder:
             raise StorageError(f"{folder} is or goes through a symbolic link: nothing is written there")
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _log.info("waiting for another run that fills the folder", folder=str(folder))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 def _read_journal(path: Path) -> Iterator[tuple[str, list[Any]]]:

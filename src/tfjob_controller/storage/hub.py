@@ -58,7 +58,7 @@ class HubSource:
         return {root: self._filesystem.info(root, expand_info=True)} if list(found) == [root] else found
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        return read_ranged(self._filesystem, file.location, offset)
+        return read_ranged(self._filesystem, file, offset)
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
         return True

@@ -38,7 +38,7 @@ class LocalSource:
         return [self._describe(str(path.relative_to(root)), path) for path in _walk(root)]
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        yield from read_ranged(self._filesystem, file.location, offset)
+        yield from read_ranged(self._filesystem, file, offset)
         if _identity(os.stat(file.location)) != file.identity:
             raise StorageError(f"{file.location}: the file has changed while it was read", is_passing=True)
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import RemoteFile
 from tfjob_controller.storage.part import BLOCK_BYTES
 
 Info = Mapping[str, Any]
 
 
-def read_ranged(filesystem: Any, location: str, offset: int) -> Iterator[bytes]:
-    """One request for each block: a lost connection costs one block, and nothing is read ahead."""
-    with filesystem.open(location, "rb", block_size=BLOCK_BYTES, cache_type="none") as content:
+def read_ranged(
+    filesystem: Any, file: RemoteFile, offset: int, identity_of: Callable[[Info], str] | None = None
+) -> Iterator[bytes]:
+    """One request for each block: a lost connection costs one block, and nothing is read ahead.
+
+    With `identity_of` what the back end says of the file now is compared with what the listing said. Raises
+    StorageError if it is another version.
+    """
+    with filesystem.open(file.location, "rb", block_size=BLOCK_BYTES, cache_type="none") as content:
+        if identity_of is not None and identity_of(content.details) != file.identity:
+            raise StorageError(f"{file.name}: the file has changed since it was listed", is_passing=True)
         content.seek(offset)
         while block := content.read(BLOCK_BYTES):
             yield block

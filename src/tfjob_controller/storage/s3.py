@@ -5,8 +5,8 @@ AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_ENDPOINT_URL, AWS_REGION, a web id
 bucket is read as the public is.
 
 The ETag of an object that was uploaded in one piece is the MD5 of its content, unless it was encrypted with a key of
-the customer's or of KMS: that is asked for when the two differ. Reads name the ETag of the listing (If-Match), so a
-changed object is an error and not a mixture.
+the customer's or of KMS: that is asked for when the two differ. Reads name the ETag (If-Match), so a changed object is an error
+and not a mixture.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class S3Source:
         return relative_files(self._filesystem.find(self._root, detail=True), self._root, _describe)
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        return read_ranged(self._filesystem, file.location, offset)
+        return read_ranged(self._filesystem, file, offset, _etag)
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
         return is_etag_md5(self._filesystem, file.location)
@@ -79,9 +79,13 @@ def is_etag_md5(filesystem: Any, location: str) -> bool:
 
 
 def _describe(name: str, location: str, info: Info) -> RemoteFile:
-    etag = str(info.get("ETag") or "").strip('"').lower()
+    etag = _etag(info)
     digest = Digest(MD5, etag) if _MD5.fullmatch(etag) else None
     return RemoteFile(name, location, int(info["size"]), etag, digest)
+
+
+def _etag(info: Info) -> str:
+    return str(info.get("ETag") or "").strip('"').lower()
 
 
 class S3Sink:
@@ -100,7 +104,7 @@ class S3Sink:
             return False
         if info.get("type") != "file" or int(info["size"]) != path.stat().st_size:
             return False
-        return str(info["ETag"]).strip('"').lower() == _etag_of(path)
+        return _etag(info) == _etag_of(path)
 
     def put(self, path: Path, name: str) -> None:
         location, size = f"{self._root}/{name}", path.stat().st_size

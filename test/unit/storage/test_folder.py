@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from helpers.poll import never
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import GIT, MD5, Digest, RemoteFile
 from tfjob_controller.storage.folder import JOURNAL, MARKER, FilledFolder
@@ -64,6 +66,23 @@ def test_a_file_that_somebody_else_put_there_counts_only_by_its_hash(tmp_path: P
         assert not folder.is_whole(described("a"))
         assert folder.is_whole(described("a", hashed=True))
         assert not folder.is_whole(RemoteFile("a", "", 10, "one", Digest(MD5, "0" * 32)))
+
+
+def test_two_runs_do_not_fill_a_folder_at_the_same_time(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with FilledFolder(tmp_path) as folder:
+            order.append("second" if folder.is_filled_from(URI) else "too early")
+
+    other = threading.Thread(target=second, daemon=True)
+    with FilledFolder(tmp_path) as folder:
+        other.start()
+        never(lambda: order, 0.2)
+        put(folder, described())
+        folder.finish(URI, "dataset", [described()], 10)
+    other.join(60.0)
+    assert order == ["second"]
 
 
 def test_a_torn_line_of_the_journal_is_none(tmp_path: Path) -> None:
