@@ -7,12 +7,16 @@ The jobs of the play, in one namespace:
 - `logged` runs for a while, and its worker's log is asked for, though nobody has it
 - `foreign` meets an object that is not its own, again and again (events, and their series)
 - `ganged` has a Gang that somebody made before, without labels, and waits for room (get, create, patch)
+- `trained` is a TrainJob that goes from its creation to the end of its time to live (status, delete)
+- `launched` is one for MPI, whose Secret it makes (create), and `launched-before` one whose Secret is there (get)
+- `impatient` is one that waits too long for its gang, and is suspended (patch)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
   master runs until `relent`
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +30,10 @@ from helpers.fleet import behaviour, runs
 from helpers.kubectl import MANIFESTS
 from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.poll import eventually
+from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.podstatus import Outcome
+from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.gangscheduler import GangScheduler
 from tfjob_controller.manager import Manager
 
@@ -35,6 +41,7 @@ Object = dict[str, Any]
 RBAC = MANIFESTS / "base" / "rbac"
 _RBAC_PATH = "/apis/rbac.authorization.k8s.io/v1"
 _ACCOUNT = "controller"
+_OF_ALL_NAMESPACES = ("clustertrainingruntimes",)
 _TFJOB = "kubeflow.org/v1alpha1"
 _FOREIGN = "foreign-master-cccc-0"
 
@@ -75,25 +82,47 @@ def without(rules: list[Object], right: Right) -> list[Object]:
     return kept
 
 
-def account_with(api: Api, namespace: str, rules: list[Object]) -> str:
-    """A token of a ServiceAccount that has just these rights in the namespace, as soon as they count."""
+@contextlib.contextmanager
+def account_with(api: Api, namespace: str, rules: list[Object]) -> Iterator[str]:
+    """A token of a ServiceAccount that has just these rights in the namespace, as soon as they count.
+
+    What is in no namespace takes a ClusterRole, which is taken away again.
+    """
+    here = [rule for rule in rules if rule["resources"][0] not in _OF_ALL_NAMESPACES]
+    everywhere = [rule for rule in rules if rule not in here]
+    name = f"{_ACCOUNT}-{namespace}"
+    token = _account(api, namespace, here)
+    try:
+        _bind(api, "", name, everywhere, namespace)
+        if everywhere:
+            await_rights(api, token, "", next(rights_of(everywhere)))
+        yield token
+    finally:
+        for plural in ("clusterrolebindings", "clusterroles"):
+            api.delete(f"{_RBAC_PATH}/{plural}/{name}")
+
+
+def _account(api: Api, namespace: str, rules: list[Object]) -> str:
     meta = {"name": _ACCOUNT}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
-    version = "rbac.authorization.k8s.io/v1"
-    role = {"apiVersion": version, "kind": "Role", "metadata": meta, "rules": rules}
-    api.create(f"{_RBAC_PATH}/namespaces/{namespace}/roles", role)
-    binding = {
-        "apiVersion": version,
-        "kind": "RoleBinding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": _ACCOUNT},
-        "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": namespace}],
-    }
-    api.create(f"{_RBAC_PATH}/namespaces/{namespace}/rolebindings", binding)
+    _bind(api, namespace, _ACCOUNT, rules, namespace)
     token = new_token(api, namespace, _ACCOUNT)
     await_rights(api, token, namespace, next(rights_of(rules)))
     return token
+
+
+def _bind(api: Api, namespace: str, name: str, rules: list[Object], account_namespace: str) -> None:
+    """Give the account these rights in one namespace; in none, what is beside all of them."""
+    scope, prefix = (f"/namespaces/{namespace}/", "") if namespace else ("/", "Cluster")
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    binding = {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{prefix}Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": account_namespace}],
+    }
+    plural = f"{_RBAC_PATH}{scope}{prefix.lower()}role"
+    api.create(f"{plural}s", {**head, "kind": f"{prefix}Role", "rules": rules})
+    api.create(f"{plural}bindings", {**head, "kind": f"{prefix}RoleBinding", **binding})
 
 
 def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
@@ -139,6 +168,7 @@ class Play:
         self._foreign()
         self._ganged()
         self._wished()
+        self._trained()
         servers = parameter_servers(1)
         whole = tfjob(master(template=runs(0.3)), workers(1, template=runs(60)), servers, name="whole", **_IMAGE)
         whole["spec"] |= {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0}
@@ -216,12 +246,30 @@ class Play:
         status = {"phase": "Bound", "attempt": 1, "placement": placement, **wish, **seen}
         self.jobs.api.patch(f"{path}/status", {"status": status})
 
+    def _trained(self) -> None:
+        """The TrainJobs."""
+        notes = runs(0.3)["metadata"]["annotations"]
+        self._train(trainjob("trained", 1, annotations=notes, ttlSecondsAfterFinished=0))
+        self._train(trainjob("launched", 1, ["mpirun", "hostname"], annotations=notes))
+        before = self._train(trainjob("launched-before", 1, ["mpirun", "hostname"], annotations=notes))
+        owner = {**self._owner(before), "apiVersion": before["apiVersion"], "kind": before["kind"]}
+        labels = {"kubeflow.org": ""}
+        fields = {"apiVersion": "v1", "kind": "Secret", "immutable": True}
+        self._make("/api/v1", "secrets", "launched-before-mpi-ssh-auth", owner, labels, **fields)
+        gang = {"enabled": True, "timeoutSeconds": 1, "onTimeout": "Suspend"}
+        self._train(trainjob("impatient", 1, gang=gang))
+
+    def _train(self, manifest: Object) -> Object:
+        return self.jobs.api.create(TRAINJOBS.path(self.jobs.namespace), manifest)
+
     def _owner(self, job: Object) -> Object:
         meta = job["metadata"]
         return {"apiVersion": _TFJOB, "kind": "TFJob", "name": meta["name"], "uid": meta["uid"], "controller": True}
 
-    def _make(self, group: str, plural: str, name: str, owner: Object | None, **fields: Any) -> None:
-        metadata = {"name": name, **({"ownerReferences": [owner]} if owner else {})}
+    def _make(
+        self, group: str, plural: str, name: str, owner: Object | None, labels: Object | None = None, **fields: Any
+    ) -> None:
+        metadata = {"name": name, "labels": labels or {}, **({"ownerReferences": [owner]} if owner else {})}
         self.jobs.api.create(f"{group}/namespaces/{self.jobs.namespace}/{plural}", {**fields, "metadata": metadata})
 
 

@@ -12,6 +12,7 @@ import pytest
 from helpers.cluster import Cluster, new_namespace, new_token, write_kubeconfig
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
+from helpers.manifests import tfjob
 from helpers.poll import eventually
 from helpers.rights import (
     RBAC,
@@ -24,19 +25,24 @@ from helpers.rights import (
     shipped_rules,
     without,
 )
+from helpers.trainmanifests import trainjob
 from localcluster import process, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
+from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.manager import Manager
 
 pytestmark = pytest.mark.cluster
 
 SYSTEM = "tfjob-system"
 NAME = "tfjob-controller"
 # Asked for only where the admission plugin is on that `strict` has.
-FINALIZERS = Right("kubeflow.org", "tfjobs/finalizers", "update")
+FINALIZERS = [Right("kubeflow.org", f"{plural}/finalizers", "update") for plural in ("tfjobs", "trainjobs")]
 # Renewed often, so that the right to do it is soon missed, and lost late, however slow the machine.
 LEADS: dict[str, Any] = {
     "autoscaling": "on",
@@ -45,7 +51,7 @@ LEADS: dict[str, Any] = {
     "leader_elect_renew_deadline": 60.0,
     "leader_elect_retry_period": 0.2,
 }
-RIGHTS = [right for right in rights_of(shipped_rules()) if right != FINALIZERS]
+RIGHTS = [right for right in rights_of(shipped_rules()) if right not in FINALIZERS]
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=str)
@@ -53,10 +59,13 @@ def test_every_single_right_is_needed(
     control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path, right: Right
 ) -> None:
     """Without it, the play meets a refusal; with all of them it meets none: see the other test."""
-    token = account_with(api, namespace, without(shipped_rules(), right))
     play = Play(Jobs(api, namespace))
     play.prepare()
-    with FaultProxy(control_plane.own.server) as proxy, FakeKubelet(api, namespace=namespace, behaviour=play.behaviour):
+    with (
+        account_with(api, namespace, without(shipped_rules(), right)) as token,
+        FaultProxy(control_plane.own.server) as proxy,
+        FakeKubelet(api, namespace=namespace, behaviour=play.behaviour),
+    ):
         if right.verb == "list":
             # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
             proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
@@ -101,18 +110,23 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
         _to_the_end(play)
         eventually(lambda: jobs_workers(play, "wished") == 1, 60, 0.1)
         assert forbidden(manager) == 0
-        # The one right that only this server asks for.
-        role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
-        rules = strict.api.get(role)["rules"]
-        strict.api.patch(role, {"rules": without(rules, FINALIZERS)})
-        numbers = iter(range(100))
+        # The rights that only this server asks for.
+        for right, kind, manifest in zip(FINALIZERS, (TFJOBS, TRAINJOBS), (tfjob(), trainjob()), strict=True):
+            _miss(strict.api, manager, right, kind, manifest)
 
-        def refused() -> bool:
-            again = Play(Jobs(strict.api, new_namespace(strict.api, f"again-{next(numbers)}")))
-            again.prepare()
-            return forbidden(manager) > 0
 
-        eventually(refused, 30, 0.5)
+def _miss(api: Api, manager: Manager, right: Right, kind: Resource, manifest: dict[str, Any]) -> None:
+    """Without that right the controller is refused what such an object needs."""
+    role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
+    rules, before = api.get(role)["rules"], forbidden(manager)
+    api.patch(role, {"rules": without(rules, right)})
+
+    def refused() -> bool:
+        api.create(kind.path(new_namespace(api, "again")), manifest)
+        return forbidden(manager) > before
+
+    eventually(refused, 30, 0.5)
+    api.patch(role, {"rules": rules})
 
 
 def jobs_workers(play: Play, name: str) -> int | None:
@@ -138,6 +152,11 @@ def _to_the_end(play: Play) -> None:
     for name in ("adopted", "foreign", "shrinking"):
         eventually(lambda name=name: jobs.phase(name) == "Done", 90, 0.1)  # type: ignore[misc] # bound now
     eventually(lambda: "whole" not in {each["metadata"]["name"] for each in jobs.all()}, 60, 0.1)
+    trained = TRAINJOBS.path(jobs.namespace)
+    eventually(lambda: "trained" not in {each["metadata"]["name"] for each in jobs.api.list(trained)}, 60, 0.1)
+    eventually(lambda: jobs.api.get(f"{trained}/impatient")["spec"].get("suspend"), 60, 0.1)
+    for name in ("launched", "launched-before"):
+        eventually(lambda name=name: jobs.api.get(f"{trained}/{name}")["status"].get("state") == "SUCCESS", 60, 0.1)  # type: ignore[misc] # bound now
     # Events are written a moment after the status.
     told = {"SuccessfulCreate", "SuccessfulDelete", "FailedCreate", "Done"}
     eventually(lambda: {each["reason"] for each in jobs.events()} >= told, 60, 0.1)
