@@ -66,14 +66,17 @@ class Asked:
 
 
 class LogServer:
-    """Use as a context manager. `pair`: certificate and key, for TLS."""
+    """Use as a context manager. `pair`: certificate and key, for TLS; `is_mutual`: clients must show the same."""
 
-    def __init__(self, pair: tuple[Path, Path] | None = None) -> None:
+    def __init__(self, pair: tuple[Path, Path] | None = None, *, is_mutual: bool = False) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._context: ssl.SSLContext | None = None
         if pair is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*pair)
+            if is_mutual:
+                self._context.load_verify_locations(pair[0])
+                self._context.verify_mode = ssl.CERT_REQUIRED
         self._pair = pair
         self._asked: queue.Queue[Asked] = queue.Queue()
         self._sockets: list[socket.socket] = []
@@ -96,13 +99,14 @@ class LogServer:
     def url(self) -> str:
         return f"{'https' if self._pair else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def config(self, folder: Path, **cluster: str) -> Config:
-        """Who asks shows the token `secret-token`."""
+    def config(self, folder: Path, **cluster: str | bool) -> Config:
+        """Who asks shows the token `secret-token`, and the certificate if there is one."""
         authority = {"certificate-authority": str(self._pair[0])} if self._pair else {}
+        own = {"client-certificate": str(self._pair[0]), "client-key": str(self._pair[1])} if self._pair else {}
         kubeconfig = {
             "current-context": "x",
             "clusters": [{"name": "c", "cluster": {"server": self.url, **authority, **cluster}}],
-            "users": [{"name": "u", "user": {"token": "secret-token"}}],
+            "users": [{"name": "u", "user": {"token": "secret-token", **own}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         }
         path = folder / "kubeconfig"

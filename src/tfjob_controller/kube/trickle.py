@@ -4,6 +4,10 @@ Theory of operation. stream.py gives each watch a thread that waits in `recv`. O
 a word now and then: here the answer's socket does not block, and its owner asks `read` for what has come, once a
 selector has told it to. What is there is taken in one go, so that what it costs follows the bytes.
 
+With TLS each line is a record, since the API server flushes after it; OpenSSL reads a record from a socket with two
+system calls. So here it has no socket: what has come is read at once and put before it in memory, which takes half the
+time.
+
 Each has a connection of its own (HTTP/1.1), made as any other's: TLS settings, proxy, client certificate and the
 kernel's keep-alive probes; it is closed after the answer. Connecting waits, up to a limit; nothing after that does: the
 head of the answer, too, is read when it comes, for the API server sends that of a log once the node has answered.
@@ -22,7 +26,9 @@ from urllib.parse import urlencode, urlsplit
 
 import httptools
 import urllib3
-from urllib3.connection import HTTPConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
+from urllib3.util.ssltransport import SSLTransport
 
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import api_error
@@ -37,7 +43,6 @@ from tfjob_controller.kube.transport import CONNECT_TIMEOUT_SECONDS, default_use
 _BUFFER_BYTES = 65536
 # A refusal that is longer says nothing more.
 _REFUSAL_BYTES = 65536
-_NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _BROKEN = (OSError, urllib3.exceptions.HTTPError, httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 
@@ -104,10 +109,12 @@ class Dialer:
         connection = cast("HTTPConnection", self._pool._new_conn())
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)
+            if isinstance(connection, HTTPSConnection):
+                _read_in_memory(connection)
             connect(self._pool, connection, CONNECT_TIMEOUT_SECONDS)
             connection.sock.settimeout(CONNECT_TIMEOUT_SECONDS)
             connection.sock.sendall(request)
-            connection.sock.setblocking(False)
+            connection.sock.settimeout(0.0)
             stack.pop_all()
         return connection
 
@@ -118,7 +125,7 @@ class Trickle:
     def __init__(self, connection: HTTPConnection, dialer: Dialer, authorization: str | None, begin: float) -> None:
         self.has_more = False
         self._connection = connection
-        self._socket: socket.socket = connection.sock
+        self._socket: socket.socket | SSLTransport = connection.sock
         self._receive_into = _receive_into(connection.sock)
         self._dialer = dialer
         self._authorization = authorization
@@ -172,7 +179,7 @@ class Trickle:
             while count and filled < len(buffer):
                 count = self._receive_into(buffer[filled:])
                 filled += count
-        except _NOTHING_YET:
+        except BlockingIOError:
             self.has_more = False
         except _BROKEN as error:
             self._fail(error)
@@ -199,10 +206,40 @@ class Trickle:
         raise self._dialer.refused(self._reader.status, self._reader.headers, self._refusal, self._authorization)
 
 
-def _receive_into(connection: socket.socket) -> Callable[[memoryview], int]:
-    """The connection's `recv_into`. With TLS there is a record for each line: what can be left out there is."""
-    if not isinstance(connection, ssl.SSLSocket):
+def _read_in_memory(connection: HTTPSConnection) -> None:
+    """Have it connect as ever, with the same checks, but keep its socket to itself (an `SSLTransport`)."""
+    context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
+    if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
+        # urllib3 does so with a context of its own.
+        context.load_default_certs()
+
+    def wrap_socket(plain: socket.socket, server_hostname: str | None = None) -> SSLTransport:
+        return SSLTransport(plain, context, server_hostname)
+
+    # urllib3 asks the context for a socket; for this kind of one it has a switch, but for TLS to a proxy alone.
+    context.wrap_socket = wrap_socket  # type: ignore[method-assign,assignment]  # of this one context, not of all
+    connection.ssl_context = context
+
+
+def _receive_into(connection: socket.socket | SSLTransport) -> Callable[[memoryview], int]:
+    """The connection's `recv_into`; its own would look after each record whether there is something to send."""
+    if not isinstance(connection, SSLTransport):
         return connection.recv_into
-    # What its `recv_into` calls in the end; its annotation does not know that it counts where it is given a buffer.
-    read = cast("Callable[[int, memoryview], int]", connection.read)
-    return lambda buffer: read(len(buffer), buffer)
+    tls, plain, incoming, outgoing = connection.sslobj, connection.socket, connection.incoming, connection.outgoing
+    # Its annotation does not know that it counts where it is given a buffer.
+    read = cast("Callable[[int, memoryview], int]", tls.read)
+
+    def receive_into(buffer: memoryview) -> int:
+        while True:
+            try:
+                return read(len(buffer), buffer)
+            except ssl.SSLWantReadError:
+                data = plain.recv(_BUFFER_BYTES)
+                incoming.write(data) if data else incoming.write_eof()
+            except ssl.SSLEOFError:
+                # Whether that was too early, the answer says.
+                return 0
+            if outgoing.pending:
+                plain.send(outgoing.read())
+
+    return receive_into

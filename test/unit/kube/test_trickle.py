@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.connectproxy import ConnectProxy
 from helpers.logserver import LogServer
 from helpers.poll import eventually
 from tfjob_controller.kube.clock import FakeClock
@@ -145,14 +146,58 @@ def test_who_hangs_up_is_gone(server: LogServer, dialer: Dialer) -> None:
     assert asked.is_hung_up()
 
 
-def test_a_certificate_of_somebody_else_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    other = tmp_path / "other.pem"
+@pytest.fixture(scope="session")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody else's certificate."""
+    folder = tmp_path_factory.mktemp("others")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=you", "-days", "2"]
-    subprocess.run([*command, "-keyout", str(tmp_path / "k.pem"), "-out", str(other)], check=True, capture_output=True)
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run([*command, *files], check=True, capture_output=True)
+    return folder / "cert.pem"
+
+
+@pytest.mark.parametrize(
+    ("named", "complaint"),
+    [
+        pytest.param("", "self-signed certificate", id="an authority that is not ours"),
+        pytest.param("example.com", "certificate is not valid for 'example.com'", id="another name"),
+    ],
+)
+def test_a_server_that_is_another_is_refused(
+    pair: tuple[Path, Path], others: Path, tmp_path: Path, named: str, complaint: str
+) -> None:
+    cluster = {"tls-server-name": named} if named else {"certificate-authority": str(others)}
     with LogServer(pair) as server:
-        dialer = Dialer(server.config(tmp_path, **{"certificate-authority": str(other)}), FakeClock())
-        with pytest.raises(ApiError, match="certificate"):
+        dialer = Dialer(server.config(tmp_path, **cluster), FakeClock())
+        with pytest.raises(ApiError, match=complaint) as caught:
             dialer.open(PATH, QUERY)
+    assert caught.value.reason == "NotConnected"
+
+
+def test_who_says_so_is_not_told_who_the_server_is(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with LogServer(pair) as server:
+        config = server.config(tmp_path, **{"insecure-skip-tls-verify": True, "tls-server-name": "example.com"})
+        trickle = Dialer(config, FakeClock()).open(PATH, QUERY)
+        server.asked().begin().say(b"one\n")
+        assert read(trickle, 4) == b"one\n"
+
+
+def test_a_certificate_is_shown_and_a_proxy_led_through(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    tunnel = ConnectProxy()
+    with LogServer(pair, is_mutual=True) as server:
+        trickle = Dialer(server.config(tmp_path, **{"proxy-url": tunnel.url}), FakeClock()).open(PATH, QUERY)
+        server.asked().begin().say(b"one\n")
+        assert read(trickle, 4) == b"one\n"
+        assert tunnel.asked == [server.url.removeprefix("https://")]
+    tunnel.close()
+
+
+def test_plain_http_is_forwarded_by_a_proxy_that_is_told_the_whole_address(tmp_path: Path) -> None:
+    with LogServer() as proxy:
+        config = proxy.config(tmp_path, **{"server": "http://example.com/prefix", "proxy-url": proxy.url})
+        Dialer(config, FakeClock()).open(PATH, QUERY)
+        asked = proxy.asked()
+    assert (asked.path, asked.headers["host"]) == ("/prefix" + PATH, "example.com")
 
 
 def test_each_answer_is_counted_once_by_how_it_began(server: LogServer, tmp_path: Path) -> None:
