@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World
 from helpers.trainmanifests import Manifest, trainjob
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement, member_ids
 from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.api.trainjob import TrainJob
@@ -106,6 +107,15 @@ def ends(cluster: World, *replica_ids: str, exit_code: int = 0) -> None:
     for each in replica_ids:
         cluster.exits(each, exit_code, "Error" if exit_code else "")
         cluster.job_ends(each, "Failed" if exit_code else "Complete")
+
+
+def admit(cluster: World) -> None:
+    """The gang scheduler has found room for all members, on one node."""
+    assert cluster.gang is not None
+    gang = cluster.gang
+    placement = (NodePlacement("n1", member_ids(gang.spec)),)
+    status = GangStatus(phase=ADMITTED, attempt=gang.status.attempt + 1, placement=placement)
+    cluster.gang = replace(gang, status=status)
 
 
 def jobs(cluster: World) -> list[str]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World
 from helpers.trainworld import (
+    admit,
     ends,
     generations,
     jobs,
@@ -18,7 +19,7 @@ from helpers.trainworld import (
     world_in_steps,
 )
 from tfjob_controller.api.core import Condition
-from tfjob_controller.api.gang import ADMITTED, BOUND, GangStatus, NodePlacement, member_ids
+from tfjob_controller.api.gang import BOUND, member_ids
 from tfjob_controller.trainer.difference import NOTHING
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
@@ -389,15 +390,6 @@ def test_a_deadline_ends_a_job_in_any_step() -> None:
 
 
 # Gangs
-
-
-def admit(cluster: World) -> None:
-    assert cluster.gang is not None
-    gang = cluster.gang
-    status = GangStatus(
-        phase=ADMITTED, attempt=gang.status.attempt + 1, placement=(NodePlacement("n1", member_ids(gang.spec)),)
-    )
-    cluster.gang = replace(gang, status=status)
 
 
 def gang_in_steps(**job: Any) -> World:
