@@ -15,6 +15,7 @@ from tfjob_controller.api import gang, validation
 from tfjob_controller.flags import Option
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
+from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
@@ -160,6 +161,8 @@ def render_flags() -> str:
         f"## tfjob-controller run\n\n{_flag_table(OPTIONS)}",
         f"## tfjob-controller extender\n\n{_flag_table(EXTENDER_OPTIONS)}",
         f"## tfjob-controller simulate\n\n{_flag_table(SIMULATE_OPTIONS)}",
+        f"## tfjob-controller initialize dataset|model\n\n{_flag_table(INITIALIZE_OPTIONS)}",
+        f"## tfjob-controller export\n\n{_flag_table(EXPORT_OPTIONS)}",
     )
 
 

@@ -5,8 +5,8 @@ AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_ENDPOINT_URL, AWS_REGION, a web id
 bucket is read as the public is.
 
 The ETag of an object that was uploaded in one piece is the MD5 of its content, unless it was encrypted with a key of
-the customer's or of KMS: that is asked for when the two differ. Reads name the ETag (If-Match), so a changed object is an error
-and not a mixture.
+the customer's or of KMS: that is asked for when the two differ. Reads name the ETag (If-Match), so a changed object is
+an error and not a mixture.
 """
 
 from __future__ import annotations
