@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from tfjob_controller.storage.folder import FilledFolder
 from tfjob_controller.storage.initializing import list_files
 from tfjob_controller.storage.local import LocalSource
 from tfjob_controller.storage.manifest import Manifest, bytes_in, check_room
-from tfjob_controller.storage.options import ExportOptions
+from tfjob_controller.storage.options import MODEL_FOLDER, OUTPUT_FOLDER, ExportOptions
 from tfjob_controller.storage.progress import Progress
 from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.transfer import Patience, Transfer
@@ -46,6 +47,7 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
     if uri.scheme == "pvc":
         _log.info("nothing to send: the volume is mounted", uri=str(uri))
         return
+    options = dataclasses.replace(options, source=source_of(options))
     patience = Patience(options.retries, RealClock(), threading.Event(), redact)
     source = LocalSource(options.source, is_confined=True)
     manifest = list_files(source, options.source, patience)
@@ -53,6 +55,11 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
     export = _Export(source, manifest, Progress(len(manifest.files), manifest.byte_count, patience.clock), patience)
     export.send(uri, options, environ)
     _log.info("done", uri=str(uri), **export.progress.figures())
+
+
+def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = MODEL_FOLDER) -> str:
+    """A program that leaves the model it began with where it is, and its own in a folder beside it, means the latter."""
+    return options.source or (output if Path(output).exists() else model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tfjob_controller.flags import COUNT, FILE, SWITCH, TEXT, OptionError, choic
 # As Kubeflow's Trainer has them; STORAGE_URI is its variable, too.
 STORAGE_URI = "STORAGE_URI"
 WORKSPACE = "/workspace"
-OUTPUT_FOLDER = f"{WORKSPACE}/output"
+OUTPUT_FOLDER, MODEL_FOLDER = f"{WORKSPACE}/output", f"{WORKSPACE}/model"
 
 
 def _parallel(default: str) -> Any:
@@ -57,7 +57,11 @@ class ExportOptions:
     storage_uri: str = option(
         TEXT, "", "Where the files go: s3://, gs://, hf://, file:// or pvc://; also read from $STORAGE_URI."
     )
-    source: str = option(FILE, OUTPUT_FOLDER, "The folder whose files are exported.")
+    source: str = option(
+        FILE,
+        "",
+        f"The folder whose files are exported; empty for {OUTPUT_FOLDER} if there is one, else {MODEL_FOLDER}.",
+    )
     parallel: int = _parallel("4")
     retries: int = _retries()
     log_format: str = _log_format()

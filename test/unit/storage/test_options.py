@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tfjob_controller import cli
 from tfjob_controller.flags import Option, OptionError
+from tfjob_controller.storage.exporting import source_of
 from tfjob_controller.storage.options import (
     EXPORT_OPTIONS,
     INITIALIZE_OPTIONS,
@@ -41,7 +44,24 @@ def test_folders_are_those_of_the_workspace_unless_others_are_named() -> None:
     assert resolve_initialize("dataset", {}, environ).target == "/workspace/dataset"
     assert resolve_initialize("model", {}, environ).target == "/workspace/model"
     assert resolve_initialize("model", {"target": "/x"}, environ).target == "/x"
-    assert resolve_export({}, environ).source == "/workspace/output"
+
+
+@pytest.mark.parametrize(
+    ("named", "has_output", "source"),
+    [
+        pytest.param("", False, "model", id="the model's folder"),
+        pytest.param("", True, "output", id="a folder of its own beside it"),
+        pytest.param("/x", True, "/x", id="named"),
+    ],
+)
+def test_what_is_exported_is_the_output_if_there_is_one(
+    named: str, has_output: bool, source: str, tmp_path: Path
+) -> None:
+    output, model = tmp_path / "output", tmp_path / "model"
+    if has_output:
+        output.mkdir()
+    options = resolve_export({"source": named}, {"STORAGE_URI": "s3://a"})
+    assert source_of(options, str(output), str(model)) == str(tmp_path / source)
 
 
 @pytest.mark.parametrize(
