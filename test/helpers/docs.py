@@ -1,0 +1,37 @@
+"""What stands in the pages of docs/, for tests that hold the pages to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+_YAML = re.compile(r"^```yaml[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One object that a page shows."""
+
+    page: str
+    manifest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.manifest['kind']}/{self.manifest['metadata']['name']}"
+
+
+def shown(pages: str, *kinds: str) -> list[Shown]:
+    """The objects of these kinds in the YAML blocks of all pages whose name matches, in their order."""
+    return [
+        Shown(page.name, document)
+        for page in sorted(DOCS.glob(pages))
+        for block in _YAML.findall(page.read_text("utf-8"))
+        for document in yaml.safe_load_all(block)
+        if isinstance(document, dict) and document.get("kind") in kinds
+    ]
