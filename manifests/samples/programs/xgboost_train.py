@@ -113,7 +113,12 @@ def main():
     tracker = start_tracker() if TASK == 0 else None
     with xgboost.config_context(verbosity=0):  # no word for each attempt that came too early
         join()
-    good = train()
+    try:
+        good = train()
+    except xgboost.core.XGBoostError as error:
+        # Nothing can be said to the others any more; the job's restart policy takes over.
+        print("gave up:", " ".join(str(error).partition("Stack trace")[0].split()), flush=True)
+        os._exit(RETRYABLE_EXIT_CODE)
     collective.finalize()
     if tracker is not None:
         tracker.wait_for(WAIT_SECONDS)
