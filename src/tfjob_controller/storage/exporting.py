@@ -58,7 +58,7 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
 
 
 def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = MODEL_FOLDER) -> str:
-    """A program that leaves the model it began with where it is, and its own in a folder beside it, means the latter."""
+    """A program that has a folder for its output means that, and not the model that it began with."""
     return options.source or (output if Path(output).exists() else model)
 
 
