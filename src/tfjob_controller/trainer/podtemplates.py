@@ -1,6 +1,7 @@
-"""Pod templates as they are put together from several sources: later ones win, lists are joined by name.
+"""Pod templates as they are put together from several sources; frameworks use this too.
 
-Pure: what is given is never changed.
+There are two ways to add. What says `with_` overrides: the new wins over what has its name. What says `with_missing_`
+completes: what the pod has already stays. Pure: what is given is never changed.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ Part = Mapping[str, Any]
 _BY_NAME, _BY_PATH = "name", "mountPath"
 
 
-def joined(first: Iterable[Part] | None, second: Iterable[Part] | None, key: str = _BY_NAME) -> list[Any]:
+def overridden(first: Iterable[Part] | None, second: Iterable[Part] | None, key: str = _BY_NAME) -> list[Any]:
     """The first's items, each replaced by the second's of the same name, then what is new."""
     news = {each.get(key): each for each in second or ()}
     kept = [news.pop(each.get(key), each) for each in first or ()]
     return [*kept, *news.values()]
+
+
+def completed(first: Iterable[Part] | None, second: Iterable[Part], *keys: str) -> list[Any]:
+    """The first's items, then those of the second that share none of these keys with one of them."""
+    kept = list(first or ())
+    taken = {(key, each.get(key)) for each in kept for key in keys}
+    return kept + [each for each in second if not any((key, each[key]) in taken for key in keys)]
+
+
+# Containers
 
 
 def with_env(container: Part, env: Iterable[Part]) -> dict[str, Any]:
@@ -29,30 +40,61 @@ def with_env(container: Part, env: Iterable[Part]) -> dict[str, Any]:
 
 
 def with_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, Any]:
-    return {**container, "volumeMounts": joined(container.get("volumeMounts"), mounts, _BY_PATH)}
+    """What is mounted at the same path already gives way."""
+    return {**container, "volumeMounts": overridden(container.get("volumeMounts"), mounts, _BY_PATH)}
 
 
-def with_container(template: Part, name: str, change: Callable[[Part], Part]) -> dict[str, Any]:
+def with_missing_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, Any]:
+    """A mount is left out if its volume is mounted already, or its path taken."""
+    return {**container, "volumeMounts": completed(container.get("volumeMounts"), mounts, _BY_NAME, _BY_PATH)}
+
+
+def mount_path(container: Part, volume: str, default: str) -> str:
+    """Where the container mounts the volume itself, else `default`."""
+    mounts = container.get("volumeMounts") or ()
+    return next((str(each["mountPath"]) for each in mounts if each.get("name") == volume), default)
+
+
+# Specs of pods
+
+
+def container_of(pod_spec: Part, name: str) -> Part | None:
+    return next((each for each in pod_spec.get("containers") or () if each.get("name") == name), None)
+
+
+def with_changed_container(pod_spec: Part, name: str, change: Callable[[Part], Part]) -> dict[str, Any]:
+    """The container of that name, changed; a pod without it stays as it is."""
+    containers = [change(each) if each.get("name") == name else each for each in pod_spec.get("containers") or ()]
+    return {**pod_spec, "containers": containers}
+
+
+def with_missing_volumes(pod_spec: Part, volumes: Iterable[Part]) -> dict[str, Any]:
+    """A volume whose name the pod has already is left out."""
+    return {**pod_spec, "volumes": completed(pod_spec.get("volumes"), volumes, _BY_NAME)}
+
+
+# Templates
+
+
+def spec_of(template: Part) -> Part:
+    """Empty if there is none."""
+    spec: Part = template.get("spec") or {}
+    return spec
+
+
+def with_container(template: Part, name: str, change: Callable[[Part], Part] = dict) -> dict[str, Any]:
     """The template with its container of that name changed; it is made first if there is none."""
-    spec = template.get("spec") or {}
-    containers = list(spec.get("containers") or ())
-    if all(each.get("name") != name for each in containers):
-        containers.append({"name": name})
-    changed = [change(each) if each.get("name") == name else each for each in containers]
-    return {**template, "spec": {**spec, "containers": changed}}
+    spec = spec_of(template)
+    if container_of(spec, name) is None:
+        spec = {**spec, "containers": [*(spec.get("containers") or ()), {"name": name}]}
+    return {**template, "spec": with_changed_container(spec, name, change)}
 
 
 def with_spec(template: Part, **fields: Any) -> dict[str, Any]:
     """With these fields of the pod's spec set, where they are anything."""
     given = {name: value for name, value in fields.items() if value}
-    return {**template, "spec": {**(template.get("spec") or {}), **given}}
+    return {**template, "spec": {**spec_of(template), **given}}
 
 
 def with_volumes(template: Part, volumes: Iterable[Part]) -> dict[str, Any]:
-    return with_spec(template, volumes=joined((template.get("spec") or {}).get("volumes"), volumes))
-
-
-def container_named(template: Part, name: str) -> Part:
-    """Empty if there is none."""
-    containers = (template.get("spec") or {}).get("containers") or ()
-    return next((each for each in containers if each.get("name") == name), {})
+    return with_spec(template, volumes=overridden(spec_of(template).get("volumes"), volumes))

@@ -27,6 +27,7 @@ from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, 
 from tfjob_controller.trainer.labels import TRAIN_JOB_NAME, job_labels
 from tfjob_controller.trainer.names import child_name, gang_name, replica_id, runtime_id_of
 from tfjob_controller.trainer.plan import Plan, Policy, Replica, Role, Secret, UnplannableError
+from tfjob_controller.trainer.podtemplates import container_of, spec_of
 from tfjob_controller.trainer.trainjobpods import node_resources, trainer_template
 from tfjob_controller.trainer.workspace import (
     Carrier,
@@ -200,8 +201,7 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role:
 
 
 def _container_base(recipe: Recipe, carrier: Carrier) -> Mapping[str, Any]:
-    containers = (recipe._base(carrier.role).get("spec") or {}).get("containers") or ()
-    return next((each for each in containers if each.get("name") == carrier.role), {})
+    return container_of(spec_of(recipe._base(carrier.role)), carrier.role) or {}
 
 
 def _carrier_role(recipe: Recipe, carrier: Carrier, workspace: Workspace) -> Role:

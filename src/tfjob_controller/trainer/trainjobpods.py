@@ -11,8 +11,9 @@ from tfjob_controller.api.trainjob import ContainerOverride, PodSpecOverride, Tr
 from tfjob_controller.trainer.frameworks.base import NODE
 from tfjob_controller.trainer.podtemplates import (
     Part,
-    container_named,
-    joined,
+    container_of,
+    overridden,
+    spec_of,
     with_container,
     with_env,
     with_mounts,
@@ -30,7 +31,7 @@ def trainer_template(
 
     `runs_command`: the program is run there (with MPI by the launcher alone). `trains`: it is a trainer's pod at all.
     """
-    template: dict[str, Any] = with_container(base, role, dict)
+    template: dict[str, Any] = with_container(base, role)
     for override in spec.pod_spec_overrides:
         if any(target.name == role for target in override.target_jobs):
             template = _overridden(template, override)
@@ -40,14 +41,14 @@ def trainer_template(
 
 
 def _overridden(template: Part, override: PodSpecOverride) -> dict[str, Any]:
-    spec = template.get("spec") or {}
+    spec = spec_of(template)
     changed = with_spec(
         template,
         serviceAccountName=override.service_account_name,
         nodeSelector={**(spec.get("nodeSelector") or {}), **override.node_selector},
         tolerations=[*(spec.get("tolerations") or ()), *override.tolerations],
         affinity=override.affinity,
-        imagePullSecrets=joined(spec.get("imagePullSecrets"), override.image_pull_secrets),
+        imagePullSecrets=overridden(spec.get("imagePullSecrets"), override.image_pull_secrets),
         priorityClassName=override.priority_class_name,
         schedulerName=override.scheduler_name,
         containers=_containers(spec.get("containers"), override.containers),
@@ -98,7 +99,7 @@ def _with_resources(container: dict[str, Any], trainer: Trainer) -> dict[str, An
 
 def node_resources(spec: TrainJobSpec, base: Part, accelerators: Collection[str]) -> tuple[int, float]:
     """GPUs (and other accelerators) and CPUs of one node: its limits, or else its requests; 0 where neither says so."""
-    container = _with_resources(dict(container_named(base, NODE)), spec.trainer)
+    container = _with_resources(dict(container_of(spec_of(base), NODE) or {}), spec.trainer)
     resources = container.get("resources") or {}
     amounts: Mapping[str, Any] = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     gpus = sum(_whole(value) for name, value in amounts.items() if name.endswith(_GPU) or name in accelerators)

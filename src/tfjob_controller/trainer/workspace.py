@@ -16,8 +16,8 @@ from typing import Any
 from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJobSpec
 from tfjob_controller.api.trainjobdefaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
-from tfjob_controller.api.trainstorage import DATASET_PATH, MODEL_PATH, WORKSPACE_PATH, SecretRef
-from tfjob_controller.trainer.podtemplates import Part, with_container, with_env, with_mounts, with_volumes
+from tfjob_controller.api.trainstorage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
+from tfjob_controller.trainer.podtemplates import Part, spec_of, with_container, with_env, with_mounts, with_volumes
 
 VOLUME = "workspace"
 STORAGE_URI = "STORAGE_URI"
@@ -70,7 +70,7 @@ def workspace_of(spec: TrainJobSpec, runtime: RuntimeSpec | None, folder: str) -
     dataset, model, output = dataset_uri_of(spec), model_uri_of(spec), model_output_of(spec)
     mounted = {path: uri for path, uri in ((DATASET_PATH, dataset), (MODEL_PATH, model)) if _is_claim(uri)}
     if output is not None and _is_claim(output.storage_uri):
-        mounted[MODEL_PATH] = output.storage_uri
+        mounted[OUTPUT_PATH] = output.storage_uri
     return Workspace(tuple(_carriers(spec)), claim, folder, mounted)
 
 
@@ -110,7 +110,7 @@ def carrier_template(carrier: Carrier, base: Part, image: str, workspace: Worksp
 def with_init_containers(template: Part, carriers: Sequence[Carrier], bases: Mapping[str, Part], image: str,
                          workspace: Workspace) -> dict[str, Any]:  # fmt: skip
     """The nodes' template, with the carriers' containers before all others that it has."""
-    spec = template.get("spec") or {}
+    spec = spec_of(template)
     made = [
         with_mounts(_carrier_container(each, bases.get(each.role, {}), image), _mounts(workspace)) for each in carriers
     ]

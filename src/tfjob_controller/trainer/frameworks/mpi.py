@@ -30,15 +30,15 @@ from tfjob_controller.trainer.frameworks.base import (
     processes_problem,
     whole_cpus,
 )
-from tfjob_controller.trainer.frameworks.podedit import (
+from tfjob_controller.trainer.frameworks.sshkeys import new_key_pair
+from tfjob_controller.trainer.podtemplates import (
     Part,
     container_of,
     mount_path,
-    with_container,
-    with_mounts,
-    with_volumes,
+    with_changed_container,
+    with_missing_mounts,
+    with_missing_volumes,
 )
-from tfjob_controller.trainer.frameworks.sshkeys import new_key_pair
 
 # Not 22: a user that is not root may listen there. Upstream's images use it too.
 SSH_PORT = 2222
@@ -157,10 +157,10 @@ class _Mpi:
     ) -> dict[str, Any]:
         if role not in (NODE, LAUNCHER):
             return dict(pod_spec)
-        equipped = with_volumes(pod_spec, _volumes(config_map, secret))
-        equipped = with_container(equipped, role, partial(with_mounts, mounts=_MOUNTS))
+        equipped = with_missing_volumes(pod_spec, _volumes(config_map, secret))
+        equipped = with_changed_container(equipped, role, partial(with_missing_mounts, mounts=_MOUNTS))
         if role == NODE:
-            return with_container(equipped, NODE, _with_sshd)
+            return with_changed_container(equipped, NODE, _with_sshd)
         return _with_await_nodes(equipped)
 
 
