@@ -130,6 +130,19 @@ def reap(cluster: World) -> None:
     cluster.reap()
 
 
+def goes(replica_id: str) -> Step:
+    """Its Job, on its way out, goes, and its pods with it; or a pod without a Job does."""
+
+    def step(cluster: World) -> None:
+        name = next((each.name for each in cluster.plan.replicas if each.id == replica_id), "")
+        if name in cluster.jobs and cluster.jobs[name].metadata.deletion_timestamp is not None:
+            cluster.delete_job(name)
+        elif name not in cluster.jobs:
+            cluster.pods.pop(name, None)
+
+    return step
+
+
 def pods_of_deleted_jobs_go(cluster: World) -> None:
     """The garbage collector has seen the Jobs: their pods are told to end, and have not yet."""
     for name, job in cluster.jobs.items():
@@ -158,6 +171,7 @@ steps = st.one_of(
     *(st.just(each) for each in (sync, sync, all_run, all_end, reap, pods_of_deleted_jobs_go)),
     *(st.just(each) for each in (admitted, loses_its_room, placed_again)),
     st.builds(runs, IDS),
+    st.builds(goes, IDS),
     st.builds(exits, IDS, exit_codes, st.booleans()),
     st.builds(is_taken, IDS, st.booleans()),
     st.builds(job_fails, IDS),

@@ -296,6 +296,22 @@ def test_a_node_that_is_lost_is_given_up_and_the_set_starts_without_waiting_for_
     assert cluster.job.status.nodes == "2/2"
 
 
+def test_a_pod_whose_job_is_gone_already_is_waited_for_like_any_other() -> None:
+    cluster = running_train_world()
+    name = cluster.name("node-0")
+    del cluster.jobs[name]
+    cluster.told_to_go(name)
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+    cluster.delete_job(cluster.name("node-1"))
+    cluster.settle()
+    assert jobs(cluster) == []
+    cluster.pods.pop(name)
+    cluster.settle()
+    assert jobs(cluster) == NODES
+    assert generations(cluster) == {"1"}
+
+
 def test_a_pod_that_was_taken_restarts_the_set_whatever_it_exits_with() -> None:
     cluster = running_train_world()
     moment = to_text(cluster.now)
