@@ -119,6 +119,7 @@ bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 n
 	@$(PY) -m bench.simulate
 bench-logs: $(READY) ## CPU for following the logs of 100 jobs
 	@$(PY) -m bench.logs
+	@$(PY) -m bench.logscontroller
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

@@ -60,6 +60,7 @@ FIGURES = {
         "simulate_10000_on_1000": False,
     },
     "logs": {"logs_followed_cpu": False, "logs_silent_cpu": False},
+    "logscontroller": {"logs_controller_cpu": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
     "cache": {
         "rss_per_cached_pod": True,
@@ -120,7 +121,7 @@ def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> 
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["cache", "sync", "create"])
+@pytest.mark.parametrize("name", ["cache", "sync", "create", "logscontroller"])
 def test_a_bench_on_a_cluster_says_its_figures(name: str, spare_control_plane: Cluster) -> None:
     """Not on that of all tests: another's controller for all namespaces would make children of these jobs too."""
     check(lines_of(name, spare_control_plane.kubeconfig), FIGURES[name])

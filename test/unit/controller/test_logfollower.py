@@ -222,14 +222,16 @@ def test_an_end_while_the_container_runs_is_none(bench: Bench) -> None:
     bench.until(lambda: "loss" in bench.metrics())
 
 
-def test_a_log_that_ends_again_and_again_is_asked_for_less_and_less_often(bench: Bench) -> None:
+def test_a_log_that_ends_again_and_again_is_not_asked_for_without_a_rest(bench: Bench) -> None:
     bench.follow(pod())
-    begin, times = bench.clock.monotonic(), 8
-    for _ in range(times):
-        bench.until(lambda: not bench.server.nobody_asks(), 0.25)
-        bench.server.asked().begin().end()
-        bench.until(lambda: bench.follower.statistics().open == 0, 0.25)
-    assert bench.clock.monotonic() - begin > times
+    bench.asked().begin().end()
+    bench.until(lambda: bench.follower.statistics().open == 0)
+    for times in range(2, 8):
+        bench.follower.look()
+        assert bench.follower.statistics().open == 0
+        bench.asked(A_WHILE).begin().end()
+        bench.until(lambda: bench.follower.statistics().open == 0)
+        assert bench.follower.statistics().opened == times
 
 
 def test_a_container_that_has_ended_is_read_to_its_end_once_more(bench: Bench) -> None:
@@ -373,7 +375,7 @@ def test_a_log_that_brings_more_than_is_read_is_left_for_its_end(bench: Bench) -
     bench.follow(pod())
     asked = bench.asked().begin()
     much = line(1, "step=1 " + "x" * 9000) * (BEHIND_ROUNDS * ROUND_BYTES // 9000)
-    with saying(asked, much * 4):
+    with saying(asked, much * 20):
         bench.until(lambda: bench.follower.statistics().jumps == 1)
     again = bench.server.asked()
     assert int(again.query["tailLines"]) < TAIL_LINES
@@ -449,23 +451,23 @@ def test_of_a_forgotten_job_nothing_is_kept(bench: Bench, by_key: bool) -> None:
 
 def test_a_log_that_may_not_be_read_is_asked_for_now_and_then(bench: Bench) -> None:
     bench.follow(pod())
-    for _ in range(3):
-        bench.until(lambda: not bench.server.nobody_asks())
-        bench.server.asked().refuse(403)
-    bench.until(lambda: bench.follower.statistics().failures == 3)
+    for times in range(1, 20):
+        bench.asked(A_WHILE).refuse(403)
+        bench.until(lambda: bench.follower.statistics().open == 0)
+        assert bench.follower.statistics().failures == times
     assert not bench.follower.has_read_all("u-job")
 
 
 def test_a_pod_that_is_gone_for_good_is_given_up(bench: Bench) -> None:
     bench.follow(pod())
-
-    def look() -> bool:
-        if not bench.server.nobody_asks():
-            bench.server.asked().refuse(404)
-        return bench.follower.has_read_all("u-job")
-
-    bench.until(look, 5.0)
-    assert bench.follower.statistics().failures == followedlog._GONE_TRIES
+    for _ in range(followedlog._GONE_TRIES):
+        assert not bench.follower.has_read_all("u-job")
+        bench.asked(A_WHILE).refuse(404)
+        bench.until(lambda: bench.follower.statistics().open == 0)
+    assert bench.follower.has_read_all("u-job")
+    bench.clock.advance(A_WHILE)
+    bench.follower.look()
+    assert bench.follower.statistics().opened == followedlog._GONE_TRIES
 
 
 def test_too_many_to_follow_are_looked_at_now_and_then(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
