@@ -9,10 +9,12 @@ import pytest
 
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
+from helpers.realtrainjobs import TrainJobs
 from localcluster import images
 from localcluster import nodes as nodes_module
+from tfjob_controller.api.controllerconfig import ControllerConfig
 
 
 @pytest.fixture
@@ -51,3 +53,45 @@ def jobs(nodes: Cluster, space: str, kubectl: Kubectl) -> Iterator[Jobs]:
     kubectl.install_crds()
     with running_controller(nodes.kubeconfig, space):
         yield Jobs(nodes.api, space)
+
+
+@pytest.fixture
+def trainjobs(nodes: Cluster, space: str, kubectl: Kubectl) -> Iterator[TrainJobs]:
+    """The TrainJobs of the test's namespace, with the built-in runtimes, and a controller at work there."""
+    kubectl.install_crds()
+    kubectl.must("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base" / "runtimes"))
+    config = ControllerConfig(initializer_image=images.INITIALIZER)
+    with running_controller(nodes.kubeconfig, space, config=config):
+        yield TrainJobs(nodes, space, kubectl)
+
+
+@pytest.fixture
+def shared_claim(nodes: Cluster, space: str, tmp_path: Path) -> Iterator[str]:
+    """A claim that pods on all nodes may write at once: these nodes see one disk."""
+    if nodes.plane is None:
+        pytest.skip("needs nodes that share a disk: unset KUBECONFIG")
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": space}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": space},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": common["accessModes"],
+            "hostPath": {"path": str(folder)},
+            "claimRef": {"namespace": space, "name": "shared"},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "shared"},
+        "spec": {**common, "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    nodes.api.create("/api/v1/persistentvolumes", volume)
+    nodes.api.create(f"/api/v1/namespaces/{space}/persistentvolumeclaims", claim)
+    yield "shared"
+    nodes.api.delete(f"/api/v1/persistentvolumes/{space}")

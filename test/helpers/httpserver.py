@@ -56,11 +56,11 @@ class _Server(ThreadingHTTPServer):
 class HttpServer:
     """Use as a context manager. `respond` runs in the thread of each connection."""
 
-    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
         self.requests: list[Request] = []
         self._respond = respond
         self._scheme = "https" if tls else "http"
-        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server = _Server((address, 0), self._handler())
         if tls:
             # The handshake is left to the connection's own thread, by its first read.
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -68,7 +68,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://{self._server.server_address[0]!s}:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         self._thread.start()

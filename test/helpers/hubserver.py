@@ -25,6 +25,7 @@ class HubServer:
     """Use as a context manager. `files` is the repository at `COMMIT`; `lfs_from` bytes on, a file is LFS's."""
 
     files: dict[str, bytes]
+    address: str = "127.0.0.1"
     repository: str = "meta-llama/Llama-3-8b"
     kind: str = "models"
     revisions: tuple[str, ...] = ("main", "v1.0")
@@ -41,7 +42,7 @@ class HubServer:
     _server: HttpServer | None = None
 
     def __enter__(self) -> Self:
-        self._server = HttpServer(self._respond)
+        self._server = HttpServer(self._respond, address=self.address)
         self._server.__enter__()
         return self
 

@@ -15,9 +15,10 @@ ACCESS_KEY, SECRET_KEY = "AKIAEXAMPLEKEY", "very/secret+key-of-s3"
 class S3Server:
     """Use as a context manager; buckets live as long as it does."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self._address = address
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -29,7 +30,7 @@ class S3Server:
     @property
     def url(self) -> str:
         _, port = self._server.get_host_and_port()
-        return f"http://127.0.0.1:{port}"
+        return f"http://{self._address}:{port}"
 
     @property
     def environ(self) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
     torchrun finetune.py --lora-rank=16
 
-What the initializers fetched is in /workspace/dataset and /workspace/model; what it leaves in /workspace/model/output
+What the initializers fetched is in /workspace/dataset and /workspace/model; what it leaves in /workspace/output
 is the trained model, for the exporter. A "LoRA adapter" is two thin matrices, B·A, beside frozen weights W: training
 changes only them. Here W comes from the bytes of the model's files, and the data from those of the dataset, so that
 another input gives another result. Each process ends with 1 if the loss did not fall, or if the adapters differ.
@@ -24,7 +24,6 @@ STEPS = int(os.environ.get("STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
 REPORT_STEPS = 10
 WORKSPACE = Path(os.environ.get("WORKSPACE", "/workspace"))
-OUTPUT = "output"
 SIZE, ROWS = 32, 128
 LEARNING_RATE = 0.5
 
@@ -37,9 +36,7 @@ def read_arguments():
 
 def files_below(folder):
     """The files that an initializer put there, sorted; ends the program if there are none."""
-    found = sorted(
-        path for path in folder.rglob("*") if path.is_file() and OUTPUT not in path.relative_to(folder).parts
-    )
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
     if not found:
         print(f"{folder} holds no file: was there an initializer for it?", flush=True)
         sys.exit(1)
@@ -97,7 +94,7 @@ def ranks_agree(adapter):
 
 
 def save(adapter, lora_rank, losses):
-    folder = WORKSPACE / "model" / OUTPUT
+    folder = WORKSPACE / "output"
     folder.mkdir(parents=True, exist_ok=True)
     torch.save([parameter.detach() for parameter in adapter], folder / "adapter.pt")
     facts = {"lora_rank": lora_rank, "steps": len(losses), "loss_before": losses[0], "loss_after": losses[-1]}

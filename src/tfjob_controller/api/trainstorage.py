@@ -17,6 +17,7 @@ LOGIN_IN_URI = "^((s3|gs|pvc|https?)://[^/?#]*@|hf://[^/]*:[^/]*@)"
 WORKSPACE_PATH = "/workspace"
 DATASET_PATH = "/workspace/dataset"
 MODEL_PATH = "/workspace/model"
+OUTPUT_PATH = "/workspace/output"
 
 MAX_URI = 2048
 # Limits for the API server, which refuses rules that could take too long on the longest list.
@@ -63,7 +64,7 @@ class StorageOutput(_Value, frozen=True):
         str,
         says(
             "Where it goes when all nodes have succeeded: s3://, hf://, gs://, file:// or pvc://. What stands in "
-            "/workspace/model is taken there; so but for pvc://, the runtime must have a workspace.",
+            "/workspace/output is taken there; so but for pvc://, the runtime must have a workspace.",
             minLength=1,
             maxLength=MAX_URI,
         ),

@@ -74,7 +74,7 @@ def workspace_of(spec: TrainJobSpec, runtime: RuntimeSpec | None, folder: str) -
     return Workspace(tuple(_carriers(spec)), claim, folder, mounted)
 
 
-def problem_of(workspace: Workspace) -> str | None:
+def workspace_problem(workspace: Workspace) -> str | None:
     if workspace.of_roles(MODEL_EXPORTER) and not workspace.claim:
         return NO_WORKSPACE
     return None
