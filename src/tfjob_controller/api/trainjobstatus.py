@@ -17,7 +17,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all values here; unknown fields are dropped on decoding."""
 
 
-class JobsStatus(_Value, frozen=True):
+class JobsStatus(_Value, frozen=True, omit_defaults=False):
     """How many pods of one step are how far. The numbers stand there even when they are 0."""
 
     name: Annotated[str, says("The step, such as node.")]

@@ -12,11 +12,12 @@ Contract with the engine:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job, Pod
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
@@ -39,6 +40,7 @@ from tfjob_controller.trainer.generations import is_due, is_of_generation, turno
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.pods import is_finished as is_finished_pod
 from tfjob_controller.trainer.pods import last_exit, training_container
 from tfjob_controller.trainer.replicas import View, job_outcome
 from tfjob_controller.trainer.restarts import is_recorded
@@ -321,20 +323,33 @@ def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterato
 
 
 def _toggled(plan: Plan, views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
-    """Those that go on together are resumed together, once no pod of before is left to be taken for a failed one."""
-    if plan.restarts_together and not suspend and any(_is_on_its_way_out(view) for view in views):
-        return
     for view in views:
         job = view.job
-        if job is None or job_outcome(job) or view.must_redo:
+        if job is None or job_outcome(job) or (view.must_redo and not view.replica.role.restarts_together):
             continue
         wanted = suspend or _would_run_again(view)
         if job.spec.suspend != wanted:
             yield SetSuspend(view.replica.name, wanted)
 
 
-def _is_on_its_way_out(view: View) -> bool:
-    return any(pod.metadata.deletion_timestamp is not None for pod in view.pods)
+def _is_one_stopping(plan: Plan, views: Sequence[View], now: datetime) -> bool:
+    """Those that go on together are resumed together, once no pod of before is left to be taken for a failed one.
+
+    The Job controller may not have looked at a suspended Job yet: then its pod does not even know that it must go.
+    """
+    if not plan.restarts_together:
+        return False
+    lost_before = replicas.lost_before(now)
+    pods = (pod for view in views for pod in view.pods if _is_stopped(view) or _is_going(pod))
+    return any(not is_finished_pod(pod) and not replicas.is_lost(pod, lost_before) for pod in pods)
+
+
+def _is_stopped(view: View) -> bool:
+    return view.job is not None and view.job.spec.suspend
+
+
+def _is_going(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
 
 
 def _would_run_again(view: View) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.moments import seconds_until, to_text
+from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import is_finished
@@ -51,7 +51,7 @@ def without_lost(plan: Plan, observed: Observed, now: datetime) -> Observed:
     """Without pods of before whose node is gone: nobody will ever say that they have ended, so nobody waits for it."""
     if not plan.restarts_together or not plan.generation:
         return observed
-    lost_before = to_text(now - timedelta(seconds=replicas.LOST_AFTER_SECONDS))
+    lost_before = replicas.lost_before(now)
     pods = {
         name: [pod for pod in some if _is_now(plan, pod) or not replicas.is_lost(pod, lost_before)]
         for name, some in observed.pods.items()

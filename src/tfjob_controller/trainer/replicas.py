@@ -85,14 +85,14 @@ def classify(
     """A view of each replica in the plan's order. `succeeded`: ids on record; `started`: the status' startTime."""
     no_pod_before = now - timedelta(seconds=NO_POD_AFTER_SECONDS)
     times = _Times(
-        lost_before=to_text(now - timedelta(seconds=LOST_AFTER_SECONDS)),
+        lost_before=lost_before(now),
         no_pod_before="" if (started or "") > to_text(no_pod_before) else to_text(no_pod_before),
     )
     done = frozenset(succeeded)
     views = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas)
     if not plan.restarts_together:
         return tuple(views)
-    return tuple(_tried_again(view) if _may_be_tried_again(view) else view for view in views)
+    return tuple(tried_again(view) if _may_be_tried_again(view) else view for view in views)
 
 
 def _may_be_tried_again(view: View) -> bool:
@@ -107,7 +107,7 @@ def _was_taken(view: View) -> bool:
     return pod is not None and (pod.metadata.deletion_timestamp is not None or is_disrupted(pod, view.exited))
 
 
-def _tried_again(view: View) -> View:
+def tried_again(view: View) -> View:
     return replace(view, state=RUNNING, is_restarting=True, must_redo=True)
 
 
@@ -219,10 +219,14 @@ def _counts(view: View, pod: Pod, exited: Terminated) -> bool:
     return not being_deleted and not is_disrupted(pod, exited)
 
 
-def is_lost(pod: Pod, lost_before: str) -> bool:
-    """Was it to be gone before that moment, and nobody has said that it is?"""
+def lost_before(now: datetime) -> str:
+    return to_text(now - timedelta(seconds=LOST_AFTER_SECONDS))
+
+
+def is_lost(pod: Pod, moment: str) -> bool:
+    """Was it to be gone before that moment (`lost_before`), and nobody has said that it is?"""
     deleted = pod.metadata.deletion_timestamp
-    return deleted is not None and deleted < lost_before and not is_finished(pod)
+    return deleted is not None and deleted < moment and not is_finished(pod)
 
 
 def seconds_to_next_look(views: Sequence[View], started: str | None, now: datetime) -> float | None:

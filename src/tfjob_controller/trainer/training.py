@@ -88,6 +88,8 @@ def _failed_replica(views: Sequence[View]) -> Verdict | None:
 
 def why_failed(view: View) -> str:
     """In words: the exit code, and what the program said last."""
+    if view.is_restarting and (view.job is None or view.job.metadata.deletion_timestamp is not None):
+        return "its Job was deleted"
     if view.exited is not None and view.exited.exit_code:
         words = (view.ended_in, in_words(view.exited), view.exited.message)
         return ": ".join(each for each in words if each)

@@ -5,14 +5,40 @@ from __future__ import annotations
 from datetime import datetime
 
 from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.gang import living
 from tfjob_controller.trainer.generations import of_this_generation
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.replicas import View, classify
+from tfjob_controller.trainer.replicas import RUNNING, UNKNOWN, View, classify, tried_again
 
 
 def views_of(plan: Plan, observed: Observed, status: TrainingStatus, now: datetime) -> tuple[View, ...]:
     """A view of each replica of a plan that is `fitted`, without what says nothing of the program any more."""
     seen = of_this_generation(plan, living(plan, observed))
-    return classify(plan, seen, status.succeeded_indexes, now, status.start_time)
+    views = classify(plan, seen, status.succeeded_indexes, now, status.start_time)
+    if not plan.restarts_together:
+        return views
+    had_all = plan.gang is None and _had_all(plan, status)
+    return tuple(tried_again(view) if _has_lost_its_job(plan, view, had_all) else view for view in views)
+
+
+def _has_lost_its_job(plan: Plan, view: View, had_all: bool) -> bool:
+    """Somebody deleted it. Made anew alone, its replica would meet others that had begun without it.
+
+    A gang's Jobs are deleted by us as well, whenever it goes back to the queue, or gets another place.
+    """
+    if not view.replica.role.restarts_together or view.state != RUNNING:
+        return False
+    if view.job is not None:
+        return plan.gang is None and view.job.metadata.deletion_timestamp is not None
+    return bool(view.pods) or had_all
+
+
+def _had_all(plan: Plan, status: TrainingStatus) -> bool:
+    """Had all replicas of the present set their Jobs when the status was written? See `status._state_told`."""
+    if conditions.has_true(status.conditions, conditions.RESTARTING):
+        return False
+    together = {role.replica_type for role in plan.roles if role.restarts_together}
+    told = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
+    return bool(told) and all(UNKNOWN not in states for states in told)
