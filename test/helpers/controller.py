@@ -12,10 +12,13 @@ from typing import Any
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.meta import Resource
 from tfjob_controller.manager import Manager
 from tfjob_controller.options import RunOptions
+from tfjob_controller.trainer.labels import TF_JOB_NAME, TRAIN_JOB_NAME
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 
@@ -56,10 +59,16 @@ def running_controller(
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The TFJobs of one namespace, as a user sees them."""
+    """The jobs of one kind in one namespace, as a user sees them."""
 
     api: Api
     namespace: str
+    resource: Resource = TFJOBS
+
+    @property
+    def name_label(self) -> str:
+        """The label of children that names their job."""
+        return TF_JOB_NAME if self.resource is TFJOBS else TRAIN_JOB_NAME
 
     def submit(self, manifest: Object) -> Object:
         return self.api.create(self._path(), manifest)
@@ -94,7 +103,7 @@ class Jobs:
         self.api.delete(self._path(name))
 
     def children(self, plural: str) -> dict[str, Object]:
-        """By name; `plural` is jobs, services, pods or configmaps."""
+        """By name; `plural` is jobs, services, pods, configmaps or secrets."""
         group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
         found = self.api.list(f"{group}/namespaces/{self.namespace}/{plural}", "kubeflow.org")
         return {each["metadata"]["name"]: each for each in found}
@@ -104,7 +113,8 @@ class Jobs:
 
     @property
     def path(self) -> str:
-        return f"/apis/kubeflow.org/v1alpha1/namespaces/{self.namespace}/tfjobs"
+        resource = self.resource
+        return f"/apis/{resource.api_version}/namespaces/{self.namespace}/{resource.plural}"
 
     def _path(self, name: str = "") -> str:
         return self.path + (f"/{name}" if name else "")

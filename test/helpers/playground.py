@@ -1,4 +1,4 @@
-"""One controller, one stand-in kubelet and one namespace for many tests, each with a TFJob of its own.
+"""One controller, one stand-in kubelet and one namespace for many tests, each with a job of its own.
 
 A test says beforehand how its replicas end (`Trial.plays`), submits, and looks at what becomes of it:
 
@@ -24,11 +24,13 @@ from helpers.cluster import pod_path, set_pod_terminated
 from helpers.controller import Jobs
 from helpers.manifests import container, pod_template, tfjob
 from helpers.poll import eventually
+from helpers.trainmanifests import trainjob
 from localcluster.api import RefusedError
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.controllerconfig import parse_controller_config
+from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.manager import Manager
-from tfjob_controller.trainer.names import MAX_LABEL
+from tfjob_controller.trainer.names import MAX_LABEL, runtime_id_of
 
 Object = dict[str, Any]
 
@@ -51,7 +53,7 @@ accelerators:
 
 
 def condition(status: Object, condition_type: str) -> Object:
-    """The condition of that type in a TFJob's status; one whose status is `absent` if there is none."""
+    """The condition of that type in a job's status; one whose status is `absent` if there is none."""
     found = [each for each in status.get("conditions", ()) if each["type"] == condition_type]
     return found[0] if found else {"status": "absent"}
 
@@ -77,6 +79,12 @@ def alone(**pod_spec: Any) -> Object:
     return pod_template(container(), nodeName=NOBODYS_NODE, **pod_spec)
 
 
+def job_name_of(labels: Object) -> str:
+    """The job that a child says it belongs to, of whatever kind that is."""
+    name: str = labels.get("tf_job_name") or labels.get("train_job_name", "")
+    return name
+
+
 class Script:
     """How pods behave, by job and replica. Thread-safe; a `localcluster.fakekubelet.Behaviour`."""
 
@@ -96,7 +104,7 @@ class Script:
 
     def __call__(self, pod: Object, attempt: int) -> Outcome:
         labels = pod["metadata"]["labels"]
-        key = labels["tf_job_name"], f"{labels['job_type'].lower()}-{labels['task_index']}"
+        key = job_name_of(labels), f"{labels['job_type'].lower()}-{labels['task_index']}"
         with self._lock:
             self._starts[key] += 1
             scenes = self._scenes.get(key)
@@ -111,19 +119,21 @@ class Playground:
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def new_trial(self) -> Trial:
-        return Trial(self, f"trial-{next(self.numbers)}")
+        return Trial(self, f"trial-{next(self.numbers)}", self.jobs)
+
+    def new_train_trial(self) -> Trial:
+        jobs = Jobs(self.jobs.api, self.jobs.namespace, TRAINJOBS)
+        return Trial(self, f"train-{next(self.numbers)}", jobs, container="")
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One TFJob from its submission to its removal."""
+    """One job from its submission to its removal. `container` is the one that `end` ends; all, if it is empty."""
 
     playground: Playground
     name: str
-
-    @property
-    def jobs(self) -> Jobs:
-        return self.playground.jobs
+    jobs: Jobs
+    container: str = "tensorflow"
 
     @property
     def namespace(self) -> str:
@@ -137,6 +147,10 @@ class Trial:
 
     def submit(self, *replica_specs: Object, **spec: Any) -> Object:
         return self.jobs.submit(tfjob(*replica_specs, name=self.name, **spec))
+
+    def train(self, nodes: int | None = 2, **spec: Any) -> Object:
+        """Submit a TrainJob."""
+        return self.jobs.submit(trainjob(self.name, nodes, **spec))
 
     def get(self) -> Object:
         return self.jobs.get(self.name)
@@ -178,6 +192,8 @@ class Trial:
 
     @property
     def runtime_id(self) -> str:
+        if self.jobs.resource is TRAINJOBS:
+            return runtime_id_of(self.get()["metadata"]["uid"])
         return str(eventually(lambda: self.get()["spec"].get("RuntimeId"), PATIENCE_SECONDS, PERIOD_SECONDS))
 
     def child(self, replica: str) -> str:
@@ -189,7 +205,12 @@ class Trial:
         """By name; `plural` is jobs, services, pods or configmaps."""
         runtime_id = self.runtime_id
         found = self.jobs.children(plural)
-        return {name: each for name, each in found.items() if each["metadata"]["labels"]["runtime_id"] == runtime_id}
+        return {
+            name: each
+            for name, each in found.items()
+            if each["metadata"]["labels"]["runtime_id"] == runtime_id
+            and each["metadata"]["labels"].get(self.jobs.name_label) is not None
+        }
 
     def await_children(self, plural: str, count: int) -> dict[str, Object]:
         found: dict[str, Object] = {}
@@ -248,7 +269,7 @@ class Trial:
     def end(self, replica: str, exit_code: int = 0, message: str = "") -> None:
         """End the training container of that replica's running pod now, and the pod with it."""
         name = self.await_running(replica)["metadata"]["name"]
-        set_pod_terminated(self.jobs.api, self.namespace, name, exit_code, message=message, container="tensorflow")
+        set_pod_terminated(self.jobs.api, self.namespace, name, exit_code, message=message, container=self.container)
 
     def remove_pod(self, pod: Object) -> None:
         """As nobody's kubelet will: at once."""
@@ -257,7 +278,7 @@ class Trial:
     # Events
 
     def events(self) -> list[Object]:
-        """Those about the TFJob itself, oldest first."""
+        """Those about the job itself, oldest first."""
         uid = self.get()["metadata"]["uid"]
         found = [each for each in self.jobs.events() if each["regarding"].get("uid") == uid]
         return sorted(found, key=lambda each: str(each.get("eventTime")))
@@ -283,5 +304,5 @@ class Trial:
         except RefusedError:
             return  # the namespace is gone
         for pod in leftovers:
-            if pod["metadata"]["labels"].get("tf_job_name") == self.name[:MAX_LABEL]:
+            if job_name_of(pod["metadata"]["labels"]) == self.name[:MAX_LABEL]:
                 self.remove_pod(pod)

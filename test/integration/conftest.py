@@ -61,6 +61,14 @@ def trial(playground: Playground) -> Iterator[Trial]:
     trial.clear()
 
 
+@pytest.fixture
+def train(playground: Playground) -> Iterator[Trial]:
+    """A TrainJob of the test's own, on the playground."""
+    trial = playground.new_train_trial()
+    yield trial
+    trial.clear()
+
+
 @pytest.fixture(scope="session")
 def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """A control plane of this worker's own, with the CRDs: tests of gangs are about its nodes."""

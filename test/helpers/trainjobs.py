@@ -1,0 +1,106 @@
+"""What tests of TrainJobs ask of the real API server, and how their pods end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.poll import eventually
+from helpers.trainmanifests import runtime
+from localcluster.api import Api
+from localcluster.podstatus import Outcome
+
+Object = dict[str, Any]
+
+GROUP_PATH = "/apis/kubeflow.org/v2alpha1"
+GENERATION = "kubeflow.org/generation"
+
+
+def ends(exit_code: int = 0, message: str = "", *, after: float = 0.1, **more: Any) -> Outcome:
+    """All containers of a pod end so."""
+    return Outcome(after_seconds=after, exit_code=exit_code, message=message, **more)
+
+
+def nodes(count: int) -> tuple[str, ...]:
+    return tuple(f"node-{index}" for index in range(count))
+
+
+def env_of(pod: Object, name: str = "node") -> dict[str, str]:
+    """The variables of its container of that name, those with a value."""
+    (container,) = [each for each in pod["spec"]["containers"] if each["name"] == name]
+    return {each["name"]: each.get("value", "") for each in container.get("env", ())}
+
+
+def step_of(status: Object, name: str = "node") -> Mapping[str, Any]:
+    """The entry of jobsStatus; empty if there is none."""
+    found: Sequence[Object] = [each for each in status.get("jobsStatus", ()) if each["name"] == name]
+    return found[0] if found else {}
+
+
+def generations(trial: Trial, plural: str = "jobs", role: str = "node") -> dict[str, str]:
+    """The generation of each child of that role, by name."""
+    found = trial.children(plural).items()
+    labels = {name: each["metadata"]["labels"] for name, each in found}
+    return {name: each.get(GENERATION, "") for name, each in labels.items() if each["job_type"] == role}
+
+
+def await_restart(trial: Trial, restarts: int = 1, count: int = 2) -> Object:
+    """The status once all nodes run in the set that was made by that restart."""
+
+    def is_up(status: Object) -> bool:
+        step = step_of(status)
+        is_over = condition(status, "Restarting")["status"] == "False"
+        return is_over and status.get("restarts") == restarts and step.get("ready") == count
+
+    status = trial.await_status(is_up)
+    made = generations(trial)
+    assert sorted(made.values()) == [str(restarts)] * count, made
+    return status
+
+
+def await_ready(trial: Trial, count: int = 2) -> Object:
+    return trial.await_status(lambda status: step_of(status).get("ready") == count)
+
+
+@contextmanager
+def cluster_runtime(api: Api, **spec: Any) -> Iterator[str]:
+    """A ClusterTrainingRuntime with a name of its own."""
+    path, name = f"{GROUP_PATH}/clustertrainingruntimes", f"runtime-{secrets.token_hex(4)}"
+    api.create(path, runtime(name, **spec))
+    try:
+        yield name
+    finally:
+        api.delete(f"{path}/{name}")
+
+
+def await_cached(trial: Trial, runtime_name: str) -> None:
+    """Until the controller knows the runtime: a job that names it before waits for it."""
+    caches = trial.playground.manager.caches.trainjobs
+    assert caches is not None
+    informer = caches.all[2]
+    eventually(lambda: informer.store.get(runtime_name) is not None, PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def claim(name: str = "workspace") -> Object:
+    """What a runtime says of a shared volume."""
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def make_claim(api: Api, namespace: str, name: str = "workspace") -> None:
+    """A PersistentVolumeClaim that is bound at once, as far as the scheduler can tell."""
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    volume = f"{namespace}-{name}"
+    size = {"storage": "1Gi"}
+    access = ["ReadWriteMany"]
+    reference = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name}
+    of_volume = {"capacity": size, "accessModes": access, "hostPath": {"path": "/none"}, "claimRef": reference}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}}
+    api.create_if_missing("/api/v1/persistentvolumes", {**body, "spec": {**of_volume, "storageClassName": ""}})
+    wish = {"accessModes": access, "resources": {"requests": size}, "volumeName": volume, "storageClassName": ""}
+    api.create_if_missing(
+        path, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": wish}
+    )
+    eventually(lambda: api.get(f"{path}/{name}").get("status", {}).get("phase") == "Bound", PATIENCE_SECONDS, 0.1)

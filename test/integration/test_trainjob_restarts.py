@@ -1,0 +1,163 @@
+"""When one node's failure may pass, all nodes are started anew, and none of the new ones runs beside an old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from helpers.cluster import pod_path, set_pod_running
+from helpers.playground import NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.poll import eventually, never
+from helpers.setwatch import SetWatch
+from helpers.trainjobs import (
+    await_cached,
+    await_ready,
+    await_restart,
+    cluster_runtime,
+    ends,
+    generations,
+    nodes,
+    step_of,
+)
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+TORCHRUN: dict[str, Any] = {"command": ("torchrun", "train.py")}
+
+
+def kill(trial: Trial) -> None:
+    trial.end("node-1", 137, "a signal")
+
+
+def evict(trial: Trial) -> None:
+    name = trial.await_running("node-1")["metadata"]["name"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    trial.jobs.api.create(f"{pod_path(trial.namespace, name)}/eviction", body)
+
+
+def delete_pod(trial: Trial) -> None:
+    trial.jobs.api.delete(pod_path(trial.namespace, trial.await_running("node-1")["metadata"]["name"]))
+
+
+def delete_job(trial: Trial) -> None:
+    trial.jobs.api.delete(trial.child_path("jobs", trial.child("node-1")), propagationPolicy="Background")
+
+
+def delete_job_after_its_pods(trial: Trial) -> None:
+    trial.jobs.api.delete(trial.child_path("jobs", trial.child("node-1")), propagationPolicy="Foreground")
+
+
+@pytest.mark.parametrize("failure", [kill, evict, delete_pod, delete_job, delete_job_after_its_pods])
+def test_one_nodes_passing_failure_restarts_all_nodes(train: Trial, failure: Callable[[Trial], None]) -> None:
+    train.train(2, **TORCHRUN)
+    await_ready(train)
+    old = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
+    services = {name: each["metadata"]["uid"] for name, each in train.children("services").items()}
+    with SetWatch(train) as watched:
+        failure(train)
+        status = await_restart(train)
+    assert watched.mixed() == []
+    new = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
+    assert new.keys() == old.keys()
+    assert not set(new.values()) & set(old.values())
+    assert {name: each["metadata"]["uid"] for name, each in train.children("services").items()} == services
+    assert status["restarts"] == 1
+    status = train.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
+    assert condition(status, "Running")["status"] == "True"
+    assert train.notes("Restarted")[0].startswith("All are started again, for node-1 failed")
+    for node in nodes(2):
+        train.end(node)
+    assert train.await_end()["state"] == "SUCCESS"
+
+
+def test_nodes_that_had_succeeded_are_started_anew_with_the_others(train: Trial) -> None:
+    train.plays("node-0", ends(0))
+    train.train(2)
+    train.await_status(lambda status: status.get("succeededIndexes") == ["node-0"])
+    train.end("node-1", 143)
+    status = await_restart(train)
+    assert status.get("succeededIndexes", []) == []
+    assert step_of(status)["succeeded"] == 0
+    assert train.starts("node-0") == 2
+
+
+def test_the_first_restart_waits_for_nothing_and_further_ones_ever_longer(train: Trial) -> None:
+    """Times are whole seconds, and the second delay is of ten of them."""
+    for node in nodes(2):
+        train.plays(node, ends(137, after=1), ends(137, after=1))
+    train.train(2)
+    status = train.await_status(lambda status: status.get("restarts") == 2)
+    restarting = condition(status, "Restarting")
+    assert restarting["status"] == "True"
+    eventually(lambda: not train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    never(lambda: train.children("jobs"), 4, 0.2)
+    status = train.status()
+    assert condition(status, "Restarting")["status"] == "True"
+    await_restart(train, 2)
+    born = min(job["metadata"]["creationTimestamp"] for job in train.children("jobs").values())
+    assert seconds(born) - seconds(restarting["lastTransitionTime"]) >= 10
+    assert condition(train.await_status(is_calm), "Running")["status"] == "True"
+
+
+def is_calm(status: Object) -> bool:
+    return condition(status, "Restarting")["status"] == "False"
+
+
+def seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def test_more_failures_than_max_restarts_fail_the_job_and_it_says_which_node_why(train: Trial) -> None:
+    train.plays("node-1", ends(137, "first words"), ends(137, "CUDA error: ECC"))
+    train.train(2, maxRestarts=1)
+    status = train.await_end()
+    assert (status["state"], status["restarts"]) == ("FAILED", 1)
+    failed = condition(status, "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "BackoffLimitExceeded")
+    assert status["reason"] == (
+        "node-1 failed: exit code 137: CUDA error: ECC; restarted 1 times, as often as maxRestarts"
+    )
+    assert condition(status, "Restarting")["status"] == "False"
+    eventually(lambda: not train.pods("node-0"), PATIENCE_SECONDS, PERIOD_SECONDS)
+
+
+def test_without_restarts_the_first_failure_is_the_jobs(train: Trial) -> None:
+    train.plays("node-0", ends(137, "out of luck"))
+    train.train(2, maxRestarts=0)
+    status = train.await_end()
+    assert status["reason"] == "node-0 failed: exit code 137: out of luck; maxRestarts is 0"
+    assert status.get("restarts", 0) == 0
+
+
+def test_a_lost_node_holds_up_a_restart_no_longer_than_half_a_minute(train: Trial) -> None:
+    """Its pod never ends, for nobody is there to say so; the API server keeps its Job for it as long as it is asked to
+    delete that in the foreground."""
+    with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
+        await_cached(train, name)
+        train.train(2, runtimeRef={"name": name})
+        for node in nodes(2):
+            set_pod_running(train.jobs.api, train.namespace, train.await_pod(node)["metadata"]["name"])
+        await_ready(train)
+        old = {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()}
+        # As the taint manager does; the pod stays, for no kubelet lets it go.
+        train.jobs.api.delete(pod_path(train.namespace, train.pods("node-1")[0]["metadata"]["name"]))
+        train.await_status(lambda status: status.get("restarts") == 1)
+        eventually(lambda: is_new(train, old), PATIENCE_SECONDS + 60, 0.2)
+        assert set(generations(train).values()) == {"1"}
+        for node in nodes(2):
+            train.await_pod(node)
+        assert train.status()["restarts"] == 1
+
+
+def on_nobodys_node() -> Object:
+    spec: Object = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "node"}]}
+    return {"spec": {**spec, "nodeName": NOBODYS_NODE}}
+
+
+def is_new(trial: Trial, old: dict[str, str]) -> bool:
+    found = {name: job["metadata"]["uid"] for name, job in trial.children("jobs").items()}
+    return found.keys() == old.keys() and not set(found.values()) & set(old.values())
