@@ -26,11 +26,11 @@ class Shown:
         return f"{self.page}:{self.manifest['kind']}/{self.manifest['metadata']['name']}"
 
 
-def shown(pages: str, *kinds: str) -> list[Shown]:
+def shown(pages: str, *kinds: str, folder: Path = DOCS) -> list[Shown]:
     """The objects of these kinds in the YAML blocks of all pages whose name matches, in their order."""
     return [
         Shown(page.name, document)
-        for page in sorted(DOCS.glob(pages))
+        for page in sorted(folder.glob(pages))
         for block in _YAML.findall(page.read_text("utf-8"))
         for document in yaml.safe_load_all(block)
         if isinstance(document, dict) and document.get("kind") in kinds
