@@ -16,12 +16,14 @@ from typing import Any
 from tfjob_controller.api.accelerators import apply_accelerators
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.defaults import restart_policy_of
+from tfjob_controller.api.describe import MAX_NAME
 from tfjob_controller.api.podrequests import member_of
 from tfjob_controller.api.tfjob import CLEAN_RUNNING, NEVER
 from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS, TrainJob
 from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of
 from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.trainer.frameworkanswers import environment_of, equipped_by, files_of, problem_of, secret_of
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, terms_of
 from tfjob_controller.trainer.labels import TRAIN_JOB_NAME, job_labels
@@ -33,10 +35,10 @@ from tfjob_controller.trainer.workspace import (
     Carrier,
     Workspace,
     carrier_template,
-    problem_of,
     with_init_containers,
     with_workspace,
     workspace_of,
+    workspace_problem,
 )
 
 # Spec: TrainJob, section 3.
@@ -83,7 +85,7 @@ def build_train_plan(recipe: Recipe) -> Plan:
     """Raises UnplannableError for what the API server cannot know. Cacheable as long as job and runtime stay."""
     job, setting = recipe.job, recipe.setting
     workspace = workspace_of(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
-    problem = recipe.framework.problem(setting) or problem_of(workspace) or _reserved_problem(recipe)
+    problem = problem_of(recipe.framework, setting) or workspace_problem(workspace) or _reserved_problem(recipe)
     if problem is not None:
         raise UnplannableError(problem)
     roles = tuple(_roles(recipe, setting, workspace))
@@ -101,7 +103,11 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
     """All in one step."""
     job, framework = recipe.job, recipe.framework
     spec, name = job.spec, job.metadata.name
-    files, make = framework.files(setting), framework.secret(setting)
+    files, make = files_of(framework, setting), secret_of(framework, setting)
+    # Of the first ones, to see that it can be told. The others are asked about as they are made: they may be many.
+    for replica in replicas:
+        if replica.index == 0:
+            _environment(framework, setting, replica)
     return Plan(
         namespace=job.metadata.namespace,
         job_name=name,
@@ -128,7 +134,7 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
 def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
     if replica.role.name not in (NODE, LAUNCHER):
         return {}
-    return framework.environment(setting, replica.role.name, replica.index)
+    return environment_of(framework, setting, replica.role.name, replica.index)
 
 
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
@@ -142,7 +148,9 @@ def _config_map(recipe: Recipe) -> str:
 
 
 def _secret(recipe: Recipe) -> str:
-    return _KEYS_NAME.format(recipe.job.metadata.name)
+    """Cut where the name of a Secret ends, which a job's may reach by itself."""
+    room = MAX_NAME - len(_KEYS_NAME.format(""))
+    return _KEYS_NAME.format(recipe.job.metadata.name[:room].rstrip("-."))
 
 
 def _reserved_problem(recipe: Recipe) -> str | None:
@@ -186,7 +194,8 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role:
         carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
         bases = {each.role: _container_base(recipe, each) for each in carriers}
         template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
-    pod_spec = framework.equip(setting, role, template["spec"], config_map=_config_map(recipe), secret=_secret(recipe))
+    names = {"config_map": _config_map(recipe), "secret": _secret(recipe)}
+    pod_spec = equipped_by(framework, setting, role, template["spec"], **names)
     return Role(
         name=role,
         replica_type=role,
