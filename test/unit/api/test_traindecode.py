@@ -37,7 +37,9 @@ def test_a_status_is_read_under_its_wire_names() -> None:
         "state": "RUNNING",
         "reason": "why",
         "conditions": [],
-        "jobsStatus": [{"name": "node", "replicas": 4, "ready": 2, "active": 1, "succeeded": 1, "failed": 1}],
+        "jobsStatus": [
+            {"name": "node", "replicas": 4, "ready": 2, "active": 1, "succeeded": 1, "failed": 1, "suspended": 0}
+        ],
         "restarts": 3,
         "restartCounts": {"uid": 3},
         "succeededIndexes": ["node-0"],
