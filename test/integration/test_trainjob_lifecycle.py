@@ -72,7 +72,7 @@ def test_children_have_the_jobs_name_role_and_index_and_its_labels(train: Trial)
         for name, each in found.items():
             (owner,) = each["metadata"]["ownerReferences"]
             assert (owner["kind"], owner["name"], owner["uid"]) == ("TrainJob", train.name, meta["uid"])
-            assert owner["controller"] and owner["blockOwnerDeletion"]
+            assert (owner["controller"], owner["blockOwnerDeletion"]) == (True, True)
             assert each["metadata"]["annotations"]["note"] == "any text"
             assert each["metadata"]["labels"].items() >= labels_of(train, name[-1]).items()
     for pod in train.children("pods").values():

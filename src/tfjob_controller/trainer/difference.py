@@ -118,26 +118,28 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
     if judge(plan, views, (), status.restarts, status.start_time, now) is not None or to_restart(plan, views):
         return NOTHING
     step = due_step(plan, views, without_lost(plan, observed, now))
-    actions = _in_step(step, status, holds=seconds_to_start(plan, status, now) > 0)
-    actions = both(actions, Actions(deletes=tuple(_lost(plan, observed, now))))
-    if not plan.steps:
-        return actions or NOTHING
+    holds = seconds_to_start(plan, status, now) > 0
+    actions = _in_step(step, status, holds=holds, resumes=not _is_one_stopping(plan, views, now))
     beside = Actions(
-        deletes=tuple(_surplus(plan, observed)),
+        deletes=(*(_surplus(plan, observed) if plan.steps else ()), *_lost(plan, observed, now)),
         suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
     )
     return both(actions, beside) or NOTHING
 
 
-def _in_step(step: Step, status: TrainingStatus, *, holds: bool) -> Actions:
-    """`holds`: nothing is made yet, since it was only now that it had to be made anew."""
+def _in_step(step: Step, status: TrainingStatus, *, holds: bool, resumes: bool) -> Actions:
+    """`holds`: nothing is made yet, since it was only now that it had to be made anew. `resumes`: Jobs that are
+    suspended may go on.
+    """
     plan, observed, views = step.plan, step.observed, step.views
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
-        return _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
-    if plan.has_generations:
-        return _turning(plan, observed, views, status, holds=holds)
-    return _running(plan, observed, views, status.restart_counts)
+        actions = _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
+    elif plan.has_generations:
+        actions = _turning(plan, observed, views, status, holds=holds)
+    else:
+        actions = _running(plan, observed, views, status.restart_counts)
+    return actions if resumes or plan.policy.suspend else dataclasses.replace(actions, suspends=())
 
 
 def both(first: Actions, second: Actions) -> Actions:
