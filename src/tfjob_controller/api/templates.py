@@ -14,9 +14,14 @@ _SHAPES = (
     ("spec", False),
     ("spec.volumes", True),
     ("spec.containers", True),
+    ("spec.initContainers", True),
+    ("spec.nodeSelector", False),
+    ("spec.tolerations", True),
+    ("spec.imagePullSecrets", True),
 )
 _CONTAINER_SHAPES = (
     ("env", True),
+    ("envFrom", True),
     ("volumeMounts", True),
     ("resources", False),
     ("resources.limits", False),

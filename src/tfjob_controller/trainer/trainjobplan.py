@@ -64,7 +64,7 @@ class Recipe:
     def setting(self) -> Setting:
         spec = self.job.spec
         count = num_nodes_of(spec, self.runtime) or 1
-        gpus, cpus = node_resources(spec, self._base(NODE), self.config.accelerators)
+        gpus, cpus = self._node_resources()
         return Setting(
             job_name=self.job.metadata.name,
             num_nodes=count,
@@ -73,6 +73,13 @@ class Recipe:
             gpus=gpus,
             cpus=cpus,
         )
+
+    def _node_resources(self) -> tuple[int, float]:
+        try:
+            return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
+        # The CRD leaves a runtime's templates open.
+        except ValueError as error:
+            raise UnplannableError(f"the pods of {NODE}: {error}") from error
 
     def name(self, role: str, index: int) -> str:
         return child_name(self.job.metadata.name, role, self.runtime_id, index)
