@@ -90,6 +90,10 @@ demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do n
 demo-autoscale: $(READY) ## Show a job that gives workers up for another one, and gets them back; real TensorFlow, two nodes
 	@$(PY) -m demo.autoscale
 
+.PHONY: demo-trainjob
+demo-trainjob: $(READY) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
+	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
+
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
 	@$(PY) -m chaos

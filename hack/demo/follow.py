@@ -21,6 +21,14 @@ FINISHED_PHASES = ("Done", "Failed")
 Show = Callable[[Object, Iterable[Row], float], None]
 
 
+# Takes the job.
+Look = Callable[[Object], None]
+
+
+def _nothing(job: Object) -> None:
+    pass
+
+
 class DemoError(Exception):
     """The demo cannot go on; the text says why and what to do."""
 
@@ -37,17 +45,33 @@ class Seen:
         return [row.node for row in self.rows.values() if row.node]
 
 
-def follow(kubectl: Kubectl, name: str, screen: Screen, timeout_seconds: float) -> Seen:
-    """Show the job until it ended. Raises `DemoError` if it has not within the time."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A job: its kind as kubectl takes it, its name, and the label by which its pods are found."""
+
+    kind: str
+    name: str
+    label: str
+
+    @property
+    def selector(self) -> str:
+        return f"{self.label}={self.name}"
+
+
+def follow(kubectl: Kubectl, subject: Subject, screen: Screen, timeout_seconds: float, look: Look = _nothing) -> Seen:
+    """Show the job until it ended, and call `look` after each look at it. Raises `DemoError` if it has not ended within
+    the time.
+    """
     seen, began = Seen(), time.monotonic()
     with _live(screen) if screen.is_live else _lines(screen) as show:
         while time.monotonic() - began < timeout_seconds:
-            _look(kubectl, name, seen, show, time.monotonic() - began)
+            _look(kubectl, subject, seen, show, time.monotonic() - began)
+            look(seen.job)
             if seen.job.get("status", {}).get("phase") in FINISHED_PHASES:
                 return seen
             time.sleep(POLL_SECONDS)
     reason = seen.job.get("status", {}).get("reason") or "its events and the controller's log say why"
-    raise DemoError(f"{name} has not ended within {timeout_seconds:.0f} s: {reason}")
+    raise DemoError(f"{subject.name} has not ended within {timeout_seconds:.0f} s: {reason}")
 
 
 @contextmanager
@@ -70,7 +94,7 @@ def _lines(screen: Screen) -> Iterator[Show]:
     yield show
 
 
-def _look(kubectl: Kubectl, name: str, seen: Seen, show: Show, elapsed_seconds: float) -> None:
-    seen.job = kubectl.get("tfjob", name)
-    seen.rows = with_gone(seen.rows, rows_of(kubectl.items("pods", f"tf_job_name={name}")))
+def _look(kubectl: Kubectl, subject: Subject, seen: Seen, show: Show, elapsed_seconds: float) -> None:
+    seen.job = kubectl.get(subject.kind, subject.name)
+    seen.rows = with_gone(seen.rows, rows_of(kubectl.items("pods", subject.selector)))
     show(seen.job, seen.rows.values(), elapsed_seconds)

@@ -19,6 +19,9 @@ _COLOURS = {
     "Succeeded": "green",
     "Done": "green",
     "Failed": "red",
+    "FAILED": "red",
+    "RUNNING": "cyan",
+    "SUCCESS": "green",
     "Waiting": "yellow",
     "Pending": "yellow",
     "Creating": "yellow",
@@ -100,7 +103,13 @@ def picture(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> Group:
     for row in rows:
         table.add_row(row.replica, row.pod, row.node or "-", coloured(row.state), str(row.restarts))
     reason = Text(status.get("reason", ""), style="yellow")
-    return Group(heading, *([reason] if reason.plain else []), table)
+    metrics = Text(metrics_of(job), style="green")
+    return Group(heading, *(line for line in (reason, metrics) if line.plain), table)
+
+
+def metrics_of(job: Object) -> str:
+    """`loss=0.02 step=100`: what a TrainJob says of its training."""
+    return " ".join(f"{each['name']}={each['value']}" for each in job.get("status", {}).get("metrics", ()))
 
 
 def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
@@ -109,6 +118,8 @@ def facts(job: Object, rows: Iterable[Row]) -> dict[str, str]:
     told = {job["metadata"]["name"]: f"phase {status.get('phase') or '-'}, state {status.get('state') or '-'}"}
     if reason := status.get("reason"):
         told["reason"] = str(reason)
+    if metrics := metrics_of(job):
+        told["training"] = metrics
     for row in rows:
         restarts = f", restarts: {row.restarts}" if row.restarts else ""
         told[row.replica] = f"{row.state}{f' on {row.node}' if row.node else ''}{restarts}"

@@ -50,10 +50,12 @@ class Stage:
 
 
 @contextmanager
-def open_stage(root: Path, keep: bool, screen: Screen) -> Iterator[Stage]:
-    """Cluster, CRDs and controller; raises `DemoError` in one line if one of them cannot be had."""
+def open_stage(root: Path, keep: bool, screen: Screen, image: str = images.TENSORFLOW) -> Iterator[Stage]:
+    """Cluster with nodes that have the image, CRDs and controller; raises `DemoError` in one line if one of them cannot
+    be had.
+    """
     try:
-        with _cluster(keep, screen) as cluster:
+        with _cluster(keep, screen, image) as cluster:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), cluster.kubeconfig, NAMESPACE)
             screen.step(f"kubectl apply -f {CRDS}")
             screen.output(apply_crds(kubectl, root))
@@ -64,11 +66,12 @@ def open_stage(root: Path, keep: bool, screen: Screen) -> Iterator[Stage]:
 
 
 @contextmanager
-def _cluster(keep: bool, screen: Screen) -> Iterator[Cluster]:
+def _cluster(keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
     existing = stack.existing_kubeconfig()
     if existing is None or stack.is_own(existing):
         # A stack of ours, the default one unless KUBECONFIG names another.
-        with _own_cluster(Path(existing).parent if existing else state.stack_dir(), keep, screen) as cluster:
+        folder = Path(existing).parent if existing else state.stack_dir()
+        with _own_cluster(folder, keep, screen, image) as cluster:
             yield cluster
         return
     screen.step(f"using the cluster of KUBECONFIG={existing}: none is started")
@@ -78,19 +81,19 @@ def _cluster(keep: bool, screen: Screen) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _own_cluster(folder: Path, keep: bool, screen: Screen) -> Iterator[Cluster]:
+def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterator[Cluster]:
     found = state.read(folder)
     was_there = state.condition(found) is state.Condition.RUNNING
     _refuse_borrowed(found)
     screen.step(f"a control plane and {NODES} nodes" + (", which run already" if was_there else ""))
     nodes.check_machine(screen.detail)
     # Before the nodes are made: then they start with the image, instead of being given it one by one.
-    nodes.prepare_images([images.TENSORFLOW], screen.detail)
-    screen.detail(f"image {images.TENSORFLOW}: {images.path(images.TENSORFLOW)}")
+    nodes.prepare_images([image], screen.detail)
+    screen.detail(f"image {image}: {images.path(image)}")
     with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
         plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=screen.detail)
         _revive(folder, screen)
-        nodes.load_image(folder, images.TENSORFLOW, screen.detail)
+        nodes.load_image(folder, image, screen.detail)
         screen.detail(f"KUBECONFIG={plane.kubeconfig}")
         yield Cluster(folder, plane.kubeconfig, NODES)
 

@@ -1,0 +1,118 @@
+"""What demos of one job have in common: arguments, a stage, signals, exit codes, and the last words."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.checks import Check, check_spread
+from demo.follow import FINISHED_PHASES, DemoError, Seen, Subject
+from demo.kubectl import KubectlError
+from demo.screen import Screen
+from demo.stage import Stage, open_stage
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERRUPTED = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The image that the sample names, and how another one is asked for."""
+
+    flag: str
+    variable: str
+    default: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """`commands`: what to try on what was left running; `keep`: how it is left running."""
+
+    sample: str
+    commands: tuple[str, ...]
+    page: str
+    keep: str
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """`run` is given the image, and says whether all checks hold."""
+
+    program: str
+    description: str
+    image: Image
+    run: Callable[[Stage, Screen, str], bool]
+    farewell: Callable[[Stage], Farewell]
+
+
+def perform(play: Play) -> int:
+    """Run the demo; returns the exit code."""
+    arguments = _parser(play).parse_args()
+    screen = Screen(Console(highlight=False))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    try:
+        with open_stage(ROOT, arguments.keep, screen, play.image.default) as stage:
+            passed = play.run(stage, screen, arguments.image)
+            _say_farewell(stage, screen, play.farewell(stage))
+    except (DemoError, KubectlError) as error:
+        screen.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        screen.step("interrupted: everything that the demo started is stopped")
+        return INTERRUPTED
+    return 0 if passed else 1
+
+
+def _parser(play: Play) -> argparse.ArgumentParser:
+    image = play.image
+    parser = argparse.ArgumentParser(prog=play.program, description=play.description)
+    parser.add_argument("--keep", action="store_true", help="leave cluster, controller and job running")
+    parser.add_argument(
+        image.flag, dest="image", default=os.environ.get(image.variable) or image.default, help=image.help
+    )
+    return parser
+
+
+def remove_earlier(stage: Stage, screen: Screen, subject: Subject) -> None:
+    """The job of an earlier demo. On a cluster that is not ours one that still runs may be somebody's: not touched."""
+    kind, name = subject.kind, subject.name
+    if not stage.kubectl.exists(kind, name):
+        return
+    phase = stage.kubectl.get(kind, name).get("status", {}).get("phase")
+    if not stage.own_nodes and phase not in FINISHED_PHASES:
+        raise DemoError(f"a {kind} {name} is at work already: kubectl delete {kind} {name}, then run the demo again")
+    screen.step(f"kubectl delete {kind} {name}   (an earlier demo's)")
+    stage.kubectl.run("delete", kind, name, "--ignore-not-found", "--cascade=foreground")
+
+
+def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
+    """On our own two nodes the pods must use both; an existing cluster may have one only."""
+    return [check_spread(seen.nodes, stage.own_nodes)] if stage.own_nodes else []
+
+
+def _say_farewell(stage: Stage, screen: Screen, farewell: Farewell) -> None:
+    screen.blank()
+    if not stage.stays:
+        screen.output(f"Next: `{farewell.keep}` leaves it running for kubectl; {farewell.page} goes on from here.")
+        if not stage.own_nodes:
+            screen.output(f"The job is still there: kubectl delete -f {farewell.sample}")
+        return
+    lines = [
+        "Left running. Try:",
+        f"  export KUBECONFIG={stage.kubectl.kubeconfig}",
+        *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{stage.kubectl.binary.parent}     # for kubectl"]),
+        *(f"  {command}" for command in farewell.commands),
+        f"  curl {stage.controller_address}/metrics",
+        f"  {stage.end_command}     # ends all of it",
+        f"{farewell.page} goes on from here.",
+    ]
+    screen.output("\n".join(lines))

@@ -1,0 +1,140 @@
+"""Brings up a cluster, starts the controller, trains a PyTorch model on two nodes, and shows how far it is.
+
+Exit code 0 only if the job is Done/SUCCESS *and* its loss fell *and* all four ranks agree *and* its metrics were seen
+at /metrics while it ran *and* its pods used both nodes. Ctrl-C stops whatever the demo has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from demo.checks import Check
+from demo.follow import Subject, follow
+from demo.kubectl import Kubectl
+from demo.picture import Object
+from demo.play import ROOT, Farewell, Image, Play, perform, remove_earlier, spread_checks
+from demo.screen import Screen
+from demo.stage import Stage
+
+SAMPLE = Path("manifests/samples/trainjob-torch.yaml")
+RUNTIMES = Path("manifests/base/runtimes")
+JOB = "trainjob-torch"
+SUBJECT = Subject("trainjob", JOB, "train_job_name")
+NODE_0 = f"train_job_name={JOB},job_type=node,task_index=0"
+JOB_TIMEOUT_SECONDS = 300
+SAMPLE_IMAGE = "localhost/torch"
+# So that there is something to look at: the sample alone is done in a second.
+PACE = {"STEPS": "150", "STEP_SECONDS": "0.15"}
+RANKS = 4
+_SERIES = "tfjob_training_metric{"
+
+
+@dataclass(slots=True)
+class Scrape:
+    """The job's series at /metrics, as they were seen last."""
+
+    address: str
+    seen: dict[str, str] = field(default_factory=dict)
+
+    def look(self, job: Object) -> None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.address}/metrics", timeout=2) as answer:
+            lines = answer.read().decode().splitlines()
+            self.seen.update(dict(line.rsplit(" ", 1) for line in lines if line.startswith(_SERIES)))
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    image = Image("--image", "TORCH_IMAGE", SAMPLE_IMAGE, "image with PyTorch that the cluster can pull")
+    return perform(Play("make demo-trainjob", __doc__ or "", image, run, farewell))
+
+
+def run(stage: Stage, screen: Screen, image: str) -> bool:
+    """The job itself: apply, follow, log, events, checks. True if all checks hold."""
+    kubectl = stage.kubectl
+    remove_earlier(stage, screen, SUBJECT)
+    screen.step(f"kubectl apply -k {RUNTIMES}")
+    screen.output(kubectl.run("apply", "--server-side", "-k", str(ROOT / RUNTIMES)))
+    pace = " ".join(f"{name}={value}" for name, value in PACE.items())
+    screen.step(f"kubectl apply -f {SAMPLE}   (with {pace})")
+    screen.output(kubectl.run("apply", "-f", "-", stdin=manifest(image)))
+    screen.blank()
+    scrape = Scrape(stage.controller_address)
+    seen = follow(kubectl, SUBJECT, screen, JOB_TIMEOUT_SECONDS, scrape.look)
+    screen.blank()
+    log = show_end(kubectl, screen, scrape)
+    checks = [check_end(seen.job), check_training(log), check_metrics(seen.job, scrape), *spread_checks(stage, seen)]
+    for check in checks:
+        screen.check(check)
+    return all(check.holds for check in checks)
+
+
+def manifest(image: str) -> str:
+    """The sample, at a pace that can be followed."""
+    objects = list(yaml.safe_load_all((ROOT / SAMPLE).read_text()))
+    trainer = objects[-1]["spec"]["trainer"]
+    trainer["image"] = image
+    trainer["env"] = [{"name": name, "value": value} for name, value in PACE.items()]
+    return yaml.safe_dump_all(objects, sort_keys=False)
+
+
+def show_end(kubectl: Kubectl, screen: Screen, scrape: Scrape) -> str:
+    """What a user would look at now; returns the log of node 0."""
+    with screen.command(f"kubectl logs -l {NODE_0} --tail=5"):
+        log = kubectl.run("logs", "-l", NODE_0, "--tail=-1")
+        screen.output("\n".join(log.splitlines()[-5:]))
+    with screen.command("curl /metrics   (while it ran)"):
+        screen.output("\n".join(f"{name} {value}" for name, value in sorted(scrape.seen.items())))
+    with screen.command(f"kubectl events --for trainjob/{JOB}"):
+        screen.output(kubectl.run("events", "--for", f"trainjob/{JOB}"))
+    with screen.command("kubectl get trainjobs"):
+        screen.output(kubectl.run("get", "trainjobs"))
+    return log
+
+
+def check_end(job: Object) -> Check:
+    status = job.get("status", {})
+    phase, state = status.get("phase", ""), status.get("state", "")
+    reason = f": {status['reason']}" if status.get("reason") else ""
+    return Check(phase == "Done" and state == "SUCCESS", f"the job ended {phase or '-'}/{state or '-'}{reason}")
+
+
+def check_training(log: str) -> Check:
+    """By rank 0's last words."""
+    found = re.search(r"^rank 0: loss (\S+) -> (\S+), (\d+) ranks agree$", log, re.MULTILINE)
+    if found is None:
+        return Check(False, "the log of node 0 does not say that the ranks agree")
+    before, after, ranks = float(found[1]), float(found[2]), int(found[3])
+    return Check(after < before / 10 and ranks == RANKS, f"loss {before} -> {after}, {ranks} of {RANKS} ranks agree")
+
+
+def check_metrics(job: Object, scrape: Scrape) -> Check:
+    """In the status and, while it ran, at /metrics."""
+    names = {each["name"] for each in job.get("status", {}).get("metrics", ())}
+    served = any('metric="loss"' in series for series in scrape.seen)
+    holds = {"loss", "step"} <= names and served
+    return Check(holds, f"metrics in the status: {', '.join(sorted(names)) or 'none'}; loss at /metrics: {served}")
+
+
+def farewell(stage: Stage) -> Farewell:
+    """What to try next."""
+    return Farewell(
+        sample=str(SAMPLE),
+        commands=(
+            "kubectl get trainjobs,jobs,pods -o wide",
+            f"kubectl describe trainjob {JOB}",
+            "kubectl apply -f manifests/samples/trainjob-plain.yaml",
+        ),
+        page="docs/trainjob.md",
+        keep="make demo-trainjob KEEP=1",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the TrainJob demo applies, shows and checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.picture import facts, metrics_of
+from demo.trainjob import PACE, Scrape, check_end, check_metrics, check_training, manifest
+
+GOOD_LOG = "step=150 loss=0.04 throughput=1422\nrank 0: loss 6.7464 -> 0.0352, 4 ranks agree\n"
+
+
+def job(phase: str = "Done", state: str = "SUCCESS", *metrics: str) -> dict[str, Any]:
+    told = [{"name": name, "value": "1", "seenAt": "2026-01-01T00:00:00Z"} for name in metrics]
+    return {"metadata": {"name": "a"}, "status": {"phase": phase, "state": state, "metrics": told}}
+
+
+@pytest.mark.parametrize(
+    ("log", "holds"),
+    [
+        pytest.param(GOOD_LOG, True, id="fell, and all agree"),
+        pytest.param(GOOD_LOG.replace("0.0352", "6.1"), False, id="did not fall"),
+        pytest.param(GOOD_LOG.replace("4 ranks agree", "2 ranks agree"), False, id="not all ranks"),
+        pytest.param("rank 0: loss 1.0 -> 0.1, the ranks have different parameters\n", False, id="ranks differ"),
+        pytest.param("", False, id="nothing"),
+    ],
+)
+def test_training_is_right_if_the_loss_fell_and_all_ranks_agree(log: str, holds: bool) -> None:
+    assert check_training(log).holds is holds
+
+
+def test_a_job_must_have_ended_well() -> None:
+    assert check_end(job()).holds
+    assert not check_end(job("Failed", "FAILED")).holds
+
+
+def test_metrics_must_be_in_the_status_and_have_been_served() -> None:
+    served = Scrape("", {'tfjob_training_metric{metric="loss"}': "0.1"})
+    assert check_metrics(job("Done", "SUCCESS", "loss", "step"), served).holds
+    assert not check_metrics(job("Done", "SUCCESS", "loss", "step"), Scrape("")).holds
+    assert not check_metrics(job("Done", "SUCCESS", "loss"), served).holds
+
+
+def test_the_sample_is_applied_with_the_image_asked_for_and_at_a_pace_to_follow() -> None:
+    config_map, trainjob = yaml.safe_load_all(manifest("mine:1"))
+    trainer = trainjob["spec"]["trainer"]
+    assert (config_map["kind"], trainer["image"]) == ("ConfigMap", "mine:1")
+    assert {each["name"]: each["value"] for each in trainer["env"]} == PACE
+
+
+def test_metrics_are_a_line_of_their_own() -> None:
+    told = job("Running", "RUNNING", "loss", "step")
+    assert metrics_of(told) == "loss=1 step=1"
+    assert facts(told, [])["training"] == "loss=1 step=1"
+    assert "training" not in facts(job(), [])
