@@ -178,10 +178,15 @@ class FakeKubelet:
         self._ending.discard(uid)
 
     def _run(self, pod: Object, attempt: int, last: Outcome | None) -> None:
-        status = podstatus.running(pod, self._address(pod), attempt, last)
+        # Only who has init containers may end in one of them.
+        first = self._behaviour(pod, attempt) if pod["spec"].get("initContainers") else None
+        if first is not None and podstatus.ends_in_init(pod, first):
+            status = podstatus.initializing(pod, first)
+        else:
+            status = podstatus.running(pod, self._address(pod), attempt, last)
         if not self._report(pod, status):
             return
-        outcome = self._behaviour(pod, attempt)
+        outcome = first or self._behaviour(pod, attempt)
         if outcome.after_seconds is not None:
             pod = {**pod, "status": status}
             self._after(outcome.after_seconds, lambda: self._submit(self._end, pod, attempt, outcome))

@@ -17,6 +17,7 @@ class Outcome:
     """How a pod's containers end: `after_seconds` of running (None: not by themselves).
 
     `container` names the one that ends with `exit_code`; the others then end with 0. Without a name, all end alike.
+    If it is an init container, those after it never run.
     `reason` is the container's (`Error`, `OOMKilled`), by default the one that fits the exit code; `message` is what
     stood in its termination log. `pod_reason` is the pod's own (`Evicted`).
     """
@@ -58,6 +59,10 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
     """All containers have ended, and with them the pod: Failed if one of them failed."""
     before = pod.get("status", {})
     started, moment = before.get("startTime", now()), now()
+    if ends_in_init(pod, outcome):
+        return _with_init(
+            pod, "Failed", {"terminated": _terminated(outcome.container, outcome, started, moment)}, outcome
+        )
     statuses = []
     for container in pod["spec"]["containers"]:
         state = {"terminated": _terminated(container["name"], outcome, started, moment)}
@@ -70,6 +75,34 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
         "containerStatuses": statuses,
     }
     return status | ({"reason": outcome.pod_reason, "message": outcome.message} if outcome.pod_reason else {})
+
+
+def ends_in_init(pod: Object, outcome: Outcome) -> bool:
+    """Does the pod end before its containers begin?"""
+    return any(each["name"] == outcome.container for each in pod["spec"].get("initContainers", ()))
+
+
+def initializing(pod: Object, outcome: Outcome) -> Object:
+    """The init container that `outcome` names runs; the containers wait for it."""
+    return _with_init(pod, "Pending", {"running": {"startedAt": now()}}, outcome)
+
+
+def _with_init(pod: Object, phase: str, state: Object, outcome: Outcome) -> Object:
+    """The init containers before that one have ended well, and nothing after it has begun."""
+    moment, before, statuses = now(), True, []
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
+    still: Object = {"waiting": {"reason": "PodInitializing"}}
+    for each in pod["spec"]["initContainers"]:
+        is_it = each["name"] == outcome.container
+        before = before and not is_it
+        statuses.append(_container(each, state if is_it else ended if before else still, ready=before))
+    return {
+        "phase": phase,
+        "startTime": pod.get("status", {}).get("startTime", moment),
+        "conditions": _conditions(ready=False),
+        "containerStatuses": [_container(each, still, ready=False) for each in pod["spec"]["containers"]],
+        "initContainerStatuses": statuses,
+    }
 
 
 def waiting(pod: Object, reason: str, message: str = "") -> Object:

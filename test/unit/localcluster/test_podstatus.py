@@ -56,3 +56,16 @@ def test_a_waiting_pod_is_pending_with_the_reason() -> None:
     status = podstatus.waiting(POD, "ErrImagePull", "no such image")
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"]["waiting"] == {"reason": "ErrImagePull", "message": "no such image"}
+
+
+def test_nothing_runs_after_an_init_container_that_fails() -> None:
+    pod = {**POD, "spec": {**POD["spec"], "initContainers": [{"name": name, "image": "i"} for name in "abc"]}}
+    outcome = Outcome(exit_code=3, message="words", container="b")
+    assert podstatus.initializing(pod, outcome)["phase"] == "Pending"
+    status = podstatus.terminated(pod, outcome)
+    states = {each["name"]: each["state"] for each in status["initContainerStatuses"]}
+    assert status["phase"] == "Failed"
+    assert (states["a"]["terminated"]["exitCode"], states["b"]["terminated"]["exitCode"]) == (0, 3)
+    assert states["b"]["terminated"]["message"] == "words"
+    assert set(states["c"]) == {"waiting"}
+    assert all(set(each["state"]) == {"waiting"} for each in status["containerStatuses"])
