@@ -44,8 +44,9 @@ def has_container_named(template: Mapping[str, Any] | None, name: str) -> bool:
 
 def _problems(template: dict[str, Any]) -> Iterator[str]:
     yield from _shape_problems("", template, _SHAPES)
-    for index, container in enumerate(containers_of(template)):
-        yield from _shape_problems(f".spec.containers[{index}]", container, _CONTAINER_SHAPES)
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(_at(template, f"spec.{kind}") or ()):
+            yield from _shape_problems(f".spec.{kind}[{index}]", container, _CONTAINER_SHAPES)
     for index, container in enumerate(containers_of(template)):
         if not isinstance(container.get("name"), str):
             yield f".spec.containers[{index}].name: a name is required"

@@ -41,7 +41,8 @@ def with_env(container: Part, env: Iterable[Part]) -> dict[str, Any]:
 
 def with_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, Any]:
     """What is mounted at the same path already gives way."""
-    return {**container, "volumeMounts": overridden(container.get("volumeMounts"), mounts, _BY_PATH)}
+    joined = overridden(container.get("volumeMounts"), mounts, _BY_PATH)
+    return {**container, "volumeMounts": joined} if joined else dict(container)
 
 
 def with_missing_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, Any]:

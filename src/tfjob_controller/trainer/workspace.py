@@ -9,6 +9,7 @@ What is on a claim already (`pvc://claim/folder`) is mounted where it is looked 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,14 @@ from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJobSpec
 from tfjob_controller.api.trainjobdefaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
 from tfjob_controller.api.trainstorage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
+from tfjob_controller.trainer.names import MAX_LABEL
 from tfjob_controller.trainer.podtemplates import Part, spec_of, with_container, with_env, with_mounts, with_volumes
 
 VOLUME = "workspace"
 STORAGE_URI = "STORAGE_URI"
 _CLAIM = "pvc://"
+# Digits of a hash where a claim's name is not the whole name of its volume.
+_DIGEST = 8
 NO_WORKSPACE = (
     "spec.modelConfig.output: what the nodes write is gone with them: name a runtime with a "
     "workspace.persistentVolumeClaim, or say pvc://"
@@ -157,8 +161,12 @@ def _claim_mount(path: str, claim: str, folder: str) -> dict[str, Any]:
 
 
 def _claim_volume(claim: str) -> str:
-    """Names of volumes are labels: without dots, and not longer than one."""
-    return f"claim-{claim.replace('.', '-')}"[:63].rstrip("-")
+    """Names of volumes are labels: without dots, and not longer than one. No two claims have the same."""
+    name = f"claim-{claim}"
+    if "." not in name and len(name) <= MAX_LABEL:
+        return name
+    digest = hashlib.sha256(claim.encode()).hexdigest()[:_DIGEST]
+    return f"{name.replace('.', '-')[: MAX_LABEL - _DIGEST - 1]}-{digest}"
 
 
 def _claim_of(uri: str) -> tuple[str, str]:
