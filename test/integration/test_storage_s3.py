@@ -144,6 +144,18 @@ def test_an_object_that_is_replaced_while_it_is_fetched_is_no_mixture(
     assert fault.is_passing
 
 
+@pytest.mark.parametrize(("encryption", "is_md5"), [("AES256", True), ("aws:kms", False)])
+def test_the_etag_of_what_kms_encrypts_is_no_hash_of_the_content(
+    encryption: str, is_md5: bool, server: S3Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.put_object(Bucket=BUCKET, Key="encrypted/x", Body=b"one", ServerSideEncryption=encryption)
+    for name, value in server.environ.items():
+        monkeypatch.setenv(name, value)
+    source = S3Source(parse(f"s3://{BUCKET}/encrypted/x"), server.environ)
+    (file,) = source.files()
+    assert source.is_digest_of_content(file) is is_md5
+
+
 @pytest.mark.parametrize("key", ["up/../../escaped", "up//double", "up/./here", "up/.."], ids=str)
 def test_a_key_that_would_leave_the_folder_is_refused(key: str, server: S3Server, client: Any, tmp_path: Path) -> None:
     target = tmp_path / "target"

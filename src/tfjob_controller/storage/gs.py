@@ -21,7 +21,7 @@ from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
 from tfjob_controller.storage.uris import StorageUri
 
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
-_PART_BYTES = 16 * 2**20
+_PART_BYTES = 8 * 2**20
 
 
 def connect(environ: Mapping[str, str]) -> Any:

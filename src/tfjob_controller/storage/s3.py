@@ -25,7 +25,7 @@ from tfjob_controller.storage.uris import StorageUri
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _CONNECT_SECONDS, _READ_SECONDS = 15, 60
 # Of an upload: two parts of four files at the same time are in memory. S3 takes 10,000 parts at most.
-_PART_BYTES = 16 * 2**20
+_PART_BYTES = 8 * 2**20
 _MOST_PARTS = 10_000
 _PARTS_AT_ONCE = 2
 
