@@ -45,8 +45,8 @@ def start(home: Path) -> Iterator[Start]:
     """Starts the demo with these arguments; it does not outlive the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        demo = start_demo("demo", *arguments, **environment)
+    def start(*arguments: str, module: str = "demo", **environment: str) -> subprocess.Popen[str]:
+        demo = start_demo(module, *arguments, **environment)
         started.append(demo)
         return demo
 
@@ -117,3 +117,18 @@ def test_an_existing_cluster_is_used_and_left_as_it_was(start: Start, own_nodes:
     assert process.marked(home / "demo") == []
     assert state.condition(state.read(own_nodes.folder)) is state.Condition.RUNNING
     eventually(lambda: own_nodes.api.delete("/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs/example-job"))
+
+
+def test_a_trainjob_is_followed_with_its_metrics(start: Start, own_nodes: Cluster) -> None:
+    nodes_module.load_image(own_nodes.folder, images.TORCH)
+    output = shown(start(module="demo.trainjob", KUBECONFIG=str(own_nodes.kubeconfig)))
+    for words in (
+        "training: loss=",
+        'tfjob_training_metric{job="trainjob-torch",kind="TrainJob",metric="loss",namespace="default"} ',
+        "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",
+        "4 of 4 ranks agree",
+        "kubectl delete -f manifests/samples/trainjob-torch.yaml",
+    ):
+        assert words in output, output
+    path = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs/trainjob-torch"
+    eventually(lambda: own_nodes.api.delete(path))
