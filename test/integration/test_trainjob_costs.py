@@ -1,0 +1,103 @@
+"""What a TrainJob costs an API server: requests per job, and none for one that has all it needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
+from helpers.poll import eventually
+from helpers.trainjobs import step_of
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.faultproxy import FaultProxy, Seen
+from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.manager import Manager
+
+pytestmark = pytest.mark.cluster
+
+NAME = "example-train"
+# Without a log that nobody has here.
+QUIET: dict[str, Any] = {"command": ("torchrun",), "metrics": {"names": []}}
+
+
+@pytest.fixture
+def proxy(control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet) -> Iterator[FaultProxy]:
+    with FaultProxy(control_plane.own.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def jobs(api: Api, namespace: str) -> Jobs:
+    return Jobs(api, namespace, TRAINJOBS)
+
+
+def requests(seen: list[Seen]) -> list[str]:
+    """Those for jobs and their children; lists and watches, the version and events are apart."""
+    apart = ("watch=1", "/version", "/events")
+    return [f"{each.method} {each.path}" for each in seen if not any(part in each.path for part in apart)]
+
+
+def syncs(manager: Manager) -> float:
+    labels = {"controller": "trainjob", "result": "success"}
+    return manager.metrics.registry.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+
+def test_a_job_costs_two_requests_for_each_node_and_five(
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
+) -> None:
+    """The cheapest of three: where a machine is busy, nodes come up one by one, and that is written in between."""
+    nodes, counts = 4, []
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
+        for name in ("first", "second", "third"):
+            before = len(requests(proxy.seen))
+            jobs.submit(trainjob(name, nodes, annotations={RUN_SECONDS: "2"}, **QUIET))
+            jobs.await_phase("Done", name, PATIENCE_SECONDS)
+            sent = requests(proxy.seen)[before:]
+            assert sum(path.startswith("POST") for path in sent) == 2 * nodes, sent
+            assert {path.split()[0] for path in sent} == {"POST", "PATCH"}, sent
+            counts.append(len(sent))
+    assert min(counts) <= 2 * nodes + 5, counts
+
+
+def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, api: Api, tmp_path: Path
+) -> None:
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
+        jobs.submit(trainjob(NAME, 3, **QUIET))
+        eventually(lambda: step_of(jobs.status(NAME)).get("ready") == 3, PATIENCE_SECONDS, PERIOD_SECONDS)
+        time.sleep(0.5)  # what is under way
+        before, synced = len(requests(proxy.seen)), syncs(manager)
+        jobs.change({"metadata": {"labels": {"touched": "yes"}}}, NAME)
+        for pod in jobs.children("pods"):
+            api.patch(f"/api/v1/namespaces/{jobs.namespace}/pods/{pod}", {"metadata": {"labels": {"touched": "yes"}}})
+        for name in jobs.children("jobs"):
+            path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
+            api.patch(path, {"metadata": {"annotations": {"touched": "yes"}}})
+        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
+        time.sleep(0.5)
+        assert requests(proxy.seen)[before:] == []
+
+
+def test_the_next_controller_finds_nothing_to_do(
+    control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
+) -> None:
+    with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.submit(trainjob("running", 2, **QUIET))
+        jobs.submit(trainjob("done", 1, annotations={RUN_SECONDS: "0.1"}, **QUIET))
+        jobs.submit(trainjob("others", 1, managedBy="example.com/other", **QUIET))
+        eventually(lambda: step_of(jobs.status("running")).get("ready") == 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        jobs.await_phase("Done", "done", PATIENCE_SECONDS)
+    with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
+        eventually(lambda: syncs(manager) >= 2, PATIENCE_SECONDS, PERIOD_SECONDS)
+        time.sleep(0.5)
+        assert requests(proxy.seen) == []
+    assert jobs.status("others") == {}

@@ -1,0 +1,91 @@
+"""The controller is killed in the middle of a restart of all nodes: the next one ends with one whole set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, set_pod_terminated
+from helpers.controller import Jobs
+from helpers.controllerprocess import WORKING, controller_process
+from helpers.kubectl import Kubectl
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, condition
+from helpers.poll import eventually
+from helpers.trainjobs import GENERATION, step_of
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.faultproxy import FaultProxy, Late, LoseRequest
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+NAME, NODES, ALWAYS = "job", 3, 10**6
+
+Object = dict[str, Any]
+
+
+def lose(proxy: FaultProxy, method: str, path: str, passing: int) -> None:
+    """All such requests but the first ones."""
+    if passing:
+        proxy.next(Late(0.0), times=passing, method=method, path=path)
+    proxy.next(LoseRequest(), times=ALWAYS, method=method, path=path)
+
+
+def generations(jobs: Jobs) -> list[str]:
+    """Of its Jobs, but for those that are on their way out."""
+    found = [each["metadata"] for each in jobs.children("jobs").values()]
+    return sorted(each["labels"][GENERATION] for each in found if "deletionTimestamp" not in each)
+
+
+def has_tried(proxy: FaultProxy, method: str) -> bool:
+    return any(each.fault == LoseRequest() and each.method == method for each in proxy.seen)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "passing", "left"),
+    [
+        pytest.param("PATCH", f"/{NAME}/status", 0, ["0", "0", "0"], id="before it is counted"),
+        pytest.param("DELETE", "/jobs/", 0, ["0", "0", "0"], id="before the first is deleted"),
+        pytest.param("DELETE", "/jobs/", 1, ["0", "0"], id="when one is deleted"),
+        pytest.param("POST", "/jobs", 0, [], id="before the first is made"),
+        pytest.param("POST", "/jobs", 1, ["1"], id="when one is made"),
+    ],
+)
+def test_a_set_that_is_restarted_becomes_whole_whenever_its_controller_is_killed(
+    control_plane: Cluster,
+    kubectl: Kubectl,
+    kubelet: FakeKubelet,
+    api: Api,
+    namespace: str,
+    tmp_path: Path,
+    method: str,
+    path: str,
+    passing: int,
+    left: list[str],
+) -> None:
+    jobs = Jobs(api, namespace, TRAINJOBS)
+
+    def is_whole() -> bool:
+        status = jobs.status(NAME)
+        return step_of(status).get("ready") == NODES and condition(status, "Restarting")["status"] != "True"
+
+    with FaultProxy(control_plane.own.server) as proxy:
+        through = proxy.kubeconfig(tmp_path, control_plane.own.token)
+        with controller_process(through, namespace, tmp_path / "first", "--qps=0") as controller:
+            controller.await_log(WORKING)
+            jobs.submit(trainjob(NAME, NODES, command=("torchrun",), metrics={"names": []}))
+            eventually(is_whole, PATIENCE_SECONDS, PERIOD_SECONDS)
+            lose(proxy, method, path, passing)
+            (pod,) = [name for name in jobs.children("pods") if name.startswith(f"{NAME}-node-") and "-1-" in name]
+            set_pod_terminated(api, namespace, pod, 137)
+            eventually(lambda: has_tried(proxy, method) and generations(jobs) == left, PATIENCE_SECONDS, PERIOD_SECONDS)
+            controller.kill()
+    with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second"):
+        eventually(lambda: is_whole() and generations(jobs) == ["1"] * NODES, PATIENCE_SECONDS, PERIOD_SECONDS)
+    status = jobs.status(NAME)
+    assert status["restarts"] == 1
+    pods = [each["metadata"]["labels"] for each in jobs.children("pods").values()]
+    assert sorted((each["task_index"], each[GENERATION]) for each in pods) == [(str(index), "1") for index in range(3)]

@@ -1,0 +1,138 @@
+"""MPI jobs on the real API server: launcher, nodes, hostfile and keys."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.poll import eventually
+from helpers.trainjobs import await_ready, ends, env_of, generations, step_of
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+MPIRUN: Object = {"command": ("mpirun", "train")}
+
+
+def secret_of(api: Api, namespace: str, job: str) -> Object:
+    path = f"/api/v1/namespaces/{namespace}/secrets/{job}-mpi-ssh-auth"
+    return eventually(lambda: api.find(path), PATIENCE_SECONDS, PERIOD_SECONDS) or {}
+
+
+def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
+    job = train.train(2, trainer={"numProcPerNode": 2}, **MPIRUN)
+    await_ready(train)
+    first, second = (train.child(f"node-{index}") for index in (0, 1))
+    (config_map,) = train.children("configmaps").values()
+    assert config_map["data"]["hostfile"] == f"{first} slots=2\n{second} slots=2\n"
+    secret = secret_of(train.jobs.api, train.namespace, train.name)
+    assert (secret["type"], secret["immutable"]) == ("kubernetes.io/ssh-auth", True)
+    assert b"PRIVATE KEY" in base64.b64decode(secret["data"]["ssh-privatekey"])
+    assert base64.b64decode(secret["data"]["ssh-publickey"]).startswith(b"ecdsa-sha2-nistp521 ")
+    for each in (config_map, secret):
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("TrainJob", job["metadata"]["uid"])
+    (launcher,) = train.pods("launcher-0")
+    env = env_of(launcher, "launcher")
+    assert env["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+    assert env["OMPI_MCA_orte_set_default_slots"] == "2"
+    assert launcher["spec"]["containers"][0]["command"] == ["mpirun", "train"]
+    assert [each["name"] for each in launcher["spec"]["initContainers"]] == ["await-nodes"]
+    for index in (0, 1):
+        (node,) = train.pods(f"node-{index}")
+        assert "sshd" in " ".join(node["spec"]["containers"][0]["command"])
+    assert set(train.children("services")) == {first, second}
+    assert {port["port"] for each in train.children("services").values() for port in each["spec"]["ports"]} == {2222}
+
+
+def test_the_launchers_end_is_the_jobs_and_the_nodes_are_stopped_then(train: Trial) -> None:
+    train.plays("launcher-0", ends(0, after=2))
+    train.train(2, **MPIRUN)
+    await_ready(train)
+    status = train.await_end()
+    assert (status["state"], status.get("restarts", 0)) == ("SUCCESS", 0)
+    assert condition(status, "Complete")["message"] == "launcher-0 succeeded"
+    assert step_of(status, "launcher")["succeeded"] == 1
+    eventually(lambda: not train.pods("node-0") and not train.pods("node-1"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert len(train.pods("launcher-0")) == 1
+
+
+def test_a_launcher_that_fails_for_good_fails_the_job(train: Trial) -> None:
+    train.plays("launcher-0", ends(1, "mpirun noticed that process rank 1 exited"))
+    train.train(2, **MPIRUN)
+    assert train.await_end()["reason"] == "launcher-0 failed: exit code 1: mpirun noticed that process rank 1 exited"
+
+
+def test_a_node_that_is_lost_restarts_launcher_and_nodes_with_the_same_keys(train: Trial) -> None:
+    train.train(2, **MPIRUN)
+    await_ready(train)
+    train.await_running("launcher-0")
+    before = secret_of(train.jobs.api, train.namespace, train.name)
+    train.end("node-1", 137)
+    train.await_status(lambda status: status.get("restarts") == 1 and step_of(status).get("ready") == 2)
+    eventually(lambda: set(generations(train).values()) == {"1"}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: set(generations(train, role="launcher").values()) == {"1"}, PATIENCE_SECONDS, PERIOD_SECONDS)
+    after = secret_of(train.jobs.api, train.namespace, train.name)
+    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
+
+
+def test_a_secret_of_somebody_else_is_reported_and_never_touched(train: Trial) -> None:
+    folder = f"/api/v1/namespaces/{train.namespace}/secrets"
+    name = f"{train.name}-mpi-ssh-auth"
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"mine": "yes"}}
+    before = train.jobs.api.create(folder, body)
+    train.train(1, **MPIRUN)
+    train.await_reason(f"cannot create Secret {name}", "is not this job's")
+    train.await_event("FailedCreate", name)
+    assert train.jobs.api.get(f"{folder}/{name}") == before
+    train.jobs.api.delete(f"{folder}/{name}")
+    eventually(lambda: train.jobs.api.find(f"{folder}/{name}"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    train.await_status(lambda status: "cannot create" not in status.get("reason", ""))
+    train.end("launcher-0")
+    assert train.await_end()["state"] == "SUCCESS"
+
+
+def test_no_key_is_said_in_status_or_events(train: Trial) -> None:
+    train.train(1, **MPIRUN)
+    await_ready(train, 1)
+    data = secret_of(train.jobs.api, train.namespace, train.name)["data"]
+    told = str((train.get(), train.events(), train.children("jobs"), train.children("pods")))
+    for value in data.values():
+        assert value not in told
+        assert base64.b64decode(value).decode().split("\n")[1][:20] not in told or "PRIVATE" not in told
+
+
+def test_another_controller_takes_the_secret_as_it_is(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
+) -> None:
+    """One that was started later remembers nothing of it, and needs it when it makes the next set."""
+    jobs = Jobs(api, namespace, TRAINJOBS)
+    with running_controller(control_plane.kubeconfig, namespace):
+        jobs.submit(trainjob("again", 1, annotations={RUN_SECONDS: "600"}, **MPIRUN))
+        before = secret_of(api, namespace, "again")
+        jobs.await_phase("Running", "again")
+    with running_controller(control_plane.kubeconfig, namespace):
+        (name,) = [name for name in jobs.children("jobs") if "-node-" in name]
+        api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", propagationPolicy="Background")
+        eventually(lambda: jobs.status("again").get("restarts") == 1, PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: is_restarted(jobs), PATIENCE_SECONDS, PERIOD_SECONDS)
+        after = secret_of(api, namespace, "again")
+    assert (after["metadata"]["resourceVersion"], after["data"]) == (
+        before["metadata"]["resourceVersion"],
+        before["data"],
+    )
+
+
+def is_restarted(jobs: Jobs) -> bool:
+    status = jobs.status("again")
+    return condition(status, "Restarting")["status"] == "False" and step_of(status).get("ready") == 1
