@@ -14,6 +14,7 @@
 - `pods_exist_jobs`: the same, against bare POSTs of the 1,000 child Jobs and Services, until the Job controller has
   made the pods: what is left when the controller costs nothing.
 - `requests_per_job`, `first_child_p99`: see bench.single.
+- `trainjob_children_per_second`: as the first, of 200 TrainJobs with 8 nodes each, for torch.
 
 The controller has its own defaults, but for `--qps=0`.
 """
@@ -26,12 +27,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import msgspec
 
 from bench.bare import Write, posts, send_all
 from bench.controller import controller
-from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, Object, children_of, master_and_workers, pods_of
+from bench.jobs import (
+    JOBS,
+    PODS,
+    SERVICES,
+    TFJOBS,
+    TRAINJOBS,
+    Object,
+    children_of,
+    children_of_trainjob,
+    master_and_workers,
+    pods_of,
+    trainjob,
+)
 from bench.report import Reach, alternate, progress, report, size
 from bench.single import report_single
 from bench.stage import Stage, in_parallel, namespace, stage, unique
@@ -42,6 +56,8 @@ from tfjob_controller.options import RunOptions
 
 JOB_COUNT = size(200, tiny=3)
 REPLICAS = size(5, tiny=2)
+# Of a TrainJob.
+NODES = size(8, tiny=2)
 CHILDREN = JOB_COUNT * REPLICAS
 # Workers write too, see controller.fanout: so many requests can be under way at once.
 THREADS = RunOptions().workers + RunOptions().concurrent_writes
@@ -53,49 +69,74 @@ QUIET = Options(controller_manager_flags=("--controllers=" + ",".join(f"-{name}-
 _numbers = itertools.count()
 
 
-def by_controller(stage: Stage) -> float:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The jobs of a round: where they are created, the manifest of each, and what children an owner gets.
+
+    `named` gives a manifest what the controller would write into it before the first child.
+    """
+
+    path: str
+    replicas: int
+    manifest: Callable[[int, bool], Object]
+    children: Callable[[Object], tuple[list[Object], list[Object]]]
+
+    @property
+    def child_count(self) -> int:
+        return JOB_COUNT * self.replicas
+
+
+def by_controller(stage: Stage, load: Load) -> float:
     """Children per second: one round with the controller."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
-        _submit(stage, space)
+        _submit(stage, space, load)
         watchers = _watch(open_, stage, JOBS.format(space), SERVICES.format(space))
         open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
-        return _children_per_second(watchers)
+        return _children_per_second(watchers, load)
 
 
-def by_posts(stage: Stage) -> float:
+def by_posts(stage: Stage, load: Load) -> float:
     """One round of bare POSTs. The owners exist, so that the garbage collector finds nothing amiss."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
-        owners = _submit(stage, space, named=True)
-        wanted = [post for owner in owners for post in _child_posts(space, owner)]
+        owners = _submit(stage, space, load, named=True)
+        wanted = [post for owner in owners for post in _child_posts(space, load, owner)]
         watchers = _watch(open_, stage, JOBS.format(space), SERVICES.format(space))
         send_all(stage.kubeconfig, wanted, THREADS)
-        return _children_per_second(watchers)
+        return _children_per_second(watchers, load)
 
 
-def by_contract(stage: Stage) -> float:
+def by_contract(stage: Stage, load: Load) -> float:
     """One round of what no controller can leave out: RuntimeIds, children, and watches of all three kinds."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
-        owners = _submit(stage, space)
-        wanted = [_named_first(space, owner, number) for number, owner in enumerate(owners)]
+        owners = _submit(stage, space, load)
+        wanted = [_named_first(space, load, owner, number) for number, owner in enumerate(owners)]
         watchers = _watch(open_, stage, JOBS.format(space), SERVICES.format(space))
         for path in (TFJOBS, JOBS, SERVICES):
             open_.enter_context(Watcher(stage.api, path.format(space)))
         send_all(stage.kubeconfig, wanted, THREADS)
-        return _children_per_second(watchers)
+        return _children_per_second(watchers, load)
 
 
-def _children_per_second(watchers: Sequence[Watcher]) -> float:
-    last = max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers)
-    return (2 * CHILDREN - 1) / (last - min(watcher.first for watcher in watchers))
+def _children_per_second(watchers: Sequence[Watcher], load: Load) -> float:
+    last = max(watcher.wait_for(load.child_count, LIMIT_SECONDS) for watcher in watchers)
+    return (2 * load.child_count - 1) / (last - min(watcher.first for watcher in watchers))
 
 
 def report_children(stage: Stage, name: str) -> bool:
     """Print both figures; False if one missed what it must reach."""
-    values, posted, least = alternate(*_on(stage, by_controller, by_posts, by_contract))
+    values, posted, least = alternate(*_on_load(stage, TFJOB_LOAD, by_controller, by_posts, by_contract))
     extra = {"jobs": JOB_COUNT, "replicas": REPLICAS, "threads": THREADS}
     reach = Reach(min_ratio=0.9)
     ok = report(name, "1/s", values, baselines=posted, reach=reach, **extra)
     return ok & report(f"{name}_contract", "1/s", values, baselines=least, reach=reach, **extra)
+
+
+def report_trainjobs(stage: Stage) -> bool:
+    """Print the figure; False if it missed what it must reach. A TrainJob's names follow from its UID: no PATCH."""
+    values, posted = alternate(*_on_load(stage, TRAINJOB_LOAD, by_controller, by_posts))
+    extra = {"jobs": JOB_COUNT, "nodes": NODES, "threads": THREADS}
+    name = "trainjob_children_per_second"
+    return report(name, "1/s", values, baselines=posted, reach=Reach(min_ratio=0.9), **extra)
 
 
 def report_pods(stage: Stage) -> bool:
@@ -109,7 +150,7 @@ def report_pods(stage: Stage) -> bool:
             running = open_.enter_context(controller(stage.kubeconfig, f"--namespace={space}", "--qps=0"))
             running.wait_ready()
             begin = time.monotonic()
-            _submit(stage, space)
+            _submit(stage, space, TFJOB_LOAD)
             last = max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers)
             cpu_seconds.append(running.cpu_seconds())
             resident_megabytes.append(running.resident_bytes() / 1e6)
@@ -135,8 +176,8 @@ def pods_by_posts(stage: Stage) -> float:
 def pods_by_job_posts(stage: Stage) -> float:
     """Seconds from the first bare POST of a child Job until the Job controller has made all pods."""
     with namespace(stage.api, _name()) as space, ExitStack() as open_:
-        owners = _submit(stage, space, named=True)
-        wanted = [post for owner in owners for post in _child_posts(space, owner)]
+        owners = _submit(stage, space, TFJOB_LOAD, named=True)
+        wanted = [post for owner in owners for post in _child_posts(space, TFJOB_LOAD, owner)]
         watchers = _watch(open_, stage, PODS.format(space), SERVICES.format(space))
         sent = send_all(stage.kubeconfig, wanted, THREADS)
         return max(watcher.wait_for(CHILDREN, LIMIT_SECONDS) for watcher in watchers) - sent.begin
@@ -146,42 +187,51 @@ def _on(stage: Stage, *rounds: Callable[[Stage], float]) -> list[Callable[[], fl
     return [functools.partial(each, stage) for each in rounds]
 
 
+def _on_load(stage: Stage, load: Load, *rounds: Callable[[Stage, Load], float]) -> list[Callable[[], float]]:
+    return [functools.partial(each, stage, load) for each in rounds]
+
+
 def _watch(open_: ExitStack, stage: Stage, *paths: str) -> list[Watcher]:
     return [open_.enter_context(Watcher(stage.api, path, "kubeflow.org")) for path in paths]
 
 
-def _submit(stage: Stage, space: str, *, named: bool = False) -> Sequence[Object]:
-    """Create all TFJobs; `named`: as if the controller had given them their RuntimeIds already."""
-    return in_parallel(
-        lambda number: stage.api.create(TFJOBS.format(space), _manifest(number, named=named)), range(JOB_COUNT)
-    )
+def _submit(stage: Stage, space: str, load: Load, *, named: bool = False) -> Sequence[Object]:
+    """Create all jobs; `named`: as if the controller had given them their names already."""
+    path = load.path.format(space)
+    return in_parallel(lambda number: stage.api.create(path, load.manifest(number, named)), range(JOB_COUNT))
 
 
-def _manifest(number: int, *, named: bool) -> Object:
+def _manifest(number: int, named: bool) -> Object:
     manifest = master_and_workers(f"job-{number:03d}", REPLICAS)
     if named:
         manifest["spec"]["RuntimeId"] = f"r{number:03d}"
     return manifest
 
 
-def _child_posts(space: str, owner: Object) -> Iterator[Write]:
+TFJOB_LOAD = Load(TFJOBS, REPLICAS, _manifest, children_of)
+TRAINJOB_LOAD = Load(
+    TRAINJOBS, NODES, lambda number, named: trainjob(f"train-{number:03d}", NODES), children_of_trainjob
+)
+
+
+def _child_posts(space: str, load: Load, owner: Object) -> Iterator[Write]:
     """In the controller's order."""
-    jobs, services = children_of(owner)
+    jobs, services = load.children(owner)
     for pair in zip(posts(JOBS.format(space), jobs), posts(SERVICES.format(space), services), strict=True):
         yield from pair
 
 
-def _named_first(space: str, owner: Object, number: int) -> Write:
+def _named_first(space: str, load: Load, owner: Object, number: int) -> Write:
     """The PATCH of the RuntimeId, and after it the children."""
     identity = {"spec": {"RuntimeId": f"r{number:03d}"}}
-    children = list(_child_posts(space, {**owner, "spec": owner["spec"] | identity["spec"]}))
-    path = f"{TFJOBS.format(space)}/{owner['metadata']['name']}"
+    children = list(_child_posts(space, load, {**owner, "spec": owner["spec"] | identity["spec"]}))
+    path = f"{load.path.format(space)}/{owner['metadata']['name']}"
     return Write(path, msgspec.json.encode(identity), "PATCH", MERGE_PATCH, then=children)
 
 
 def _as_created(space: str, number: int) -> Object:
     """A TFJob that only seems to be on a server."""
-    manifest = _manifest(number, named=True)
+    manifest = _manifest(number, True)
     manifest["metadata"] |= {"namespace": space, "uid": f"00000000-0000-4000-8000-{number:012d}"}
     return manifest
 
@@ -201,6 +251,7 @@ def main() -> int:
     progress("children, with the API server alone")
     with stage(QUIET) as quiet:
         ok = report_children(quiet, "children_per_second")
+        ok &= report_trainjobs(quiet)
     progress("children and pods, with all controllers of Kubernetes")
     with stage() as busy:
         ok &= report_children(busy, "children_per_second_busy")

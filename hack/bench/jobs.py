@@ -1,4 +1,4 @@
-"""TFJobs to measure with, and the children that the controller makes of them, by its own code."""
+"""Jobs to measure with, and the children that the controller makes of them, by its own code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.trainer.children import build_job, build_service
+from tfjob_controller.trainer.frameworks.torch import FRAMEWORK as TORCH
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
 
 Object = dict[str, Any]
 
 TFJOBS = "/apis/kubeflow.org/v1alpha1/namespaces/{}/tfjobs"
+TRAINJOBS = "/apis/kubeflow.org/v2alpha1/namespaces/{}/trainjobs"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 SERVICES = "/api/v1/namespaces/{}/services"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -55,6 +58,25 @@ def plan_of(created: Object) -> Plan:
 def children_of(created: Object) -> tuple[list[Object], list[Object]]:
     """Bodies of the child Jobs and of the Services."""
     plan = plan_of(created)
+    replicas = list(plan.by_name.values())
+    return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
+
+
+def trainjob(name: str, nodes: int) -> Object:
+    """For torch."""
+    trainer = {"image": "localhost/trainer:1", "command": ["torchrun", "train.py"]}
+    return {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {"numNodes": nodes, "trainer": trainer},
+    }
+
+
+def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
+    """Bodies of the child Jobs and of the Services; there is no runtime."""
+    job = decode_trainjob(msgspec.json.encode(created))
+    plan = build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
     replicas = list(plan.by_name.values())
     return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
 

@@ -260,9 +260,9 @@ class TrainJobSpec(_Value, frozen=True):
     framework: Annotated[
         str,
         says(
-            "How the nodes learn of each other, where no runtime says it: torch, tensorflow, jax, xgboost, mpi, plain "
-            f"(not at all), or one that was added. The annotation {FRAMEWORK_ANNOTATION} may say it instead. Default: "
-            "what the command tells, or else plain.",
+            "How the nodes learn of each other, where neither the runtime nor the command (torchrun, mpirun) says it: "
+            "torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that was added. The annotation "
+            f"{FRAMEWORK_ANNOTATION} may say it instead. Default: plain.",
             **A_FRAMEWORK,
         ),
     ] = ""
