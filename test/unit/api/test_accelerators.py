@@ -81,6 +81,15 @@ def test_only_the_training_container_is_touched() -> None:
     assert second["env"] == [VARIABLE]
 
 
+def test_the_training_container_may_have_another_name() -> None:
+    asking = {"limits": {GPU: 1}}
+    template = pod_template(container(resources=asking), container("node", resources=asking))
+    first, second = apply_accelerators(template, CONFIG, "node")["spec"]["containers"]
+    assert first == container(resources=asking)
+    assert second["env"] == [VARIABLE]
+    assert apply_accelerators(template, CONFIG, "launcher") == template
+
+
 def test_an_accelerator_that_needs_nothing_adds_no_empty_lists() -> None:
     template = pod_template(container(resources={"limits": {GPU: 1}}))
     assert apply_accelerators(template, {GPU: Accelerator()}) == template

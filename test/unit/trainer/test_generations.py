@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
+from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
+from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.generations import of_this_generation, seconds_to_lost, without_lost
 from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.replicas import JOB_COMPLETE, job_outcome
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.replicas import JOB_COMPLETE, LOST_AFTER_SECONDS, job_outcome
 
 RESTART: dict[str, Any] = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6, "resize": "Restart"}}
 
@@ -231,3 +237,98 @@ def test_two_generations_never_run_at_once_whatever_happens(happenings: list[str
     assert len(cluster.jobs) == 2 + (cluster.job.spec.worker_replicas or 2)
     assert len(generations(cluster)) == 1
     assert cluster.job.status.phase in ("Running", "Creating")
+
+
+# Sets that are started again because one has failed: their generation is the count of their restarts.
+
+
+def failed_set(count: int = 2, **job: Any) -> World:
+    """All of generation 0 are told to go, and none has gone."""
+    cluster = running_train_world(nodes=count, **job)
+    ends(cluster, "node-0", exit_code=137)
+    cluster.settle()
+    for name in cluster.jobs:
+        cluster.told_to_go(name)
+    return cluster
+
+
+def set_plan(cluster: World) -> Plan:
+    return fitted(cluster.plan, cluster.observed, cluster.status)
+
+
+def test_the_count_of_restarts_is_the_generation_of_all_that_start_together() -> None:
+    cluster = failed_set()
+    assert set_plan(cluster).generation == 1
+    assert generations(cluster) == {"0"}
+    cluster.reap()
+    cluster.settle()
+    assert generations(cluster) == {"1"}
+
+
+def test_steps_have_the_generation_of_their_job_and_only_nodes_carry_it() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    assert all(GENERATION not in job.metadata.labels for job in cluster.jobs.values())
+    ends(cluster, "dataset-initializer-0", "model-initializer-0")
+    cluster.settle()
+    cluster.all_run()
+    ends(cluster, "node-0", exit_code=137)
+    cluster.settle()
+    assert {step.generation for step in set_plan(cluster).steps} == {1}
+    nodes = [job for job in cluster.jobs.values() if GENERATION in job.metadata.labels]
+    assert len(nodes) == 2
+
+
+def test_those_of_before_have_had_their_say() -> None:
+    cluster = failed_set()
+    seen = of_this_generation(set_plan(cluster), cluster.observed)
+    assert seen.jobs == {}
+    assert not any(seen.pods.values())
+    assert cluster.status.restarts == 1
+
+
+def test_what_has_no_generation_is_always_heard() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    ends(cluster, "dataset-initializer-0", "model-initializer-0")
+    cluster.settle()
+    cluster.all_run()
+    ends(cluster, "node-0", exit_code=137)
+    cluster.settle()
+    seen = of_this_generation(set_plan(cluster), cluster.observed)
+    assert sorted(seen.jobs) == [cluster.name("dataset-initializer-0"), cluster.name("model-initializer-0")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waits_for", "left"),
+    [
+        pytest.param(0, 1, LOST_AFTER_SECONDS + 1, id="at-first-it-may-still-end"),
+        pytest.param(LOST_AFTER_SECONDS, 1, 1, id="not-yet"),
+        pytest.param(LOST_AFTER_SECONDS + 1, 0, None, id="its-node-is-gone"),
+    ],
+)
+def test_a_pod_of_before_is_waited_for_until_it_is_lost(seconds: int, waits_for: int, left: float | None) -> None:
+    cluster = failed_set()
+    cluster.advance(seconds)
+    plan = set_plan(cluster)
+    kept = without_lost(plan, cluster.observed, cluster.now).pods
+    assert sum(not is_finished(pod) for pods in kept.values() for pod in pods) == waits_for
+    assert seconds_to_lost(plan, cluster.observed, cluster.now) == left
+
+
+def test_the_first_generation_has_nothing_before_it() -> None:
+    cluster = running_train_world()
+    cluster.pod_deleted("node-1")
+    cluster.advance(1000)
+    plan = cluster.plan
+    assert without_lost(plan, cluster.observed, cluster.now) == cluster.observed
+    assert seconds_to_lost(plan, cluster.observed, cluster.now) is None
+
+
+def test_of_a_set_nothing_is_kept_not_even_who_succeeded() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1")
+    cluster.settle()
+    ends(cluster, "node-0", exit_code=137)
+    cluster.settle()
+    assert all(job.metadata.deletion_timestamp for job in cluster.jobs.values())

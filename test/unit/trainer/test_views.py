@@ -1,0 +1,75 @@
+"""The rules of trainer/views.py: what is seen of a set whose Jobs somebody deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from helpers.clusterinmemory import World, running_world
+from helpers.trainworld import ends, running_train_world, train_world
+from tfjob_controller.trainer.elastic import fitted
+from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.views import views_of
+
+
+def views(cluster: World) -> Mapping[str, View]:
+    plan = fitted(cluster.plan, cluster.observed, cluster.status)
+    return {view.replica.id: view for view in views_of(plan, cluster.observed, cluster.status, cluster.now)}
+
+
+def restarting(cluster: World) -> set[str]:
+    return {id_ for id_, view in views(cluster).items() if view.is_restarting}
+
+
+def vanishes(cluster: World, with_pods: bool) -> None:
+    name = cluster.name("node-1")
+    if with_pods:
+        cluster.delete_job(name)
+    else:
+        del cluster.jobs[name]
+        cluster.told_to_go(name)
+
+
+@pytest.mark.parametrize("with_pods", [False, True])
+def test_a_node_whose_job_somebody_deleted_is_to_be_started_again(with_pods: bool) -> None:
+    cluster = running_train_world()
+    vanishes(cluster, with_pods)
+    assert restarting(cluster) == {"node-1"}
+
+
+def test_a_job_that_is_going_is_as_good_as_gone() -> None:
+    cluster = running_train_world()
+    cluster._begin_deletion(cluster.name("node-1"))
+    assert restarting(cluster) == {"node-1"}
+
+
+def test_jobs_that_were_never_made_are_missed_by_nobody() -> None:
+    cluster = train_world()
+    assert restarting(cluster) == set()
+    cluster.settle()
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert restarting(cluster) == set()
+
+
+def test_one_that_has_succeeded_needs_its_job_no_more() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1")
+    cluster.settle()
+    vanishes(cluster, with_pods=True)
+    assert restarting(cluster) == set()
+
+
+def test_of_a_tfjob_a_job_that_is_gone_is_simply_made_anew() -> None:
+    cluster = running_world()
+    cluster.delete_job(cluster.name("worker-0"))
+    assert restarting(cluster) == set()
+
+
+def test_after_a_restart_only_the_new_ones_are_seen() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-0", exit_code=137)
+    cluster.settle()
+    assert all(view.job is None and not view.pods for view in views(cluster).values())
+    assert restarting(cluster) == set()
