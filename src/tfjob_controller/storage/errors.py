@@ -127,12 +127,15 @@ def _file_of(error: OSError) -> str:
 
 
 def _http_status(error: BaseException) -> int | None:
-    """aiohttp, httpx and the hub, gcsfs, and botocore, in this order."""
+    """What a server answered: by botocore, gcsfs, aiohttp, and by httpx and the hub, in this order."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    elif "HttpError" in _names(error):
+        # Others have a `code`, too: aiohttp calls a connection that was cut 400.
+        found = getattr(error, "code", None)
     else:
-        found = getattr(error, "status", None) or getattr(response, "status_code", None) or getattr(error, "code", None)
+        found = getattr(error, "status", None) or getattr(response, "status_code", None)
     return int(found) if isinstance(found, int) or (isinstance(found, str) and found.isdecimal()) else None
 
 

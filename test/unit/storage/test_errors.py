@@ -109,6 +109,13 @@ def test_a_certificate_that_is_not_trusted_is_no_lost_connection() -> None:
     assert not fault.is_passing
 
 
+def test_a_connection_that_was_cut_is_no_answer_of_the_server() -> None:
+    """aiohttp's own cause of it carries a code 400, which nobody sent."""
+    outer = aiohttp.ClientPayloadError("not all has come")
+    outer.__cause__ = aiohttp.http_exceptions.ContentLengthError("3 of 5 bytes")
+    assert explain(outer, "https://host/x").is_passing
+
+
 def test_exit_codes_are_those_that_the_controller_knows() -> None:
     assert exit_code(StorageError("x")) == EXIT_PERMANENT < 128
     # Above what any signal makes, which end at 128 + 64.

@@ -60,6 +60,14 @@ def test_only_a_whole_file_of_this_version_is_kept(second: RemoteFile, is_whole:
         assert again.is_whole(second) is is_whole
 
 
+def test_a_file_that_was_cut_short_since_is_not_whole(tmp_path: Path) -> None:
+    with FilledFolder(tmp_path) as folder:
+        put(folder, described("a"))
+        (tmp_path / "a").write_bytes(CONTENT[:5])
+    with FilledFolder(tmp_path) as again:
+        assert not again.is_whole(described("a"))
+
+
 def test_a_file_that_somebody_else_put_there_counts_only_by_its_hash(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(CONTENT)
     with FilledFolder(tmp_path) as folder:
