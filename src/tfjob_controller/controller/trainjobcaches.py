@@ -61,10 +61,14 @@ class RuntimeHandler:
         if is_initial:
             return
         for job in self._jobs.list():
-            ref = job.spec.runtime_ref
-            names_it = ref is not None and ref.kind == self._kind and ref.name == obj.metadata.name
-            if names_it and job.status.start_time is None:
+            if job.status.start_time is None and self._is_named(job, obj):
                 self._queue.add(key_of(job))
+
+    def _is_named(self, job: TrainJob, runtime: TrainingRuntime) -> bool:
+        ref = job.spec.runtime_ref
+        if ref is None or ref.kind != self._kind or ref.name != runtime.metadata.name:
+            return False
+        return runtime.metadata.namespace in ("", job.metadata.namespace)
 
     def on_update(self, old: TrainingRuntime, new: TrainingRuntime) -> None:
         if old is not new:

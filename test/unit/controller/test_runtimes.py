@@ -1,0 +1,193 @@
+"""The rules of controller/runtimes.py: which runtime and which framework a job uses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from helpers.clusterinmemory import START
+from helpers.trainmanifests import Manifest, role_template, runtime, trainjob
+from helpers.trainworld import decoded_train
+from tfjob_controller.api.trainingruntime import TrainingRuntime
+from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
+from tfjob_controller.controller.runtimes import PATIENCE_SECONDS, Found, Runtimes
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.frameworks.registry import BUILT_IN
+from tfjob_controller.trainer.plan import UnplannableError
+
+TORCHRUN, MPIRUN = ["torchrun", "train.py"], ["mpirun", "train"]
+REF = {"name": "mine", "kind": "TrainingRuntime", "apiGroup": "kubeflow.org"}
+CLUSTER_REF = {**REF, "kind": "ClusterTrainingRuntime"}
+
+
+def stored(manifest: Manifest) -> TrainingRuntime:
+    given = {**manifest, "metadata": {"uid": "uid-runtime", "resourceVersion": "1", **manifest["metadata"]}}
+    return msgspec.convert(given, TrainingRuntime)
+
+
+def known(*cluster: Manifest, namespaced: tuple[Manifest, ...] = (), namespace: str = "ns") -> Runtimes:
+    of_cluster: Store[TrainingRuntime] = Store()
+    of_namespace: Store[TrainingRuntime] = Store()
+    for each in cluster:
+        of_cluster.upsert(stored(each))
+    for each in namespaced:
+        of_namespace.upsert(stored({**each, "metadata": {**each["metadata"], "namespace": namespace}}))
+    return Runtimes(of_namespace, of_cluster)
+
+
+def annotated(framework: str, **spec: Any) -> TrainJob:
+    manifest = trainjob(**spec)
+    return decoded_train(
+        {**manifest, "metadata": {**manifest["metadata"], "annotations": {FRAMEWORK_ANNOTATION: framework}}}
+    )
+
+
+def job(**spec: Any) -> TrainJob:
+    return decoded_train(trainjob(**spec))
+
+
+def found(runtimes: Runtimes, wanted: TrainJob, after_seconds: float = 0.0) -> Found:
+    return runtimes.resolve(wanted, START + timedelta(seconds=after_seconds))
+
+
+def refusal(runtimes: Runtimes, wanted: TrainJob, after_seconds: float = 0.0) -> UnplannableError:
+    with pytest.raises(UnplannableError) as refused:
+        found(runtimes, wanted, after_seconds)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("wanted", "framework"),
+    [
+        pytest.param(job(command=TORCHRUN), "torch", id="the-command-tells"),
+        pytest.param(job(command=MPIRUN), "mpi", id="another-command"),
+        pytest.param(job(framework="jax"), "jax", id="the-job-says"),
+        pytest.param(annotated("xgboost"), "xgboost", id="its-annotation-says"),
+        pytest.param(job(command=TORCHRUN, framework="jax"), "torch", id="the-command-before-the-job"),
+        pytest.param(job(), "plain", id="nobody-says"),
+    ],
+)
+def test_without_a_runtime_the_framework_is_told_by_the_command_or_else_the_job(
+    wanted: TrainJob, framework: str
+) -> None:
+    assert found(known(), wanted).framework.name == framework
+
+
+def test_the_built_in_runtime_is_taken_if_the_cluster_has_it_and_done_without_if_not() -> None:
+    wanted = job(command=TORCHRUN)
+    assert found(known(), wanted).spec is None
+    theirs = runtime("torch-distributed", framework="torch", numNodes=7)
+    spec = found(known(theirs), wanted).spec
+    assert spec is not None
+    assert spec.num_nodes == 7
+
+
+def test_a_built_in_runtime_that_somebody_spoiled_is_done_without() -> None:
+    spoiled = runtime("torch-distributed", templates={"nobody": role_template()})
+    assert found(known(spoiled), job(command=TORCHRUN)).spec is None
+
+
+@pytest.mark.parametrize("ref", [REF, CLUSTER_REF], ids=["of-the-namespace", "of-the-cluster"])
+def test_a_runtime_that_a_job_names_is_looked_for_where_it_says(ref: dict[str, str]) -> None:
+    runtimes = known(
+        runtime("mine", numNodes=1), namespaced=(runtime("mine", namespaced=True, numNodes=2),), namespace="ns"
+    )
+    spec = found(runtimes, job(runtimeRef=ref)).spec
+    assert spec is not None
+    assert spec.num_nodes == (2 if ref is REF else 1)
+
+
+def test_a_runtime_of_another_namespace_is_none() -> None:
+    runtimes = known(namespaced=(runtime("mine", namespaced=True),), namespace="others")
+    assert str(refusal(runtimes, job(runtimeRef=REF))).startswith("spec.runtimeRef: there is no TrainingRuntime mine:")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"),
+    [(0.0, PATIENCE_SECONDS), (PATIENCE_SECONDS - 5, 5.0), (PATIENCE_SECONDS, 0.0), (10**6, 0.0)],
+)
+def test_a_runtime_that_is_not_there_is_waited_for_from_the_jobs_creation_on(seconds: float, left: float) -> None:
+    assert refusal(known(), job(runtimeRef=REF), seconds).seconds_left == left
+
+
+@pytest.mark.parametrize(
+    ("of_runtime", "of_job", "framework"),
+    [
+        pytest.param("torch", {}, "torch", id="the-runtimes"),
+        pytest.param("torch", {"framework": "torch"}, "torch", id="both-say-the-same"),
+        pytest.param("torch", {"command": MPIRUN}, "torch", id="the-runtime-before-the-command"),
+        pytest.param("", {"framework": "jax"}, "jax", id="the-jobs"),
+        pytest.param("", {"command": MPIRUN}, "mpi", id="the-commands"),
+        pytest.param("", {}, "plain", id="nobodys"),
+    ],
+)
+def test_with_a_runtime_the_framework_is_the_runtimes_or_else_as_without(
+    of_runtime: str, of_job: dict[str, Any], framework: str
+) -> None:
+    theirs = runtime("mine", **({"framework": of_runtime} if of_runtime else {}))
+    assert found(known(theirs), job(runtimeRef=CLUSTER_REF, **of_job)).framework.name == framework
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "words"),
+    [
+        pytest.param(
+            {"framework": "torch"},
+            {"framework": "jax"},
+            "spec.framework: is jax, but ClusterTrainingRuntime mine is for torch: leave it out",
+            id="two-frameworks",
+        ),
+        pytest.param(
+            {"framework": "absent"},
+            {},
+            "spec.framework: there is no framework 'absent': it must be one of ",
+            id="a-framework-of-the-runtime-that-there-is-not",
+        ),
+        pytest.param(
+            {"templates": {"node": {"spec": {"containers": []}}}},
+            {},
+            "ClusterTrainingRuntime mine: spec.templates.node: needs a container named node",
+            id="a-spoiled-runtime",
+        ),
+        pytest.param({}, {"nodes": None}, "spec.numNodes: is required", id="nobody-says-how-many"),
+        pytest.param({}, {"trainer": {"image": None}}, "spec.trainer.image: is required", id="nobody-says-which-image"),
+    ],
+)
+def test_what_does_not_suit_is_refused_without_waiting(
+    theirs: dict[str, Any], mine: dict[str, Any], words: str
+) -> None:
+    refused = refusal(known(runtime("mine", **theirs)), job(runtimeRef=CLUSTER_REF, **mine))
+    assert str(refused).startswith(words)
+    assert refused.seconds_left == 0
+
+
+@pytest.mark.parametrize(
+    ("mine", "words"),
+    [
+        pytest.param({"nodes": None}, "spec.numNodes: is required", id="nodes"),
+        pytest.param({"trainer": {"image": None}}, "spec.trainer.image: is required", id="image"),
+        pytest.param({"framework": "absent"}, "spec.framework: there is no framework 'absent'", id="framework"),
+    ],
+)
+def test_a_job_without_a_runtime_must_say_all_itself(mine: dict[str, Any], words: str) -> None:
+    assert str(refusal(known(), job(**mine))).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        pytest.param(job(runtimeRef=REF), "mine", id="named"),
+        pytest.param(job(command=TORCHRUN), "torch-distributed", id="by-the-command"),
+        pytest.param(job(), "plain", id="by-default"),
+        pytest.param(job(framework="absent"), "", id="of-no-framework"),
+    ],
+)
+def test_people_are_told_a_runtimes_name_also_where_it_is_not_there(wanted: TrainJob, name: str) -> None:
+    assert known().name_for(wanted) == name
+
+
+def test_each_framework_that_comes_along_has_a_runtime_of_its_own() -> None:
+    assert len({each.runtime for each in BUILT_IN}) == len(BUILT_IN)

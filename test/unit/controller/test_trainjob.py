@@ -1,0 +1,252 @@
+"""The rules of controller/trainjob.py: TrainJob as a kind that the engine can sync."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import START, World
+from helpers.controllerbench import Counted
+from helpers.trainmanifests import trainjob
+from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
+from tfjob_controller.api.core import Pod
+from tfjob_controller.api.trainingruntime import TrainingRuntime
+from tfjob_controller.api.trainjob import MANAGED_HERE, TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
+from tfjob_controller.controller.runtimes import Runtimes
+from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS, TrainJobKind, by_runtime_id, trainjob_work
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.metricpairs import Measured
+from tfjob_controller.trainer.names import runtime_id_of
+from tfjob_controller.trainer.plan import UnplannableError
+from tfjob_controller.trainer.status import waiting_status
+
+SEEN_AT = "2026-01-01T00:00:05Z"
+
+
+class Logs:
+    """A `Follower` that says what a test puts into it."""
+
+    def __init__(self) -> None:
+        self.followed: list[tuple[str, str, str, str, tuple[str, ...]]] = []
+        self.forgotten: list[str] = []
+        self.metrics: dict[str, str] = {}
+        self.is_read = False
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
+        self.followed.append((job_key, job_uid, pod.metadata.name, container, names))
+
+    def forget_key(self, job_key: str) -> None:
+        self.forgotten.append(job_key)
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
+        return {name: Measured(value, SEEN_AT) for name, value in self.metrics.items()}
+
+    def has_read_all(self, job_uid: str) -> bool:
+        return self.is_read
+
+
+def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobKind:
+    none: Store[TrainingRuntime] = Store()
+    return TrainJobKind(
+        Runtimes(none, none), CONFIG, counted or Counted(), logs or Logs(), FakeClock(START), restart_rules=True
+    )
+
+
+def look(cluster: World, logs: Logs) -> bool:
+    """Must the job's end wait for its log?"""
+    return kind_with(logs).look(cluster.job, cluster.plan, cluster.observed).is_unread
+
+
+def patch_of(kind: TrainJobKind, job: TrainJob, **changed: Any) -> Any:
+    return kind.status_change(job, replace(trainjob_work(job).status, **changed))
+
+
+# What it is
+
+
+def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
+    job = decoded_train(trainjob())
+    assert by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
+    assert kind_with().identity_patch(job) is None
+    assert kind_with().resource is TRAINJOBS
+    assert kind_with().minor_delay_seconds == MINOR_DELAY_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "is_ours"), [("", True), (MANAGED_HERE, True), ("kueue.x-k8s.io/multikueue", False)]
+)
+def test_a_job_of_another_controller_is_left_alone(managed_by: str, is_ours: bool) -> None:
+    assert kind_with().is_ours(decoded_train(trainjob(managedBy=managed_by))) is is_ours
+
+
+def test_the_trainer_sees_the_jobs_time_to_live_and_its_status_in_its_own_words() -> None:
+    cluster = running_train_world(ttlSecondsAfterFinished=7)
+    work = kind_with().work_of(cluster.job)
+    assert work.ttl_seconds_after_finished == 7
+    assert (work.status.phase, work.status.state) == ("Running", "Running")
+    assert work.metadata is cluster.job.metadata
+
+
+def test_a_bad_job_and_a_change_that_is_not_allowed_are_problems() -> None:
+    kind = kind_with()
+    fresh = decoded_train(trainjob())
+    assert kind.problem(fresh, None) is None
+    assert "numProcPerNode" in (kind.problem(decoded_train(trainjob(trainer={"numProcPerNode": "many"})), None) or "")
+    started = replace(fresh, status=TrainJobStatus(phase="Running"))
+    wider = replace(started, spec=replace(started.spec, num_nodes=3))
+    assert kind.problem(wider, started) is not None
+    assert kind.problem(wider, None) is None
+
+
+def test_a_job_whose_runtime_is_not_there_has_no_plan_yet() -> None:
+    job = decoded_train(trainjob(runtimeRef={"name": "mine", "kind": "TrainingRuntime"}))
+    with pytest.raises(UnplannableError, match="there is no TrainingRuntime mine"):
+        kind_with().plan(job)
+    assert [each.id for each in kind_with().plan(decoded_train(trainjob(nodes=1))).replicas] == ["node-0"]
+
+
+# Its log
+
+
+def test_the_chiefs_log_is_followed_from_when_it_runs() -> None:
+    cluster, logs = train_world(), Logs()
+    cluster.settle()
+    look(cluster, logs)
+    cluster.pod("node-0")
+    look(cluster, logs)
+    assert logs.followed == []
+    cluster.runs("node-0")
+    assert not look(cluster, logs)
+    (pod,) = cluster.pods[cluster.name("node-0")]
+    names = ("loss", "accuracy", "throughput", "step", "epoch")
+    assert logs.followed == [("ns/example-train", "uid-job", pod.metadata.name, "node", names)]
+
+
+@pytest.mark.parametrize(
+    ("command", "container"), [(["train"], "node"), (["mpirun", "train"], "launcher")], ids=["node-0", "launcher"]
+)
+def test_the_chief_is_node_0_or_the_launcher(command: list[str], container: str) -> None:
+    logs = Logs()
+    look(running_train_world(command=command), logs)
+    assert [each[3] for each in logs.followed] == [container]
+
+
+def test_a_job_that_names_no_metrics_is_not_read() -> None:
+    cluster, logs = running_train_world(metrics={"names": []}), Logs()
+    ends(cluster, "node-0", "node-1")
+    assert not look(cluster, logs)
+    assert logs.followed == []
+
+
+@pytest.mark.parametrize(("is_read", "waits"), [(False, True), (True, False)])
+def test_the_end_of_a_job_waits_until_its_log_is_read(is_read: bool, waits: bool) -> None:
+    cluster, logs = running_train_world(), Logs()
+    logs.is_read = is_read
+    assert not look(cluster, logs)
+    ends(cluster, "node-0", "node-1")
+    assert look(cluster, logs) is waits
+
+
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    logs = Logs()
+    kind_with(logs).gone("ns/example-train")
+    assert logs.forgotten == ["ns/example-train"]
+
+
+# Its status
+
+
+def test_a_status_that_is_the_same_on_the_wire_is_not_written() -> None:
+    cluster = running_train_world()
+    job = replace(cluster.job, status=replace(cluster.job.status, runtime="plain"))
+    assert patch_of(kind_with(), job) is None
+
+
+def test_only_what_differs_is_written_and_only_over_what_was_read() -> None:
+    cluster = running_train_world()
+    meta = replace(cluster.job.metadata, resource_version="7")
+    job = replace(cluster.job, metadata=meta, status=replace(cluster.job.status, runtime="plain"))
+    assert patch_of(kind_with(), job, reason="words") == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"reason": "words"},
+    }
+
+
+def test_the_first_status_says_which_runtime_is_used() -> None:
+    job = decoded_train(trainjob(command=["torchrun", "x"]))
+    change = patch_of(kind_with(), job, phase="Creating")
+    assert change["status"]["runtime"] == "torch-distributed"
+    kept = replace(job, status=TrainJobStatus(phase="Creating", runtime="as-it-was"))
+    assert "runtime" not in patch_of(kind_with(), kept, reason="words")["status"]
+
+
+def test_a_job_that_waits_for_its_runtime_names_it() -> None:
+    job = decoded_train(trainjob(runtimeRef={"name": "mine", "kind": "TrainingRuntime"}))
+    change = kind_with().status_change(job, waiting_status(trainjob_work(job), "there is none", START).status)
+    assert change is not None
+    assert (change["status"]["runtime"], change["status"]["phase"]) == ("mine", "Creating")
+
+
+def test_what_the_log_says_goes_into_the_status_in_the_order_of_the_names() -> None:
+    logs = Logs()
+    logs.metrics = {"step": "40", "loss": "0.25", "epoch": "3"}
+    status = patch_of(kind_with(logs), running_train_world().job)["status"]
+    assert [(each["name"], each["value"], each["seenAt"]) for each in status["metrics"]] == [
+        ("loss", "0.25", SEEN_AT),
+        ("step", "40", SEEN_AT),
+        ("epoch", "3", SEEN_AT),
+    ]
+    assert status["progress"] == "epoch 3, step 40"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "progress"), [({"step": "1"}, "step 1"), ({"epoch": "2"}, "epoch 2"), ({"loss": "1"}, "")]
+)
+def test_progress_is_what_of_it_there_is(metrics: dict[str, str], progress: str) -> None:
+    logs = Logs()
+    logs.metrics = metrics
+    status = patch_of(kind_with(logs), running_train_world().job)["status"]
+    assert status.get("progress", "") == progress
+
+
+def test_what_was_said_before_stays_until_it_is_said_anew_and_goes_when_nobody_asks_for_it() -> None:
+    """A controller that has just started knows nothing of the log yet."""
+    cluster = running_train_world(metrics={"names": ["loss", "step"]})
+    before = tuple(Metric(name, "1", SEEN_AT) for name in ("loss", "step", "accuracy"))
+    job = replace(cluster.job, status=replace(cluster.job.status, runtime="plain", metrics=before))
+    logs = Logs()
+    assert patch_of(kind_with(logs), job) is None
+    logs.metrics = {"step": "2"}
+    status = patch_of(kind_with(logs), job)["status"]
+    assert [(each["name"], each["value"]) for each in status["metrics"]] == [("loss", "1"), ("step", "2")]
+
+
+def test_metrics_alone_are_no_change_of_the_trainers_status() -> None:
+    """So they may wait: the engine compares what the trainer says."""
+    logs = Logs()
+    logs.metrics = {"loss": "0.5"}
+    job = running_train_world().job
+    wire = msgspec.convert(patch_of(kind_with(logs), job)["status"], TrainJobStatus)
+    assert (
+        trainjob_work(replace(job, status=replace(job.status, metrics=wire.metrics))).status
+        == trainjob_work(job).status
+    )
+
+
+def test_milestones_are_counted_once_each() -> None:
+    counted = Counted()
+    kind = kind_with(counted=counted)
+    cluster = train_world()
+    for each in (lambda: None, cluster.all_run, lambda: ends(cluster, "node-0", "node-1")):
+        before = cluster.work
+        cluster.settle()
+        each()
+        cluster.settle()
+        kind.told(before, cluster.status, cluster.now)
+    assert [each[0] for each in counted.said] == ["created", "running", "finished"]

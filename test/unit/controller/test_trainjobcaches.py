@@ -1,0 +1,100 @@
+"""The rules of controller/trainjobcaches.py: whom a runtime that comes is news for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.trainmanifests import trainjob
+from helpers.trainworld import decoded_train
+from tfjob_controller.api.trainingruntime import TrainingRuntime
+from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob
+from tfjob_controller.api.trainjobstatus import TrainJobStatus
+from tfjob_controller.controller.trainjobcaches import RuntimeHandler
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.store import Store
+
+Queue = RateLimitingQueue[str]
+OURS = TrainingRuntime(ObjectMeta(name="mine", namespace="ns", uid="u1", resource_version="1"))
+THEIRS = replace(OURS, metadata=replace(OURS.metadata, namespace=""))
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    made: Queue = new_rate_limiting_queue(FakeClock())
+    yield made
+    made.shut_down()
+
+
+def job(name: str, kind: str = CLUSTER_RUNTIME, *, ref: str = "mine", namespace: str = "ns", **status: Any) -> TrainJob:
+    manifest = trainjob(name, runtimeRef={"name": ref, "kind": kind}) if ref else trainjob(name)
+    made = decoded_train(manifest, uid=f"uid-{name}", resourceVersion="1", namespace=namespace)
+    return replace(made, status=TrainJobStatus(**status))
+
+
+def queued(queue: Queue) -> set[str]:
+    found = set()
+    while len(queue):
+        key = queue.get()
+        assert key is not None
+        found.add(key)
+        queue.done(key)
+    return found
+
+
+def handler(queue: Queue, kind: str, *jobs: TrainJob) -> RuntimeHandler:
+    store: Store[TrainJob] = Store()
+    for each in jobs:
+        store.upsert(each)
+    return RuntimeHandler(queue, store, kind)
+
+
+def test_jobs_that_name_a_new_runtime_and_have_not_started_are_looked_at_again(queue: Queue) -> None:
+    waiting = job("waiting", phase="Creating")
+    told = handler(
+        queue,
+        CLUSTER_RUNTIME,
+        waiting,
+        job("fresh"),
+        job("started", phase="Running", start_time="2026-01-01T00:00:00Z"),
+        job("another", ref="other"),
+        job("without", ref=""),
+        job("of-the-namespace", NAMESPACED_RUNTIME),
+    )
+    told.on_add(THEIRS, is_initial=False)
+    assert queued(queue) == {"ns/waiting", "ns/fresh"}
+
+
+def test_a_runtime_that_was_there_before_us_is_no_news(queue: Queue) -> None:
+    """All jobs are looked at then anyway."""
+    handler(queue, CLUSTER_RUNTIME, job("fresh")).on_add(THEIRS, is_initial=True)
+    assert queued(queue) == set()
+
+
+def test_a_runtime_that_was_mended_is_as_good_as_new(queue: Queue) -> None:
+    told = handler(queue, CLUSTER_RUNTIME, job("fresh"))
+    told.on_update(THEIRS, THEIRS)
+    assert queued(queue) == set()
+    told.on_update(THEIRS, replace(THEIRS, metadata=replace(THEIRS.metadata, resource_version="2")))
+    assert queued(queue) == {"ns/fresh"}
+
+
+def test_one_that_goes_takes_nothing_from_those_that_run(queue: Queue) -> None:
+    handler(queue, CLUSTER_RUNTIME, job("fresh")).on_delete(THEIRS, final=True)
+    assert queued(queue) == set()
+
+
+def test_a_runtime_of_a_namespace_is_news_for_the_jobs_there_alone(queue: Queue) -> None:
+    told = handler(
+        queue,
+        NAMESPACED_RUNTIME,
+        job("here", NAMESPACED_RUNTIME),
+        job("elsewhere", NAMESPACED_RUNTIME, namespace="other"),
+    )
+    told.on_add(OURS, is_initial=False)
+    assert queued(queue) == {"ns/here"}
