@@ -8,6 +8,7 @@ from __future__ import annotations
 from tfjob_controller.api.templates import containers_of
 from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DEFAULT_METRICS, MANAGED_HERE, NODE, PROC_AUTO, TrainJob, TrainJobSpec
+from tfjob_controller.api.trainjobstatus import TrainJobStatus
 from tfjob_controller.api.trainstorage import StorageInput, StorageOutput
 
 
@@ -20,6 +21,11 @@ def num_nodes_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | None:
     """How many nodes train together; None where nobody says it."""
     given = (spec.num_nodes, spec.trainer.num_nodes, runtime.num_nodes if runtime is not None else None)
     return next((each for each in given if each is not None), None)
+
+
+def started_nodes_of(status: TrainJobStatus) -> int:
+    """How many nodes the job was started with, whatever its runtime says since then; 0 of one that was not."""
+    return next((each.replicas for each in status.jobs_status if each.name == NODE), 0)
 
 
 def num_proc_per_node_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | str:

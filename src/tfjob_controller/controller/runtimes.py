@@ -67,10 +67,8 @@ class Runtimes:
     def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> Found:
         runtime = self._get(job.metadata.namespace, ref)
         if runtime is None:
-            waits_since = job.metadata.creation_timestamp
-            left = seconds_until(waits_since, PATIENCE_SECONDS, now) if waits_since else 0.0
             words = f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it, or name another one"
-            raise UnplannableError(words, max(0.0, left))
+            raise UnplannableError(words, _patience_seconds(job, now))
         problem = validate_runtime(runtime)
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
@@ -86,6 +84,14 @@ class Runtimes:
         if ref.kind == NAMESPACED_RUNTIME:
             return self._namespaced.get(f"{namespace}/{ref.name}")
         return self._cluster.get(ref.name)
+
+
+def _patience_seconds(job: TrainJob, now: datetime) -> float:
+    """How much longer a job waits for its runtime. One that runs is not failed because somebody deleted it."""
+    if job.status.jobs_status:
+        return PATIENCE_SECONDS
+    since = job.metadata.creation_timestamp
+    return max(0.0, seconds_until(since, PATIENCE_SECONDS, now)) if since else 0.0
 
 
 def _agreed(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
+from tfjob_controller.trainer.blame import seconds_to_verdict
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.elastic import fitted
@@ -369,6 +370,7 @@ def _wake_after(
         seconds_to_next_look(views, status.start_time, now),
         seconds_to_lost(plan, observed, now),
         seconds_to_start(plan, status, now) or None,
+        seconds_to_verdict(views, now),
         wait.seconds_left if wait is not None and not plan.policy.suspend else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

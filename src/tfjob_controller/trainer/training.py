@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.trainer import reasons, replicas
+from tfjob_controller.trainer.blame import is_consequence, seconds_to_blame
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Obstacle
@@ -38,7 +39,7 @@ def judge(
     if has_succeeded(plan, views):
         return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
-        _failed_replica(_of_steps_to_do(plan, views))
+        _failed_replica(_of_steps_to_do(plan, views), to_restart(plan, views), now)
         or _refused(obstacles)
         or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
@@ -64,8 +65,10 @@ def to_restart(plan: Plan, views: Sequence[View]) -> Sequence[View]:
     """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
     if not plan.restarts_together or plan.policy.suspend:
         return ()
-    left = _of_steps_to_do(plan, views)
-    return [view for view in left if view.replica.role.restarts_together and _is_over(view)]
+    left = [view for view in _of_steps_to_do(plan, views) if view.replica.role.restarts_together]
+    over = [view for view in left if _is_over(view)]
+    is_somebodys_fault = any(view.state == replicas.FAILED and not is_consequence(view, over) for view in left)
+    return () if is_somebodys_fault else over
 
 
 def _of_steps_to_do(plan: Plan, views: Sequence[View]) -> Sequence[View]:
@@ -79,9 +82,11 @@ def _is_over(view: View) -> bool:
     return (view.is_restarting or view.must_redo) and not (view.job is not None and view.job.spec.suspend)
 
 
-def _failed_replica(views: Sequence[View]) -> Verdict | None:
+def _failed_replica(views: Sequence[View], restarting: Sequence[View], now: datetime) -> Verdict | None:
     for view in views:
         if view.state == replicas.FAILED and view.replica.decides:
+            if is_consequence(view, restarting) or seconds_to_blame(view, views, now):
+                continue
             return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{view.replica.id} failed: {why_failed(view)}"))
     return None
 

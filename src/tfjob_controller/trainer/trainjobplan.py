@@ -21,7 +21,7 @@ from tfjob_controller.api.podrequests import member_of
 from tfjob_controller.api.tfjob import CLEAN_RUNNING, NEVER
 from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS, TrainJob
-from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of
+from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworkanswers import environment_of, equipped_by, files_of, problem_of, secret_of
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
@@ -63,7 +63,7 @@ class Recipe:
     @property
     def setting(self) -> Setting:
         spec = self.job.spec
-        count = num_nodes_of(spec, self.runtime) or 1
+        count = started_nodes_of(self.job.status) or num_nodes_of(spec, self.runtime) or 1
         gpus, cpus = self._node_resources()
         return Setting(
             job_name=self.job.metadata.name,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from helpers.clusterinmemory import START, World, running_world
+from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world, world_in_steps
+from tfjob_controller.trainer.blame import GRACE_SECONDS
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.training import Verdict, has_succeeded, judge, to_restart
@@ -20,7 +21,7 @@ def views(cluster: World) -> Sequence[View]:
 
 
 def verdict(cluster: World, restarts: int = 0) -> Verdict | None:
-    return judge(cluster.plan, views(cluster), (), restarts, None, START)
+    return judge(cluster.plan, views(cluster), (), restarts, None, cluster.now)
 
 
 def failed(cluster: World) -> list[str]:
@@ -114,6 +115,7 @@ def test_success_is_told_by_whom() -> None:
 def test_a_permanent_error_of_any_node_is_the_jobs() -> None:
     cluster = running_train_world()
     ends(cluster, "node-1", exit_code=1)
+    cluster.advance(GRACE_SECONDS)
     found = verdict(cluster)
     assert found is not None
     assert (found.succeeded, found.reason) == (False, "ReplicaFailed")

@@ -20,6 +20,7 @@ from helpers.trainworld import (
 )
 from tfjob_controller.api.core import Condition
 from tfjob_controller.api.gang import BOUND, member_ids
+from tfjob_controller.trainer.blame import GRACE_SECONDS
 from tfjob_controller.trainer.difference import NOTHING
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
@@ -199,6 +200,8 @@ def test_a_permanent_error_of_a_node_ends_the_job() -> None:
     cluster = running_train_world()
     cluster.exits("node-1", 1, "Error", message="ValueError: no such layer")
     cluster.job_ends("node-1", "Failed")
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
     cluster.settle()
     cluster.reap()
     cluster.settle()

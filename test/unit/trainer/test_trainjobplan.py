@@ -194,7 +194,7 @@ def test_a_framework_is_told_what_a_node_has() -> None:
 @pytest.mark.parametrize("trainer", [{"env": [{"name": "OF_MINE", "value": "1"}]}])
 def test_variables_of_a_framework_that_the_api_server_does_not_know_are_refused_too(trainer: dict[str, Any]) -> None:
     with pytest.raises(UnplannableError, match=r"spec.trainer.env\[0\].name: OF_MINE is set by the controller"):
-        train_plan(framework=Plugin(), trainer=trainer)
+        train_plan(plugin=Plugin(), trainer=trainer)
 
 
 def test_what_the_framework_cannot_run_is_refused_in_its_words() -> None:
@@ -365,7 +365,7 @@ def test_a_framework_that_cannot_answer_ends_the_job_with_one_sentence_that_name
     question: str, answer: Callable[..., Any], said: str
 ) -> None:
     with pytest.raises(UnplannableError) as refused:
-        train_plan(framework=Plugin(**{question: answer}))
+        train_plan(plugin=Plugin(**{question: answer}))
     words = str(refused.value)
     assert words.startswith(f"spec.framework: mine cannot plan this job: {question}: ")
     assert said in words
@@ -374,7 +374,7 @@ def test_a_framework_that_cannot_answer_ends_the_job_with_one_sentence_that_name
 
 
 def test_a_framework_that_answers_is_asked_for_each_pod() -> None:
-    plan = train_plan(framework=Plugin(), nodes=3)
+    plan = train_plan(plugin=Plugin(), nodes=3)
     assert [env_of(plan, each)["OF_MINE"] for each in ids(plan)] == ["0", "1", "2"]
 
 
@@ -385,11 +385,11 @@ def test_planning_asks_for_the_environment_of_one_node_alone() -> None:
         asked.append(index)
         return {}
 
-    train_plan(framework=Plugin(environment=environment), nodes=1000)
+    train_plan(plugin=Plugin(environment=environment), nodes=1000)
     assert asked == [0]
 
 
 def test_initializers_and_exporter_are_told_nothing_by_frameworks() -> None:
-    plan = train_plan(runtime=SHARED, framework=torch.FRAMEWORK, **IN_STEPS)
+    plan = train_plan(runtime=SHARED, plugin=torch.FRAMEWORK, **IN_STEPS)
     assert "RANK" in env_of(plan, "node-0")
     assert set(env_of(plan, "model-exporter-0")) == {"STORAGE_URI"}
