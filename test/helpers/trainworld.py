@@ -56,10 +56,10 @@ def framework_of(job: TrainJob) -> Framework:
 
 
 def recipe(
-    *, runtime: RuntimeSpec | None = None, gangs: GangPolicy = NO_GANGS, framework: Framework | None = None, **job: Any
+    *, runtime: RuntimeSpec | None = None, gangs: GangPolicy = NO_GANGS, plugin: Framework | None = None, **job: Any
 ) -> Recipe:
     made = decoded_train(trainjob(**job))
-    return Recipe(made, framework or framework_of(made), runtime, CONFIG, gangs, restart_rules=True)
+    return Recipe(made, plugin or framework_of(made), runtime, CONFIG, gangs, restart_rules=True)
 
 
 def train_plan(**given: Any) -> Plan:

@@ -1,0 +1,135 @@
+"""A plan as a pure function of a TrainJob and its runtime: whatever they are, there is one, or one sentence why not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.anytrainspec import runtime_specs, train_specs
+from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_spec, train_plan
+from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
+from tfjob_controller.api.trainjobvalidation import validate, validate_runtime, validate_with_runtime
+from tfjob_controller.trainer.children import build_config_map, build_job, build_service
+from tfjob_controller.trainer.gangterms import ALWAYS, NO_GANGS, GangPolicy
+from tfjob_controller.trainer.plan import Plan, Replica, UnplannableError
+from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
+
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+# What a node calls itself, by framework.
+RANKS = {"PET_NODE_RANK", "RANK", "JAX_PROCESS_ID", "PROCESS_ID", "DMLC_TASK_ID"}
+
+frameworks = st.sampled_from(["torch", "tensorflow", "jax", "xgboost", "mpi", "plain"])
+names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?", fullmatch=True).filter(lambda name: ".." not in name)
+
+
+def decoded(spec: Any, meta: Mapping[str, Any]) -> bytes:
+    return json.dumps({"metadata": meta, "spec": spec}).encode()
+
+
+@given(spec=train_specs, its=st.none() | runtime_specs, has_gang=st.booleans())
+@settings(max_examples=400)
+def test_whatever_is_valid_is_planned_or_refused_in_one_line(spec: Any, its: Any, has_gang: bool) -> None:
+    meta = {"name": "a", "namespace": "ns", "uid": "u"}
+    job = decode_trainjob(decoded(spec, meta))
+    runtime = decode_training_runtime(decoded(its, {"name": "r"})) if its is not None else None
+    if validate(job) is not None or (runtime is not None and validate_runtime(runtime) is not None):
+        return
+    theirs = runtime.spec if runtime is not None else None
+    if validate_with_runtime(job.spec, theirs) is not None:
+        return
+    gangs = GangPolicy(ALWAYS, "gang-scheduler") if has_gang else NO_GANGS
+    try:
+        plan = build_train_plan(Recipe(job, framework_of(job), theirs, CONFIG, gangs, restart_rules=True))
+    except UnplannableError as error:
+        refused = str(error)
+    else:
+        refused = ""
+    assert "\n" not in refused
+    # That is for frameworks of others.
+    assert "cannot plan this job" not in refused
+    if refused:
+        return
+    # The first and the last: there may be a thousand.
+    for replica in (*plan.replicas[:3], plan.replicas[-1]):
+        json.dumps(build_job(plan, replica))
+
+
+def env_of(plan: Plan, replica: Replica) -> dict[str, str]:
+    containers = build_job(plan, replica)["spec"]["template"]["spec"]["containers"]
+    (training,) = (each for each in containers if each["name"] == replica.role.name)
+    return {each["name"]: each["value"] for each in training["env"]}
+
+
+def nodes_of(plan: Plan) -> list[Replica]:
+    return [each for each in plan.replicas if each.role.name == "node"]
+
+
+def services(plan: Plan) -> dict[str, int]:
+    """Port by name."""
+    made = (build_service(plan, each) for each in plan.replicas if each.role.port)
+    return {each["metadata"]["name"]: each["spec"]["ports"][0]["port"] for each in made}
+
+
+@given(name=names, framework=frameworks, nodes=st.integers(1, 12), gpus=st.integers(0, 4))
+def test_all_nodes_agree_on_where_to_meet_and_who_is_who(name: str, framework: str, nodes: int, gpus: int) -> None:
+    resources = {"limits": {"nvidia.com/gpu": gpus}}
+    plan = train_plan(name=name, framework=framework, nodes=nodes, trainer={"resourcesPerNode": resources})
+    told = [env_of(plan, each) for each in nodes_of(plan)]
+    for index, env in enumerate(told):
+        assert all(env[rank] == str(index) for rank in RANKS & env.keys())
+    shared = [{key: value for key, value in env.items() if key not in {*RANKS, "TF_CONFIG"}} for env in told]
+    assert all(each == shared[0] for each in shared)
+
+
+@given(name=names, nodes=st.integers(1, 12), framework=st.sampled_from(["torch", "jax", "xgboost"]))
+def test_where_nodes_meet_there_is_a_service(name: str, nodes: int, framework: str) -> None:
+    plan = train_plan(name=name, framework=framework, nodes=nodes)
+    env, known = env_of(plan, plan.chief), services(plan)
+    address, port = {
+        "torch": lambda: (env["MASTER_ADDR"], env["MASTER_PORT"]),
+        "jax": lambda: env["JAX_COORDINATOR_ADDRESS"].split(":"),
+        "xgboost": lambda: (env["DMLC_TRACKER_URI"], env["DMLC_TRACKER_PORT"]),
+    }[framework]()
+    assert address == plan.chief.name
+    assert known[address] == int(port)
+
+
+@given(name=names, nodes=st.integers(1, 12))
+def test_each_node_of_tensorflow_finds_itself_among_all(name: str, nodes: int) -> None:
+    plan = train_plan(name=name, framework="tensorflow", nodes=nodes)
+    known = services(plan)
+    configs = [json.loads(env_of(plan, each)["TF_CONFIG"]) for each in nodes_of(plan)]
+    assert all(each["cluster"] == configs[0]["cluster"] for each in configs)
+    assert configs[0]["cluster"]["worker"] == [f"{each.name}:{known[each.name]}" for each in nodes_of(plan)]
+    assert [each["task"]["index"] for each in configs] == list(range(nodes))
+
+
+@given(name=names, nodes=st.integers(1, 12), slots=st.integers(1, 8))
+def test_the_launcher_is_told_of_each_node_that_there_is(name: str, nodes: int, slots: int) -> None:
+    plan = train_plan(name=name, framework="mpi", nodes=nodes, trainer={"numProcPerNode": slots})
+    lines = build_config_map(plan)["data"]["hostfile"].splitlines()
+    assert lines == [f"{each.name} slots={slots}" for each in nodes_of(plan)]
+    assert {line.split()[0] for line in lines} == set(services(plan))
+
+
+@given(name=names, framework=frameworks, nodes=st.integers(1, 30), in_steps=st.booleans())
+def test_names_are_valid_and_steps_are_parts_of_the_whole(
+    name: str, framework: str, nodes: int, in_steps: bool
+) -> None:
+    given_fields = {"runtime": runtime_spec(workspace=CLAIM), **IN_STEPS} if in_steps else {}
+    plan = train_plan(name=name, framework=framework, nodes=nodes, **given_fields)
+    assert len(plan.by_name) == len(plan.replicas)
+    assert plan.replicas[0] is plan.chief
+    for each in plan.replicas:
+        assert DNS_1035.fullmatch(each.name)
+        job = build_job(plan, each)
+        assert job["metadata"]["name"] == each.name
+        assert job["spec"]["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
+    parts = [each.name for step in plan.steps for each in step.replicas]
+    assert sorted(parts) == (sorted(plan.by_name) if in_steps else [])
+    assert {each.name for each in plan.needed} <= set(plan.by_name)
