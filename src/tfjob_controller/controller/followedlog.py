@@ -2,9 +2,9 @@
 
 Theory of operation. While the container runs, its log is one answer without an end (`follow=true`). The kubelet goes on
 over rotations, and ends the answer when the container has ended; it or somebody in between may end it at any time, or
-fall silent. So an end is believed only once the pod says that its container has ended: then the log is read once more
-from where we were, without following, and that answer's end is the log's. Before that an end is followed by another
-request after a rest.
+fall silent. So once the pod says that its container has ended, the log is read once more from where we were, without
+following, and that answer's end alone is the log's: a kubelet that was behind when it rotated ends an answer with the
+old file. Before that an end is followed by another request after a rest.
 
 Where we were is known from the lines themselves, each of which comes with its time (`timestamps=true`), by the clock of
 the node: `sinceTime` has whole seconds, so some lines come twice, and pairs older than those known are left out. Each
@@ -229,11 +229,10 @@ class FollowedLog:
         self._hang_up()
         self._gone = 0
         if self.target.has_ended:
-            self.is_done = True
-        elif self._is_following:
-            self._rest(self._backoff.next_seconds())
+            self.is_done = not self._is_following
+            self._rest(0.0)
         else:
-            self._rest(POLL_SECONDS)
+            self._rest(self._backoff.next_seconds() if self._is_following else POLL_SECONDS)
 
     def _failed(self, error: ApiError) -> None:
         self._hang_up()

@@ -258,16 +258,21 @@ def test_a_container_that_has_ended_is_read_to_its_end_once_more(bench: Bench) -
     assert not bench.follower._jobs, "a job that is over costs no round anything"
 
 
-def test_an_answer_that_ends_after_its_container_is_whole(bench: Bench) -> None:
+def test_an_answer_that_was_followed_is_not_believed_to_be_whole(bench: Bench) -> None:
+    """A kubelet ends it with the old file, if it had not read all of that when the log was rotated."""
     bench.follow(pod())
     asked = bench.asked().begin()
     bench.follow(pod(state=ENDED))
     bench.follower.look()
     asked.say(line(1, "loss=1"))
     asked.end()
+    bench.until(lambda: bench.follower.statistics().opened == 2, 0.0)
+    last = bench.server.asked()
+    assert ("follow" in last.query, last.query["sinceTime"]) == (False, "2026-01-01T00:00:01Z")
+    last.begin().say(line(2, "loss=2"))
+    last.end()
     bench.until(lambda: bench.follower.has_read_all("u-job"), 0.0)
-    assert bench.metrics() == {"loss": at("1", 1)}
-    assert bench.server.nobody_asks()
+    assert bench.metrics() == {"loss": at("2", 2)}
 
 
 def test_one_that_does_not_end_with_its_container_is_asked_for_anew(bench: Bench) -> None:
@@ -495,8 +500,10 @@ def test_the_thread_follows_sleeps_and_stops(tmp_path: Path) -> None:
         eventually(lambda: told)
         eventually(lambda: follower.metrics_of("u-job").get("loss") == at("1", 1))
         follower.follow("ns/job", "u-job", pod(state=ENDED), "trainer", NAMES)
-        asked.say(line(2, "loss=0.5"))
         asked.end()
+        last = server.asked().begin()
+        last.say(line(2, "loss=0.5"))
+        last.end()
         eventually(lambda: follower.has_read_all("u-job"))
         assert follower.metrics_of("u-job")["loss"] == at("0.5", 2)
         assert follower.stop(60.0)
