@@ -59,8 +59,8 @@ def test_what_an_old_crd_lets_through_is_refused_once_with_a_reason(
     """All in one test: a control plane of its own costs seconds."""
     jobs = Jobs(own_control_plane.api, NAMESPACE)
     kubeconfig = proxy.kubeconfig(tmp_path, own_control_plane.own.token)
-    # A cluster of that time knows no Gangs either.
-    with running_controller(kubeconfig, NAMESPACE, gang_scheduling="off") as manager:
+    # A cluster of that time knows neither Gangs nor TrainJobs.
+    with running_controller(kubeconfig, NAMESPACE, gang_scheduling="off", trainjobs=False) as manager:
         every_bad_manifest_is_refused(jobs)
         a_job_in_order_beside_them_runs(jobs)
         no_more_is_sent_for_refused_jobs(proxy, jobs)

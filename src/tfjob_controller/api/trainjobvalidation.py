@@ -268,7 +268,9 @@ def _forbidden_changes(old: TrainJob, new: TrainJob) -> Iterator[str]:
         yield f"spec.runtimeRef: {RUNTIME_REF_FIXED}"
     if before.managed_by != after.managed_by:
         yield f"spec.managedBy: {MANAGED_BY_FIXED}"
-    if not old.status.phase:
+    # The old one is remembered as it was when its spec came, mostly before it had a status; nobody but the controller
+    # writes that, and never on a spec that it has not seen.
+    if not (old.status.phase or new.status.phase):
         return
     for wire_name, name in FIXED_FIELDS:
         if getattr(before, name) != getattr(after, name):
