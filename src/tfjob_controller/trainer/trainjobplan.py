@@ -217,7 +217,11 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role:
 
 
 def _container_base(recipe: Recipe, carrier: Carrier) -> Mapping[str, Any]:
-    return container_of(spec_of(recipe._base(carrier.role)), carrier.role) or {}
+    """Of an init container: the runtime's, with overrides; what else a pod may have is the node's."""
+    template = trainer_template(
+        recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False
+    )
+    return container_of(spec_of(template), carrier.role) or {}
 
 
 def _carrier_role(recipe: Recipe, carrier: Carrier, workspace: Workspace) -> Role:

@@ -12,6 +12,7 @@ from generate.markdown import page, table
 from tfjob_controller.api import trainjobvalidation, validation
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
+from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.trainer import reasons
 
 
@@ -21,8 +22,9 @@ def first_column(text: str) -> list[str]:
 
 def test_every_flag_is_listed_with_its_variable() -> None:
     text = reference.render_flags()
-    assert first_column(text) == [option.flag for option in (*OPTIONS, *EXTENDER_OPTIONS, *SIMULATE_OPTIONS)]
-    assert all(f"`{option.env}`" in text for option in (*OPTIONS, *EXTENDER_OPTIONS))
+    of_all = (*OPTIONS, *EXTENDER_OPTIONS, *SIMULATE_OPTIONS, *INITIALIZE_OPTIONS, *EXPORT_OPTIONS)
+    assert first_column(text) == [option.flag for option in of_all]
+    assert all(f"`{option.env}`" in text for option in of_all)
 
 
 @pytest.mark.parametrize(
