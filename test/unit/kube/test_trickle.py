@@ -174,6 +174,7 @@ def test_a_server_that_is_another_is_refused(
     assert caught.value.reason == "NotConnected"
 
 
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_who_says_so_is_not_told_who_the_server_is(pair: tuple[Path, Path], tmp_path: Path) -> None:
     with LogServer(pair) as server:
         config = server.config(tmp_path, **{"insecure-skip-tls-verify": True, "tls-server-name": "example.com"})
