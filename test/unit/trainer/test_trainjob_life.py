@@ -457,6 +457,26 @@ def test_a_gang_that_is_restarted_keeps_its_room() -> None:
     assert true_conditions(cluster) >= {"Created", "Running"}
 
 
+def test_a_gang_that_fails_again_waits_as_any_other_set() -> None:
+    cluster = train_world(gang={"enabled": True})
+    cluster.gangs = GANGS
+    cluster.settle()
+    admit(cluster)
+    cluster.settle()
+    for wait in (0, BASE_SECONDS):
+        cluster.all_run()
+        cluster.settle()
+        ends(cluster, "node-1", exit_code=137)
+        cluster.settle()
+        cluster.reap()
+        cluster.settle()
+        assert (jobs(cluster) == []) is (wait > 0)
+        cluster.advance(wait)
+        cluster.settle()
+        assert jobs(cluster) == NODES
+    assert generations(cluster) == {"2"}
+
+
 # MPI
 
 

@@ -86,6 +86,8 @@ def test_nodes_and_launcher_are_started_again_together_and_nothing_else_is() -> 
     for replica in plan.replicas:
         job = build_job(plan, replica)["spec"]
         assert (job["backoffLimit"] == 0) == replica.role.restarts_together
+        # What a policy would keep out of the count of failures would be run again alone.
+        assert ("podFailurePolicy" not in job) == replica.role.restarts_together
         assert job["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
 
 
