@@ -87,6 +87,8 @@ def test_the_exit_code_says_whether_another_try_can_help(fault: Fault, code: int
     ],
 )
 def test_a_partial_download_is_never_taken_for_whole(fault_of: Callable[[int], Fault | None], tmp_path: Path) -> None:
+    # Of a run before, for another URI.
+    (tmp_path / MARKER).write_text("{}")
     with FileServer(CONTENT, fault_of=fault_of) as server:
         ended = initialize("dataset", server.url, tmp_path, {}, "--retries=1")
     assert ended.code == 203

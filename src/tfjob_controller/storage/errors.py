@@ -23,6 +23,7 @@ EXIT_STOPPED = 128 + 15
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL = (
     errno.ENOENT,
+    errno.EEXIST,
     errno.EACCES,
     errno.EPERM,
     errno.EROFS,
