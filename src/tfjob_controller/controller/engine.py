@@ -181,9 +181,10 @@ class Engine(Generic[ObjectT]):
             memo = self._memo(key, job)
         try:
             plan = memo.plan = memo.plan or self._kind.plan(job)
+            # A plan may ask for more as its children are made.
+            return self._sync_planned(job, memo, plan)
         except UnplannableError as error:
             return self._wait_for_plan(job, memo, error)
-        return self._sync_planned(job, memo, plan)
 
     def _wait_for_plan(self, job: ObjectT, memo: _Memo[ObjectT], error: UnplannableError) -> Outcome:
         """It refers to what is not there, and may come in a moment."""

@@ -30,7 +30,10 @@ def files_of(framework: Framework, setting: Setting) -> dict[str, str]:
 
 
 def secret_of(framework: Framework, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
-    return _answer(framework, "secret", lambda: framework.secret(setting))
+    make = _answer(framework, "secret", lambda: framework.secret(setting))
+    if make is None:
+        return None
+    return lambda: _answer(framework, "secret", lambda: {name: bytes(value) for name, value in make().items()})
 
 
 def equipped_by(

@@ -22,7 +22,8 @@ from tfjob_controller.trainer.gangterms import OFF, GangTerms
 
 
 class UnplannableError(Exception):
-    """The job refers to what is not there, or cannot be run as that says: one sentence.
+    """The job refers to what is not there, or cannot be run as that says: one sentence. Raised when a plan is made, or
+    when it says what a child is made of.
 
     It may come yet in `seconds_left`; 0: no waiting can help.
     """

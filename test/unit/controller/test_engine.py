@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, NoReturn
+
 import pytest
 
 from helpers.controllerbench import (
@@ -17,6 +20,7 @@ from helpers.manifests import master, tfjob, workers
 from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, YIELD_SECONDS
 from tfjob_controller.controller.outcome import DONE, GONE, Done, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
+from tfjob_controller.trainer.plan import Plan, Replica, UnplannableError
 
 
 @pytest.fixture
@@ -377,3 +381,28 @@ def test_many_writers_make_what_one_makes() -> None:
 
 def test_a_key_of_no_job_is_nothing_and_never_will_be(bench: ControllerBench) -> None:
     assert bench.engine.sync(KEY) == GONE
+
+
+class RefusesLater:
+    """A kind whose plans say only then that they cannot be carried out when the first child is made."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kind, name)
+
+    def plan(self, job: Any) -> Plan:
+        return dataclasses.replace(self._kind.plan(job), environment=self._refuse)
+
+    def _refuse(self, replica: Replica) -> NoReturn:
+        raise UnplannableError(f"nobody knows the address of {replica.id}")
+
+
+def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_words(bench: ControllerBench) -> None:
+    bench.engine._kind = RefusesLater(bench.engine._kind)
+    bench.create()
+    assert isinstance(bench.settle(), GiveUp | Done)
+    assert bench.api.paths("/jobs/") == []
+    assert bench.status["phase"] == "Failed"
+    assert bench.status["reason"] == "invalid job spec: nobody knows the address of master-0"

@@ -12,7 +12,7 @@ import pytest
 from helpers.trainmanifests import override, role_template
 from helpers.trainworld import CLAIM, IN_STEPS, recipe, runtime_spec, train_plan
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar
-from tfjob_controller.trainer.children import build_config_map, build_job, build_service
+from tfjob_controller.trainer.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.frameworks import mpi, torch
 from tfjob_controller.trainer.frameworks.base import Setting
 from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
@@ -373,6 +373,25 @@ def test_a_framework_that_cannot_answer_ends_the_job_with_one_sentence_that_name
     assert said in words
     assert "\n" not in words
     assert refused.value.seconds_left == 0
+
+
+def _refuses_the_second(setting: Setting, role: str, index: int) -> Mapping[str, str]:
+    return {"OF_MINE": ("first",)[index]}
+
+
+def test_what_a_framework_is_asked_later_ends_the_job_in_the_same_way() -> None:
+    plan = train_plan(plugin=Plugin(environment=_refuses_the_second))
+    assert env_of(plan, "node-0")["OF_MINE"] == "first"
+    with pytest.raises(UnplannableError, match="mine cannot plan this job: environment: IndexError"):
+        build_job(plan, plan.replicas[1])
+
+
+@pytest.mark.parametrize("make", [_raises, _none, lambda: {"key": "text"}], ids=["raises", "nothing", "no-bytes"])
+def test_a_secret_that_cannot_be_made_ends_the_job_in_the_same_way(make: Callable[[], Any]) -> None:
+    plan = train_plan(plugin=Plugin(secret=lambda setting: make))
+    assert plan.secret is not None
+    with pytest.raises(UnplannableError, match="mine cannot plan this job: secret: "):
+        build_secret(plan, plan.secret)
 
 
 def test_a_framework_that_answers_is_asked_for_each_pod() -> None:
