@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -83,6 +84,8 @@ def _quiet_libraries() -> None:
     """For good: a connection that nobody closed is told when the interpreter ends, after our last line."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    # A container's user often has no home; uploads by Xet keep something there.
+    os.environ.setdefault("HF_HOME", os.path.join(tempfile.gettempdir(), "huggingface"))
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
 
