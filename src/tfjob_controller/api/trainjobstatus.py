@@ -33,8 +33,8 @@ class Metric(_Value, frozen=True, omit_defaults=False):
     """The last value of a name in the log of node 0."""
 
     name: Annotated[str, says("What stands before the equals sign.")]
-    value: Annotated[str, says("The number, as it was written.")]
-    seen_at: Annotated[str, says("When it was read.", format="date-time")]
+    value: Annotated[str, says("A number as JSON writes it, or NaN, +Inf or -Inf.")]
+    seen_at: Annotated[str, says("When the line was logged, by the node's clock.", format="date-time")]
 
 
 class TrainJobStatus(_Value, frozen=True):
