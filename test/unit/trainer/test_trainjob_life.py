@@ -438,6 +438,27 @@ def test_initializers_run_before_there_is_a_gang_and_hold_no_room() -> None:
     assert end_of(cluster)[1] == "SUCCESS"
 
 
+def test_a_job_has_started_with_its_initializers_and_goes_on_counting_while_its_nodes_wait_for_room() -> None:
+    cluster = gang_in_steps()
+    cluster.settle()
+    started = cluster.job.status.start_time
+    assert started is not None
+    cluster.advance(5)
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    assert cluster.job.status.start_time == started
+
+
+def test_a_gang_without_initializers_has_not_started_before_it_has_room() -> None:
+    cluster = train_world(gang={"enabled": True})
+    cluster.gangs = GANGS
+    cluster.settle()
+    assert cluster.job.status.start_time is None
+    admit(cluster)
+    cluster.settle()
+    assert cluster.job.status.start_time is not None
+
+
 def test_a_gang_that_is_restarted_keeps_its_room() -> None:
     cluster = gang_in_steps()
     cluster.settle()
