@@ -146,8 +146,8 @@ def render_events() -> str:
     return page(
         "Events",
         "src/tfjob_controller/trainer/reasons.py",
-        "On the job, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` (or `trainjob`) shows them. Repeated ones are "
-        "counted in a series instead of written again, and an event that speaks of a status is written after it.",
+        "On the job, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` (or `trainjob`) shows them. Repeated ones "
+        "are counted in a series instead of written again, and an event that speaks of a status is written after it.",
         table(["Reason", "Type", "When"], _event_rows()),
     )
 

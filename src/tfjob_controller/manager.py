@@ -31,23 +31,18 @@ import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
-from tfjob_controller.api.core import Scale
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.controller.caches import Caches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.controller.logreader import LogReader
-from tfjob_controller.controller.tfjob import TFJobKind
-from tfjob_controller.controller.trainjob import TrainJobKind, trainjob_work
-from tfjob_controller.controller.trainjobcaches import TrainJobCaches
+from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.workers import Workers
+from tfjob_controller.engines import Shared, tfjob_engine, trainjob_engine
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import Config, ConfigError, load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import EventRecorder
@@ -283,9 +278,20 @@ class Manager:
 
     def _new_workers(self, *, restart_rules: bool) -> Iterator[Workers]:
         """Of each kind."""
-        yield self._workers_for(self._new_tfjob_engine(restart_rules=restart_rules), CONTROLLER, self._queue)
+        shared = Shared(
+            self.transport,
+            self.caches,
+            self._controller_config,
+            self.metrics,
+            self._recorder,
+            self._fanout,
+            self._clock,
+            self._gangs,
+            restart_rules,
+        )
+        yield self._workers_for(tfjob_engine(shared, self._queue, self._logs), CONTROLLER, self._queue)
         if self.caches.trainjobs is not None:
-            engine = self._new_trainjob_engine(self.caches.trainjobs, restart_rules=restart_rules)
+            engine = trainjob_engine(shared, self.caches.trainjobs, self._train_queue, self._follower)
             yield self._workers_for(engine, TRAIN_CONTROLLER, self._train_queue)
 
     def _workers_for(self, engine: Engine[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
@@ -297,45 +303,6 @@ class Manager:
             count=self._options.workers,
             clock=self._clock,
             observer=self.metrics.syncs,
-        )
-
-    def _new_tfjob_engine(self, *, restart_rules: bool) -> Engine[TFJob]:
-        store = self.caches.tfjobs.store
-        rng = random.Random()  # noqa: S311 -- RuntimeIds are names, not secrets
-        kind = TFJobKind(
-            store, self._controller_config, self.metrics.jobs, rng, restart_rules=restart_rules, gangs=self._gangs
-        )
-        return Engine(
-            kind,
-            ResourceClient(self.transport, TFJOBS, decode_tfjob),
-            store,
-            self.caches.snapshots(self._logs.readings_of),
-            self.caches.writer(self._fanout),
-            self._recorder,
-            self._clock,
-            is_busy=lambda: len(self._queue) > 0,
-            scales=ResourceClient(self.transport, TFJOBS, decoder_for(Scale)),
-        )
-
-    def _new_trainjob_engine(self, caches: TrainJobCaches, *, restart_rules: bool) -> Engine[TrainJob]:
-        kind = TrainJobKind(
-            caches.runtimes,
-            self._controller_config,
-            self.metrics.trainjobs,
-            self._follower,
-            self._clock,
-            restart_rules=restart_rules,
-            gangs=self._gangs,
-        )
-        return Engine(
-            kind,
-            ResourceClient(self.transport, TRAINJOBS, decode_trainjob),
-            caches.jobs.store,
-            self.caches.snapshots(),
-            self.caches.writer(self._fanout),
-            self._recorder,
-            self._clock,
-            is_busy=lambda: len(self._train_queue) > 0,
         )
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:

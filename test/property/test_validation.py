@@ -33,9 +33,8 @@ def decoded(spec: Any, status: Any = None) -> TFJob:
 def test_any_object_is_read_judged_and_if_it_is_good_compiled(spec: Any, status: Any) -> None:
     job = decoded(spec, status)
     if validate(job) is None:
-        plan = build_plan(
-            msgspec.structs.replace(job, metadata=ObjectMeta(name="a", uid="u")), ControllerConfig("i", accelerators=CONFIG)
-        )
+        named = msgspec.structs.replace(job, metadata=ObjectMeta(name="a", uid="u"))
+        plan = build_plan(named, ControllerConfig("i", accelerators=CONFIG))
         assert plan.chief.is_chief
         assert {build_job(plan, replica)["metadata"]["name"] for replica in plan.replicas[:5]}
 

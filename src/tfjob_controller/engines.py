@@ -1,0 +1,91 @@
+"""The engine of each kind, put together from what they share and what is the kind's own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.core import Scale
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.engine import Engine, Recorder
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.logfollower import LogFollower
+from tfjob_controller.controller.logreader import LogReader
+from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.controller.trainjob import TrainJobKind
+from tfjob_controller.controller.trainjobcaches import TrainJobCaches
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
+from tfjob_controller.kube.transport import Requester
+from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.trainer.gangterms import GangPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What engines of all kinds are given. `restart_rules`: see `trainer.children`."""
+
+    requester: Requester
+    caches: Caches
+    config: ControllerConfig
+    metrics: Metrics
+    recorder: Recorder
+    fanout: Fanout
+    clock: Clock
+    gangs: GangPolicy
+    restart_rules: bool
+
+
+def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: LogReader) -> Engine[TFJob]:
+    """Syncs TFJobs; `queue` says whether others wait."""
+    store = shared.caches.tfjobs.store
+    kind = TFJobKind(
+        store,
+        shared.config,
+        shared.metrics.jobs,
+        random.Random(),  # noqa: S311 -- RuntimeIds are names, not secrets
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+    )
+    return Engine(
+        kind,
+        ResourceClient(shared.requester, TFJOBS, decode_tfjob),
+        store,
+        shared.caches.snapshots(logs.readings_of),
+        shared.caches.writer(shared.fanout),
+        shared.recorder,
+        shared.clock,
+        is_busy=lambda: len(queue) > 0,
+        scales=ResourceClient(shared.requester, TFJOBS, decoder_for(Scale)),
+    )
+
+
+def trainjob_engine(
+    shared: Shared, caches: TrainJobCaches, queue: RateLimitingQueue[str], follower: LogFollower
+) -> Engine[TrainJob]:
+    """Syncs TrainJobs; `queue` says whether others wait."""
+    kind = TrainJobKind(
+        caches.runtimes,
+        shared.config,
+        shared.metrics.trainjobs,
+        follower,
+        shared.clock,
+        restart_rules=shared.restart_rules,
+        gangs=shared.gangs,
+    )
+    return Engine(
+        kind,
+        ResourceClient(shared.requester, TRAINJOBS, decode_trainjob),
+        caches.jobs.store,
+        shared.caches.snapshots(),
+        shared.caches.writer(shared.fanout),
+        shared.recorder,
+        shared.clock,
+        is_busy=lambda: len(queue) > 0,
+    )
