@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ def test_tf_config_is_the_training_containers_alone_and_comes_after_its_own_vari
     ],
 )
 def test_a_job_of_any_name_runs_and_ends(trial: Trial, name: str, prefix: str) -> None:
-    named = Trial(trial.playground, name)
+    named = replace(trial, name=name)
     named.plays("master-0", ends(0))
     named.submit(master(), workers(1))
     named.await_phase("Done")

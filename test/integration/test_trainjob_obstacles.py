@@ -1,0 +1,112 @@
+"""What stands in the way of a set of nodes: quotas, foreign objects, children that go. None of it is a restart, but
+where a node was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, pod_path
+from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
+from helpers.poll import eventually, never
+from helpers.trainjobs import await_ready, await_restart, ends, nodes, step_of
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+
+def test_a_quota_holds_up_a_part_of_the_nodes_and_costs_no_restart(
+    control_plane: Cluster, kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str
+) -> None:
+    jobs = Jobs(api, namespace, TRAINJOBS)
+    folder = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limited"}}
+    api.create(folder, {**quota, "spec": {"hard": {"count/jobs.batch": "1"}}})
+    eventually(lambda: api.get(f"{folder}/limited").get("status", {}).get("used"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    with running_controller(control_plane.kubeconfig, namespace):
+        jobs.submit(trainjob("held-up", 2, metrics={"names": []}))
+        eventually(lambda: "exceeded quota" in jobs.status("held-up").get("reason", ""), PATIENCE_SECONDS)
+        eventually(lambda: len(jobs.children("jobs")) == 1, PATIENCE_SECONDS)
+        never(lambda: jobs.status("held-up").get("restarts"), 3, 0.2)
+        api.patch(f"{folder}/limited", {"spec": {"hard": {"count/jobs.batch": "10"}}})
+        eventually(lambda: step_of(jobs.status("held-up")).get("ready") == 2, PATIENCE_SECONDS)
+        assert jobs.status("held-up").get("restarts", 0) == 0
+
+
+def drop_service(trial: Trial) -> None:
+    trial.jobs.api.delete(trial.child_path("services", trial.child("node-1")))
+
+
+def drop_config_map(trial: Trial) -> None:
+    (name,) = trial.children("configmaps")
+    trial.jobs.api.delete(trial.child_path("configmaps", name))
+
+
+@pytest.mark.parametrize("drop", [drop_service, drop_config_map])
+def test_a_deleted_service_or_config_map_is_made_anew_and_nobody_is_restarted(
+    train: Trial, drop: Callable[[Trial], None]
+) -> None:
+    train.train(2, command=("mpirun",))
+    await_ready(train)
+    plural = "services" if drop is drop_service else "configmaps"
+    before = {each["metadata"]["uid"] for each in train.children(plural).values()}
+    drop(train)
+    eventually(lambda: is_new(train, plural, before), PATIENCE_SECONDS, PERIOD_SECONDS)
+    assert train.status().get("restarts", 0) == 0
+
+
+def is_new(trial: Trial, plural: str, before: set[str]) -> bool:
+    now = {each["metadata"]["uid"] for each in trial.children(plural).values()}
+    return len(now) == len(before) and now != before
+
+
+def test_failures_of_several_nodes_at_one_time_are_one_restart(train: Trial) -> None:
+    train.train(3)
+    await_ready(train, 3)
+    for pod in list(train.children("pods")):
+        train.jobs.api.delete(pod_path(train.namespace, pod))
+    status = await_restart(train, 1, 3)
+    never(lambda: train.status().get("restarts") != 1, 1, 0.1)
+    assert status["phase"] == "Running"
+
+
+def test_a_foreign_job_under_the_name_of_a_node_is_reported_and_never_touched(train: Trial) -> None:
+    api = train.jobs.api
+    train.train(1, suspend=True)
+    train.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+    name = train.child("node-0")
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "theirs", "image": "localhost/theirs"}]}}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
+    api.create(
+        f"/apis/batch/v1/namespaces/{train.namespace}/jobs", {**body, "spec": {"suspend": True, "template": template}}
+    )
+    train.change(suspend=False)
+    train.await_reason(f"cannot create Job {name}", "is not this job's")
+    found = api.get(train.child_path("jobs", name))
+    assert found["spec"]["template"]["spec"]["containers"][0]["name"] == "theirs"
+    api.delete(train.child_path("jobs", name), propagationPolicy="Background")
+    status = await_ready(train, 1)
+    assert status.get("restarts", 0) == 0
+
+
+def test_a_restart_that_is_due_waits_while_the_job_is_suspended(train: Trial) -> None:
+    """Nothing runs then that could be restarted; and the one that was ended by it is nobody's failure."""
+    for node in nodes(2):
+        train.plays(node, ends(137, after=1), ends(137, after=1))
+    train.train(2)
+    train.await_status(lambda status: status.get("restarts") == 2)
+    train.change(suspend=True)
+    train.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+    eventually(lambda: not train.children("pods"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    train.change(suspend=False)
+    status = await_ready(train)
+    assert status["restarts"] == 2
