@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,9 +10,9 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World
 from helpers.controllerbench import Counted
+from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
-from tfjob_controller.api.core import Pod
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import MANAGED_HERE, TRAINJOBS, TrainJob
 from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
@@ -21,34 +20,9 @@ from tfjob_controller.controller.runtimes import Runtimes
 from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS, TrainJobKind, by_runtime_id, trainjob_work
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of
 from tfjob_controller.trainer.plan import UnplannableError
 from tfjob_controller.trainer.status import waiting_status
-
-SEEN_AT = "2026-01-01T00:00:05Z"
-
-
-class Logs:
-    """A `Follower` that says what a test puts into it."""
-
-    def __init__(self) -> None:
-        self.followed: list[tuple[str, str, str, str, tuple[str, ...]]] = []
-        self.forgotten: list[str] = []
-        self.metrics: dict[str, str] = {}
-        self.is_read = False
-
-    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
-        self.followed.append((job_key, job_uid, pod.metadata.name, container, names))
-
-    def forget_key(self, job_key: str) -> None:
-        self.forgotten.append(job_key)
-
-    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
-        return {name: Measured(value, SEEN_AT) for name, value in self.metrics.items()}
-
-    def has_read_all(self, job_uid: str) -> bool:
-        return self.is_read
 
 
 def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobKind:

@@ -1,0 +1,177 @@
+"""The controller of TrainJobs without threads: see `controllerbench`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted
+from helpers.fakeapi import FakeApi, Object
+from helpers.trainmanifests import trainjob
+from helpers.trainworld import CONFIG
+from tfjob_controller.api.core import Pod
+from tfjob_controller.api.decode import decode_trainjob
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.engine import Engine
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.outcome import Outcome
+from tfjob_controller.controller.remembered import Remembered
+from tfjob_controller.controller.trainjob import TrainJobKind
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.store import version_of
+from tfjob_controller.trainer.metricpairs import Measured
+from tfjob_controller.trainer.names import runtime_id_of
+
+TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"
+RUNTIME_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainingruntimes"
+KEY = f"{NAMESPACE}/example-train"
+SEEN_AT = "2026-01-01T00:00:05Z"
+
+
+class Logs:
+    """A `Follower` that says what a test puts into it."""
+
+    def __init__(self) -> None:
+        self.followed: list[tuple[str, str, str, str, tuple[str, ...]]] = []
+        self.forgotten: list[str] = []
+        self.metrics: dict[str, str] = {}
+        self.is_read = False
+
+    def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
+        self.followed.append((job_key, job_uid, pod.metadata.name, container, names))
+
+    def forget_key(self, job_key: str) -> None:
+        self.forgotten.append(job_key)
+
+    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
+        return {name: Measured(value, SEEN_AT) for name, value in self.metrics.items()}
+
+    def has_read_all(self, job_uid: str) -> bool:
+        return self.is_read
+
+
+class Told:
+    """A Recorder that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def event(self, regarding: Any, type_: str, reason: str, note: str, action: str = "") -> None:
+        assert regarding.kind == "TrainJob"
+        self.events.append((type_, reason, note))
+
+
+class TrainBench:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.clock = FakeClock()
+        self.caches = Caches(self.api, "", self.clock)
+        self.counted, self.logs, self.told = Counted(), Logs(), Told()
+        assert self.caches.trainjobs is not None
+        self.trainjobs = self.caches.trainjobs
+        self.logs.is_read = True
+        self.engine = self.new_engine()
+        informers = {
+            "trainjobs": self.trainjobs.jobs,
+            "trainingruntimes": self.trainjobs.all[1],
+            "jobs": self.caches.jobs,
+            "services": self.caches.services,
+            "pods": self.caches.pods,
+            "configmaps": self.caches.config_maps,
+        }
+        for name, informer in informers.items():
+            self.api.watch(name, _watcher(informer))
+
+    def new_engine(self) -> Engine[TrainJob]:
+        kind = TrainJobKind(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
+        return Engine(
+            kind,
+            ResourceClient(self.api, TRAINJOBS, decode_trainjob),
+            self.trainjobs.jobs.store,
+            self.caches.snapshots(),
+            self.caches.writer(Fanout(0)),
+            self.told,
+            self.clock,
+        )
+
+    def forget_secrets(self) -> None:
+        """As another process has: nobody watches them."""
+        self.caches.secrets = Remembered()
+        self.engine = self.new_engine()
+
+    def create(self, **job: Any) -> Object:
+        return self.api.put(TRAINJOB_PATH, trainjob(**job))
+
+    def sync(self) -> Outcome:
+        return self.engine.sync(KEY)
+
+    def settle(self, limit: int = 20) -> Outcome:
+        """Sync until a sync sends nothing."""
+        for _ in range(limit):
+            before = len(self.api.sent)
+            outcome = self.sync()
+            if len(self.api.sent) == before:
+                return outcome
+        raise AssertionError(f"still writing after {limit} syncs: {self.api.sent[-3:]}")
+
+    @property
+    def job(self) -> Object:
+        return self.api.objects[f"{TRAINJOB_PATH}/example-train"]
+
+    @property
+    def status(self) -> Object:
+        status: Object = self.job.get("status", {})
+        return status
+
+    def child(self, replica: str) -> str:
+        """`node-1` → the name of its Job."""
+        role, _, index = replica.rpartition("-")
+        return f"example-train-{role}-{runtime_id_of(self.job['metadata']['uid'])}-{index}"
+
+    def runs(self, *replicas: str) -> None:
+        for each in replicas:
+            self._pod(each, "Running", {"running": {}}, ready=True)
+
+    def exits(self, replica: str, exit_code: int) -> None:
+        """Its pod ends, and with it its Job."""
+        ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": SEEN_AT}
+        self._pod(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended}, ready=False)
+        condition = {"type": "Failed" if exit_code else "Complete", "status": "True"}
+        self.api.change(f"{JOB_PATH}/{self.child(replica)}", {"status": {"conditions": [condition]}})
+
+    def pods_go(self) -> None:
+        for path in self.api.paths("/pods/"):
+            self.api.remove(path)
+
+    def _pod(self, replica: str, phase: str, state: Object, *, ready: bool) -> None:
+        name = self.child(replica)
+        job = self.api.objects[f"{JOB_PATH}/{name}"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True}
+        metadata = {
+            "name": f"{name}-x",
+            "labels": {**job["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name},
+            "ownerReferences": [{**owner, "uid": job["metadata"]["uid"]}],
+        }
+        container = {"name": replica.rpartition("-")[0], "ready": ready, "restartCount": 0, "state": state}
+        status = {"phase": phase, "startTime": "2026-01-01T00:00:01Z", "containerStatuses": [container]}
+        self.api.put(POD_PATH, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status})
+
+
+def _watcher(informer: Informer[Any]) -> Any:
+    decode = informer._reflector._reader._decode  # the decoder that the real watch would use
+
+    def tell(kind: str, obj: Object) -> None:
+        decoded = decode(json.dumps(obj).encode())
+        if kind == "DELETED":
+            informer.store.delete(key_of(decoded), version_of(decoded), decoded)
+        else:
+            informer.store.upsert(decoded)
+
+    return tell

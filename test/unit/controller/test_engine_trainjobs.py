@@ -1,0 +1,154 @@
+"""What TrainJobs cost, and in which order they are written: the engine's rules, with another kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.trainbench import RUNTIME_PATH, TrainBench
+from helpers.trainmanifests import runtime
+from tfjob_controller.controller.outcome import Done, GiveUp, RequeueAfter
+from tfjob_controller.controller.runtimes import PATIENCE_SECONDS
+from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS
+
+
+@pytest.fixture
+def bench() -> TrainBench:
+    return TrainBench()
+
+
+def writes(bench: TrainBench) -> list[str]:
+    """Of the job's status, so far."""
+    return [sent.path for sent in bench.api.requests("PATCH", "/status")]
+
+
+def running(bench: TrainBench, **job: object) -> None:
+    bench.create(**job)
+    bench.settle()
+    bench.runs("node-0", "node-1")
+    bench.settle()
+    bench.clock.advance(60)
+    bench.settle()
+
+
+def test_a_job_that_runs_costs_no_request(bench: TrainBench) -> None:
+    running(bench)
+    assert (bench.status["state"], bench.status["nodes"], bench.status["runtime"]) == ("RUNNING", "2/2", "plain")
+    sent = len(bench.api.sent)
+    assert isinstance(bench.sync(), Done | RequeueAfter)
+    assert len(bench.api.sent) == sent
+
+
+def test_a_controller_that_starts_anew_writes_nothing_either(bench: TrainBench) -> None:
+    running(bench)
+    bench.engine = bench.new_engine()
+    sent = len(bench.api.sent)
+    bench.settle()
+    assert len(bench.api.sent) == sent
+
+
+def test_children_are_made_before_the_first_status_and_events_come_after_it(bench: TrainBench) -> None:
+    bench.create(command=["torchrun", "x"])
+    bench.sync()
+    methods = [(sent.method, sent.path.rpartition("/")[2]) for sent in bench.api.sent]
+    assert methods[:-1] == [("POST", "jobs"), ("POST", "services")] * 2
+    assert methods[-1] == ("PATCH", "status")
+    assert [each[1] for each in bench.told.events].count("SuccessfulCreate") == 4
+
+
+def test_metrics_are_written_once_in_their_time_however_often_they_change(bench: TrainBench) -> None:
+    running(bench)
+    before = len(writes(bench))
+    for step in range(10):
+        bench.logs.metrics = {"step": str(step)}
+        bench.sync()
+    assert len(writes(bench)) == before
+    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.sync()
+    assert len(writes(bench)) == before + 1
+    assert bench.status["metrics"][0]["value"] == "9"
+    assert bench.status["progress"] == "step 9"
+
+
+def test_the_last_metrics_go_along_with_the_end(bench: TrainBench) -> None:
+    running(bench)
+    bench.logs.metrics = {"loss": "0.5"}
+    bench.sync()
+    bench.exits("node-0", 0)
+    bench.exits("node-1", 0)
+    bench.settle()
+    assert bench.status["state"] == "SUCCESS"
+    assert [each["value"] for each in bench.status["metrics"]] == ["0.5"]
+
+
+def test_a_finished_job_costs_nothing_and_its_log_is_let_go(bench: TrainBench) -> None:
+    running(bench)
+    bench.exits("node-0", 0)
+    bench.exits("node-1", 0)
+    bench.settle()
+    sent = len(bench.api.sent)
+    assert bench.sync() == Done()
+    assert len(bench.api.sent) == sent
+    assert bench.logs.forgotten
+
+
+def test_a_restart_is_one_status_write_and_comes_before_the_first_deletion(bench: TrainBench) -> None:
+    running(bench)
+    sent, before = len(bench.api.sent), len(writes(bench))
+    bench.exits("node-1", 137)
+    bench.sync()
+    assert bench.status["restarts"] == 1
+    assert [each.method for each in bench.api.sent[sent:]] == ["PATCH"]
+    bench.sync()
+    assert [each.method for each in bench.api.sent[sent + 1 :]] == ["DELETE", "DELETE", "PATCH"]
+    bench.pods_go()
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 2
+    assert bench.status["restarts"] == 1
+    assert len(writes(bench)) == before + 2
+    assert ("restarted", 1) in bench.counted.said
+
+
+def test_keys_are_made_once_and_their_secret_is_read_by_nobody(bench: TrainBench) -> None:
+    bench.create(command=["mpirun", "x"])
+    bench.settle()
+    bench.runs("launcher-0", "node-0", "node-1")
+    bench.settle()
+    secrets = bench.api.requests(part="/secrets")
+    assert [each.method for each in secrets] == ["POST"]
+
+
+def test_a_secret_that_was_forgotten_is_found_to_be_there(bench: TrainBench) -> None:
+    """Another process has nothing in memory, and no right to read it."""
+    bench.create(command=["mpirun", "x"])
+    bench.settle()
+    bench.forget_secrets()
+    bench.settle()
+    assert bench.status["phase"] == "Creating"
+    assert [each.method for each in bench.api.requests(part="/secrets")] == ["POST", "POST", "GET"]
+
+
+def test_a_job_waits_for_its_runtime_and_then_runs(bench: TrainBench) -> None:
+    bench.create(runtimeRef={"name": "mine", "kind": "TrainingRuntime"})
+    assert bench.sync() == RequeueAfter(PATIENCE_SECONDS)
+    assert bench.api.paths("/jobs/") == []
+    assert "there is no TrainingRuntime mine" in bench.status["reason"]
+    bench.api.put(RUNTIME_PATH, runtime("mine", namespaced=True))
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 2
+    assert "reason" not in bench.status
+
+
+def test_a_job_whose_runtime_never_comes_fails_without_a_child(bench: TrainBench) -> None:
+    bench.create(runtimeRef={"name": "mine", "kind": "TrainingRuntime"})
+    bench.sync()
+    bench.clock.advance(PATIENCE_SECONDS)
+    assert isinstance(bench.sync(), GiveUp)
+    assert bench.status["state"] == "FAILED"
+    assert [each["reason"] for each in bench.status["conditions"] if each["type"] == "Failed"] == ["JobsBuildFailed"]
+    assert bench.api.paths("/jobs/") == []
+
+
+def test_the_job_of_another_controller_is_not_touched(bench: TrainBench) -> None:
+    bench.create(managedBy="kueue.x-k8s.io/multikueue")
+    assert bench.sync() == Done()
+    assert bench.api.sent == []
