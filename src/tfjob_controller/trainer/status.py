@@ -38,7 +38,7 @@ from tfjob_controller.trainer.restarts import next_restart_counts
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.statusevents import events_of, listed, phase_event
 from tfjob_controller.trainer.steps import Step, due_step
-from tfjob_controller.trainer.training import Verdict, judge, seconds_to_deadline, to_restart
+from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline, to_restart
 from tfjob_controller.trainer.views import views_of
 from tfjob_controller.trainer.work import Work
 
@@ -322,7 +322,7 @@ def _going_on(
         said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{chief.replica.id} runs")
     else:
         said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{chief.replica.id} does not run")
-    _say_restarting(plan, views, said)
+    _say_restarting(plan, of_steps_to_do(plan, views), said)
     phase = RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING
     return replace(counted, phase=phase, state=_state_of(plan, phase, chief), conditions=said.all())
 

@@ -39,7 +39,7 @@ def judge(
     if has_succeeded(plan, views):
         return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
-        _failed_replica(_of_steps_to_do(plan, views), to_restart(plan, views), now)
+        _failed_replica(of_steps_to_do(plan, views), to_restart(plan, views), now)
         or _refused(obstacles)
         or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
@@ -65,13 +65,13 @@ def to_restart(plan: Plan, views: Sequence[View]) -> Sequence[View]:
     """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
     if not plan.restarts_together or plan.policy.suspend:
         return ()
-    left = [view for view in _of_steps_to_do(plan, views) if view.replica.role.restarts_together]
+    left = [view for view in of_steps_to_do(plan, views) if view.replica.role.restarts_together]
     over = [view for view in left if _is_over(view)]
     is_somebodys_fault = any(view.state == replicas.FAILED and not is_consequence(view, over) for view in left)
     return () if is_somebodys_fault else over
 
 
-def _of_steps_to_do(plan: Plan, views: Sequence[View]) -> Sequence[View]:
+def of_steps_to_do(plan: Plan, views: Sequence[View]) -> Sequence[View]:
     """Without those of steps that are done: what becomes of a node once the launcher has succeeded is no matter."""
     done = {name for step in plan.steps if has_succeeded(step, views) for name in step.by_name}
     return [view for view in views if view.replica.name not in done] if done else views

@@ -553,6 +553,7 @@ def test_what_becomes_of_nodes_after_the_launcher_has_succeeded_is_no_matter_to_
     assert cluster.job.status.restarts == 0
     assert jobs(cluster)[-1] == "model-exporter-0"
     assert cluster.jobs[cluster.name("node-1")].spec.suspend
+    assert "Restarting" not in true_conditions(cluster)
     ends(cluster, "model-exporter-0")
     cluster.settle()
     assert end_of(cluster) == ("Done", "SUCCESS", "model-exporter-0 succeeded")
