@@ -25,7 +25,8 @@ def main(wanted: list[str]) -> None:
         nodes.check_machine(to_stderr)
         nodes.prepare_programs(to_stderr)
         nodes.prepare_images([*nodes.DEFAULT_IMAGES, *images.FRAMEWORKS], to_stderr)
-        images.ensure(images.CONTROLLER, to_stderr)
+        for image in (images.CONTROLLER, images.INITIALIZER):
+            images.ensure(image, to_stderr)
 
 
 if __name__ == "__main__":
