@@ -153,6 +153,23 @@ def test_a_lost_node_holds_up_a_restart_no_longer_than_half_a_minute(train: Tria
         assert train.status()["restarts"] == 1
 
 
+def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> None:
+    """Also under a name that is free already."""
+    with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
+        await_cached(train, name)
+        train.train(2, runtimeRef={"name": name})
+        for node in nodes(2):
+            set_pod_running(train.jobs.api, train.namespace, train.await_pod(node)["metadata"]["name"])
+        await_ready(train)
+        (last,) = train.pods("node-0")
+        train.end("node-1", 137)
+        eventually(lambda: train.child("node-1") not in train.children("jobs"), PATIENCE_SECONDS, PERIOD_SECONDS)
+        never(lambda: "1" in generations(train).values(), 4, 0.1)
+        train.remove_pod(last)
+        eventually(lambda: list(generations(train).values()) == ["1", "1"], PATIENCE_SECONDS, PERIOD_SECONDS)
+        assert train.status()["restarts"] == 1
+
+
 def on_nobodys_node() -> Object:
     spec: Object = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "node"}]}
     return {"spec": {**spec, "nodeName": NOBODYS_NODE}}
