@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.controller import Jobs
+from helpers.manifests import master, tfjob
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually, never
 from helpers.trainjobs import await_ready, ends, step_of
@@ -71,9 +73,6 @@ def test_a_job_of_which_pods_cannot_be_made_says_so(train: Trial) -> None:
 
 
 def test_a_job_and_a_tfjob_of_the_same_name_do_not_disturb_each_other(train: Trial) -> None:
-    from helpers.controller import Jobs
-    from helpers.manifests import master, tfjob
-
     tfjobs = Jobs(train.jobs.api, train.namespace)
     tfjobs.submit(tfjob(master(), name=train.name))
     train.train(2, command=("torchrun", "train.py"))

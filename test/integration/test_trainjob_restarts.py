@@ -170,6 +170,19 @@ def test_no_new_node_is_made_while_an_old_one_may_still_run(train: Trial) -> Non
         assert train.status()["restarts"] == 1
 
 
+def test_a_job_that_was_suspended_when_its_node_was_lost_runs_again_once_it_is_resumed(train: Trial) -> None:
+    with cluster_runtime(train.jobs.api, templates={"node": on_nobodys_node()}) as name:
+        await_cached(train, name)
+        train.train(1, runtimeRef={"name": name})
+        set_pod_running(train.jobs.api, train.namespace, train.await_pod("node-0")["metadata"]["name"])
+        await_ready(train, 1)
+        old = set(train.children("pods"))
+        train.change(suspend=True)
+        train.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+        train.change(suspend=False)
+        eventually(lambda: set(train.children("pods")) - old, PATIENCE_SECONDS + 60, 0.2)
+
+
 def on_nobodys_node() -> Object:
     spec: Object = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "node"}]}
     return {"spec": {**spec, "nodeName": NOBODYS_NODE}}
