@@ -73,6 +73,7 @@ FIGURES = {
     "create": {
         "children_per_second": True,
         "children_per_second_contract": True,
+        "trainjob_children_per_second": True,
         "children_per_second_busy": True,
         "children_per_second_busy_contract": True,
         "pods_exist": True,
@@ -121,7 +122,13 @@ def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> 
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["cache", "sync", "create", "logscontroller"])
+def test_the_bench_of_followed_logs_in_a_cluster_says_its_figure() -> None:
+    """In one of its own: it waits until its pods are gone, and other benches leave much to be collected."""
+    check(lines_of("logscontroller", None), FIGURES["logscontroller"])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["cache", "sync", "create"])
 def test_a_bench_on_a_cluster_says_its_figures(name: str, spare_control_plane: Cluster) -> None:
     """Not on that of all tests: another's controller for all namespaces would make children of these jobs too."""
     check(lines_of(name, spare_control_plane.kubeconfig), FIGURES[name])
