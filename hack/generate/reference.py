@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from generate import kinds, trainreference
-from generate.fieldtables import Conditions, column_table, conditions_table, field_table, properties_of
+from generate import kinds
+from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
+from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page, table
 from tfjob_controller.api import gang, validation
 from tfjob_controller.flags import Option
@@ -51,37 +52,6 @@ EVENTS: Mapping[str, str] = {
     reasons.GANG_SCHEDULING_OFF: "Warning",
 }
 
-# Condition and status, with the reasons that it can have.
-CONDITIONS: Conditions = {
-    ("Created", "True"): (reasons.JOB_CREATED,),
-    ("Scheduled", "True"): (reasons.GANG_ADMITTED,),
-    ("Scheduled", "False"): (
-        reasons.WAITING_FOR_SCHEDULER,
-        reasons.WAITING_FOR_CAPACITY,
-        reasons.EXCEEDS_CLUSTER_CAPACITY,
-        reasons.TIMED_OUT,
-        reasons.NOT_WAITING,
-        reasons.GANG_SCHEDULING_OFF,
-    ),
-    ("Running", "True"): (reasons.CHIEF_RUNNING,),
-    ("Running", "False"): (reasons.CHIEF_NOT_RUNNING,),
-    ("Resizing", "True"): (reasons.CHILDREN_FOLLOW,),
-    ("Resizing", "False"): (reasons.RESIZED, reasons.RESIZE_RECOMMENDED, reasons.NONE_RECOMMENDED),
-    ("Restarting", "True"): (reasons.REPLICAS_RESTARTING,),
-    ("Restarting", "False"): (reasons.NONE_RESTARTING,),
-    ("Suspended", "True"): (reasons.SUSPENDED,),
-    ("Suspended", "False"): (reasons.RESUMED,),
-    ("Succeeded", "True"): (reasons.CHIEF_SUCCEEDED,),
-    ("Failed", "True"): (
-        reasons.REPLICA_FAILED,
-        reasons.DEADLINE_EXCEEDED,
-        reasons.TIMED_OUT,
-        reasons.BACKOFF_LIMIT_EXCEEDED,
-        reasons.CREATE_REFUSED,
-        reasons.INVALID_SPEC,
-    ),
-}
-
 
 def render_tfjob() -> str:
     _check_complete()
@@ -96,7 +66,7 @@ def render_tfjob() -> str:
         "## Status",
         field_table("status", root["status"]),
         "## Conditions",
-        conditions_table(CONDITIONS),
+        conditions_table(TFJOB_CONDITIONS),
         "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
         "same reason.",
         "## Rules",
@@ -207,7 +177,7 @@ def _event_rows() -> Iterator[tuple[str, str, str]]:
 def _check_complete() -> None:
     """Raises LookupError for a reason that no table lists."""
     of_conditions = {
-        each for table in (CONDITIONS, trainreference.CONDITIONS) for some in table.values() for each in some
+        each for table in (TFJOB_CONDITIONS, TRAINJOB_CONDITIONS) for some in table.values() for each in some
     }
     missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - of_conditions
     if missing:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from generate.fieldtables import Conditions, column_table, conditions_table, field_table, properties_of
+from generate.conditions import TRAINJOB_CONDITIONS
+from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page
 from generate.trainkinds import TRAINING_RUNTIME, TRAINJOB
 from tfjob_controller.api import trainjobvalidation as validation
 from tfjob_controller.api.trainjob import ROLES
 from tfjob_controller.api.validation import GANG_FIXED
-from tfjob_controller.trainer import reasons
 
 # By name, so that a test can see that none is left out.
 STANDING = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
@@ -34,35 +34,6 @@ _ABOUT = {
     "WORKER_MISSING": "templates",
 }
 
-# With the reasons that each can have.
-CONDITIONS: Conditions = {
-    ("Created", "True"): (reasons.JOBS_CREATION_SUCCEEDED,),
-    ("Scheduled", "True"): (reasons.GANG_ADMITTED,),
-    ("Scheduled", "False"): (
-        reasons.WAITING_FOR_SCHEDULER,
-        reasons.WAITING_FOR_CAPACITY,
-        reasons.EXCEEDS_CLUSTER_CAPACITY,
-        reasons.TIMED_OUT,
-        reasons.NOT_WAITING,
-        reasons.GANG_SCHEDULING_OFF,
-    ),
-    ("Running", "True"): (reasons.CHIEF_RUNNING,),
-    ("Running", "False"): (reasons.CHIEF_NOT_RUNNING,),
-    ("Restarting", "True"): (reasons.REPLICAS_RESTARTING,),
-    ("Restarting", "False"): (reasons.NONE_RESTARTING,),
-    ("Suspended", "True"): (reasons.SUSPENDED,),
-    ("Suspended", "False"): (reasons.RESUMED,),
-    ("Complete", "True"): (reasons.ALL_JOBS_COMPLETED,),
-    ("Failed", "True"): (
-        reasons.REPLICA_FAILED,
-        reasons.DEADLINE_EXCEEDED,
-        reasons.TIMED_OUT,
-        reasons.BACKOFF_LIMIT_EXCEEDED,
-        reasons.CREATE_REFUSED,
-        reasons.JOBS_BUILD_FAILED,
-    ),
-}
-
 
 def render_trainjob() -> str:
     root = properties_of(TRAINJOB)
@@ -76,7 +47,7 @@ def render_trainjob() -> str:
         "## Status",
         field_table("status", root["status"]),
         "## Conditions",
-        conditions_table(CONDITIONS),
+        conditions_table(TRAINJOB_CONDITIONS),
         "The chief is the launcher of an MPI job, else node 0; replicas are the pods of all steps, and "
         "`spec.maxRestarts` is what a TFJob calls `backoffLimit`. A job that has ended has exactly one of Complete and "
         "Failed.",

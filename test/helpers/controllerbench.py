@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from helpers.fakeapi import FakeApi, Object
@@ -72,6 +73,16 @@ class Recorded:
         self.requests_before.append(len(self._api.sent))
 
 
+def settled(api: FakeApi, sync: Callable[[], Outcome], limit: int = 20) -> Outcome:
+    """What the first sync that sends nothing comes to."""
+    for _ in range(limit):
+        before = len(api.sent)
+        outcome = sync()
+        if len(api.sent) == before:
+            return outcome
+    raise AssertionError(f"still writing after {limit} syncs: {api.sent[-3:]}")
+
+
 class ControllerBench:
     """See the module. `helpers` is the number of writer threads; 0 writes one after another."""
 
@@ -114,12 +125,7 @@ class ControllerBench:
 
     def settle(self, limit: int = 20) -> Outcome:
         """Sync until a sync sends nothing."""
-        for _ in range(limit):
-            before = len(self.api.sent)
-            outcome = self.sync()
-            if len(self.api.sent) == before:
-                return outcome
-        raise AssertionError(f"still writing after {limit} syncs: {self.api.sent[-3:]}")
+        return settled(self.api, self.sync, limit)
 
     def settle_minor(self) -> None:
         """As `settle`, and let the time of minor writes pass."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted
+from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, settled
 from helpers.fakeapi import FakeApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
@@ -114,12 +114,7 @@ class TrainBench:
 
     def settle(self, limit: int = 20) -> Outcome:
         """Sync until a sync sends nothing."""
-        for _ in range(limit):
-            before = len(self.api.sent)
-            outcome = self.sync()
-            if len(self.api.sent) == before:
-                return outcome
-        raise AssertionError(f"still writing after {limit} syncs: {self.api.sent[-3:]}")
+        return settled(self.api, self.sync, limit)
 
     @property
     def job(self) -> Object:

@@ -20,7 +20,7 @@ from tfjob_controller.api.describe import (
     MAX_NAME,
     says,
 )
-from tfjob_controller.api.gang import ON_TIMEOUT
+from tfjob_controller.api.gangwishes import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.api.trainjobstatus import TrainJobStatus
 from tfjob_controller.api.trainstorage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource
@@ -197,29 +197,9 @@ class TrainJobGang(_Value, frozen=True):
             "flag --gang-scheduling says. Fixed once the job has started."
         ),
     ] = None
-    timeout_seconds: Annotated[
-        int | None,
-        says(
-            "Seconds that the job may wait for room before onTimeout applies. Default: no limit.",
-            format="int32",
-            minimum=1,
-            maximum=INT32_MAX,
-        ),
-    ] = None
-    on_timeout: Annotated[
-        str,
-        says(
-            "What becomes of a job that has waited for timeoutSeconds: Wait (it says so and waits on), Fail, or "
-            "Suspend (spec.suspend is set). Default: Wait.",
-            enum=list(ON_TIMEOUT),
-        ),
-    ] = ""
-    priority: Annotated[
-        int | None,
-        says(
-            "Jobs of a higher one get room first. Usually the value of the PriorityClass. Default: 0.", format="int32"
-        ),
-    ] = None
+    timeout_seconds: TimeoutSeconds = None
+    on_timeout: OnTimeout = ""
+    priority: Priority = None
 
 
 class MetricsSource(_Value, frozen=True):

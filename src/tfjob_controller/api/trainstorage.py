@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,16 @@ class SecretRef(_Value, frozen=True):
     name: Annotated[str, says("The Secret's name.", minLength=1, **A_NAME)]
 
 
+# Of whatever is fetched.
+FetchEnv: TypeAlias = Annotated[
+    tuple[dict[str, Any], ...],
+    says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
+]
+FetchSecret: TypeAlias = Annotated[
+    SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
+]
+
+
 class StorageInput(_Value, frozen=True):
     """A model to begin with."""
 
@@ -48,13 +58,8 @@ class StorageInput(_Value, frozen=True):
             maxLength=MAX_URI,
         ),
     ] = ""
-    env: Annotated[
-        tuple[dict[str, Any], ...],
-        says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
-    ] = ()
-    secret_ref: Annotated[
-        SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
-    ] = None
+    env: FetchEnv = ()
+    secret_ref: FetchSecret = None
 
 
 class StorageOutput(_Value, frozen=True):
@@ -97,10 +102,5 @@ class DatasetConfig(_Value, frozen=True):
             maxLength=MAX_URI,
         ),
     ]
-    env: Annotated[
-        tuple[dict[str, Any], ...],
-        says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
-    ] = ()
-    secret_ref: Annotated[
-        SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
-    ] = None
+    env: FetchEnv = ()
+    secret_ref: FetchSecret = None

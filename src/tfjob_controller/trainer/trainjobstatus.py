@@ -20,15 +20,15 @@ from tfjob_controller.trainer.status import role_state
 
 COMPLETE = "Complete"
 # What this API calls otherwise; no two are called the same, so that they can be told back.
-_TYPES = {conditions.SUCCEEDED: COMPLETE}
-_REASONS = {
+TYPES = {conditions.SUCCEEDED: COMPLETE}
+REASONS = {
     reasons.JOB_CREATED: reasons.JOBS_CREATION_SUCCEEDED,
     reasons.INVALID_SPEC: reasons.JOBS_BUILD_FAILED,
     reasons.CHIEF_SUCCEEDED: reasons.ALL_JOBS_COMPLETED,
 }
 _STATES = {SUCCEEDED: wire.SUCCESS, FAILED: wire.FAILED, RUNNING: wire.RUNNING, UNKNOWN: ""}
-_OWN_TYPES = {theirs: ours for ours, theirs in _TYPES.items()}
-_OWN_REASONS = {theirs: ours for ours, theirs in _REASONS.items()}
+_OWN_TYPES = {theirs: ours for ours, theirs in TYPES.items()}
+_OWN_REASONS = {theirs: ours for ours, theirs in REASONS.items()}
 _OWN_STATES = {theirs: ours for ours, theirs in _STATES.items()}
 
 
@@ -40,7 +40,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         phase=status.phase,
         state=_STATES.get(status.state, ""),
         reason=status.reason,
-        conditions=_renamed(status.conditions, _TYPES, _REASONS),
+        conditions=_renamed(status.conditions, TYPES, REASONS),
         jobs_status=jobs,
         restarts=status.restarts,
         restart_counts=status.restart_counts,
