@@ -114,6 +114,7 @@ class World:
     events: list[Emit] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     lingers: bool = False
+    stops_slowly: bool = False
     readings: dict[str, Reading] | None = None
 
     @property
@@ -247,11 +248,14 @@ class World:
                 self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]
 
     def suspend_job(self, name: str, suspend: bool) -> None:
-        """As the Job controller does, at once: the pods that have not finished are gone."""
+        """As the Job controller does, at once: pods that have not finished are gone, or only going (`stops_slowly`)."""
         job = self.jobs[name]
         self.jobs[name] = replace(job, spec=JobSpec(suspend=suspend))
-        if suspend:
-            self.pods[name] = [pod for pod in self.pods.get(name, []) if pod.status.phase in ("Succeeded", "Failed")]
+        if not suspend:
+            return
+        pods = self.pods.get(name, [])
+        going = [self._going(pod) if not _has_finished(pod) else pod for pod in pods]
+        self.pods[name] = going if self.stops_slowly else [pod for pod in pods if _has_finished(pod)]
 
     # What users do
 
@@ -351,6 +355,10 @@ def _merged(old: Any, patch: Any) -> Any:
     kept = dict(old) if isinstance(old, dict) else {}
     merged = kept | {name: _merged(kept.get(name), value) for name, value in patch.items()}
     return {name: value for name, value in merged.items() if name not in patch or patch[name] is not None}
+
+
+def _has_finished(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _has_ended_well(pod: Pod) -> bool:

@@ -342,16 +342,17 @@ def _is_one_stopping(plan: Plan, views: Sequence[View], now: datetime) -> bool:
     if not plan.restarts_together:
         return False
     lost_before = replicas.lost_before(now)
-    pods = (pod for view in views for pod in view.pods if _is_stopped(view) or _is_going(pod))
-    return any(not is_finished_pod(pod) and not replicas.is_lost(pod, lost_before) for pod in pods)
+    return any(_is_stopping(view, pod, lost_before) for view in views for pod in view.pods)
 
 
-def _is_stopped(view: View) -> bool:
-    return view.job is not None and view.job.spec.suspend
-
-
-def _is_going(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
+def _is_stopping(view: View, pod: Pod, lost_before: str) -> bool:
+    """Also a pod that was deleted and has ended, until it is gone or given up for lost: beside a Job that goes on
+    again it would be taken for its failure.
+    """
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is not None:
+        return deleted >= lost_before
+    return view.job is not None and view.job.spec.suspend and not is_finished_pod(pod)
 
 
 def _would_run_again(view: View) -> bool:

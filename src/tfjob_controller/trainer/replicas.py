@@ -244,7 +244,7 @@ def _next_look(view: View, started: str, now: datetime) -> float | None:
         # One more: times are whole seconds.
         return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
     deleted = pod.metadata.deletion_timestamp
-    if deleted is None or not view.replica.decides or is_finished(pod):
+    if deleted is None or not view.replica.decides:
         return None
     return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
 

@@ -378,6 +378,40 @@ def test_one_that_fails_while_its_job_is_suspended_counts_when_it_is_resumed() -
     assert true_conditions(cluster) == {"Created", "Running"}
 
 
+def test_what_a_suspended_node_ends_with_counts_for_nothing_though_the_job_is_resumed_before_its_pod_is_gone() -> None:
+    cluster = running_train_world()
+    cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    for node in NODES:
+        cluster.exits(node, 143, "Error")
+        cluster.pod(node, phase="Failed")
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert [cluster.jobs[cluster.name(node)].spec.suspend for node in NODES] == [True, True]
+    cluster.reap()
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Running"}
+    assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
+
+
+def test_a_pod_that_something_else_holds_keeps_a_job_from_being_resumed_only_for_a_while() -> None:
+    cluster = running_train_world()
+    cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.exits("node-0", 143, "Error")
+    cluster.pod("node-0", phase="Failed")
+    cluster.change(suspend=False)
+    due = cluster.settle().wake_after_seconds
+    assert due is not None
+    cluster.advance(due)
+    cluster.settle()
+    assert not any(job.spec.suspend for job in cluster.jobs.values())
+
+
 def test_a_job_in_steps_is_suspended_in_each_of_them() -> None:
     cluster = world_in_steps()
     cluster.settle()
