@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.client.describe import Description, describe, views_of
+from tfjob_controller.client.reads import Reader, Row, Table
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kubectl.arguments import JSON, WIDE
-from tfjob_controller.kubectl.describe import Description, describe, views_of
-from tfjob_controller.kubectl.reads import Reader, Row, Table
 
 # Below these many seconds an age is said in the unit before.
 _UNITS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
@@ -143,7 +143,8 @@ def _ago(moment: str, now: datetime) -> str:
 
 
 def show_logs(transport: Transport, namespace: str, name: str, parsed: Any) -> int:
-    from tfjob_controller.kubectl.logs import LogOptions, print_logs
+    from tfjob_controller.client.logs import LogOptions
+    from tfjob_controller.kubectl.logs import print_logs
 
     options = LogOptions(parsed.replica, parsed.follow, parsed.previous, parsed.tail)
     return print_logs(transport, namespace, name, options, sys.stdout.buffer)

@@ -1,4 +1,4 @@
-"""What the plugin reads of a cluster: a job, its children, the events about them. Few requests, bounded ones."""
+"""What is read of a cluster: a job, its children, the events about them. Few requests, bounded ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from tfjob_controller.api.core import JOBS, PODS, Job, Pod
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kubectl.errors import CommandError
 from tfjob_controller.trainer.labels import POD_JOB_NAME, job_labels, selector_string
 from tfjob_controller.trainer.observed import Observed
 
@@ -78,7 +78,7 @@ _decode_table = decoder_for(Table)
 
 
 class Reader:
-    """Reads one namespace ("" is all of them). Raises `ApiError`, or `CommandError`."""
+    """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`."""
 
     def __init__(self, requester: Requester, namespace: str) -> None:
         self._requester = requester
@@ -87,6 +87,10 @@ class Reader:
         self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
         self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
         self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
 
     def tables(self) -> Iterator[Table]:
         """The jobs page by page, as the server prints them."""
@@ -138,5 +142,5 @@ def _read_table(body: bytes) -> Table:
     except msgspec.MsgspecError:
         table = Table("")
     if table.kind != "Table":
-        raise CommandError("the server sent no table: is something between you and it? Try `kubectl get tfjobs`")
+        raise ClientError("the server sent no table: is something between you and it? Try `kubectl get tfjobs`")
     return table

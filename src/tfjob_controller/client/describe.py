@@ -15,7 +15,7 @@ from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
 from tfjob_controller.api.tfjob import WORKER, TFJob
 from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.api.validation import validate
-from tfjob_controller.kubectl.reads import Event
+from tfjob_controller.client.reads import Event
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.exit_codes import in_words

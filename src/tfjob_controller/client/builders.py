@@ -1,0 +1,143 @@
+"""Manifests from a few words. What they give is a plain dict: print it, change it, submit it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Kind
+
+Manifest: TypeAlias = dict[str, Any]
+# Quantities such as {"cpu": 2, "memory": "4Gi"}, asked for and allowed at most.
+Resources: TypeAlias = Mapping[str, int | float | str]
+# A dict is a Kubernetes variable without its name, such as {"valueFrom": …}.
+Environment: TypeAlias = Mapping[str, str | int | float | Mapping[str, Any]]
+
+
+def tfjob(
+    name: str,
+    *,
+    image: str,
+    command: Sequence[str] = (),
+    args: Sequence[str] = (),
+    workers: int = 0,
+    ps: int = 0,
+    master: bool = True,
+    resources: Resources | None = None,
+    env: Environment | None = None,
+    gang: bool | Mapping[str, Any] | None = None,
+    autoscaling: Mapping[str, Any] | None = None,
+    namespace: str = "",
+    **spec: Any,
+) -> Manifest:
+    """A TFJob. Every replica runs the same image; `ps` without a `command` of their own run TensorFlow's server.
+
+    `gang` True or {"minWorkers": 2}; `autoscaling` such as {"minWorkers": 1, "maxWorkers": 8}. Further arguments are
+    fields of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+    """
+    template = _template("tensorflow", image, command, args, resources, env)
+    replicas: list[dict[str, Any]] = []
+    if master:
+        replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
+    if workers:
+        replicas.append({"tfReplicaType": "WORKER", "replicas": workers, "template": template})
+    if ps:
+        replicas.append({"tfReplicaType": "PS", "replicas": ps})
+    found: dict[str, Any] = {"replicaSpecs": replicas}
+    if not master:
+        found["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}
+    if gang is not None:
+        found["gang"] = _gang(gang)
+    if autoscaling is not None:
+        found["autoscaling"] = dict(autoscaling)
+    return _manifest(TFJOB, name, namespace, {**found, **spec})
+
+
+def trainjob(
+    name: str,
+    *,
+    image: str = "",
+    command: Sequence[str] = (),
+    args: Sequence[str] = (),
+    nodes: int | None = None,
+    framework: str | None = None,
+    processes_per_node: int | str | None = None,
+    resources: Resources | None = None,
+    env: Environment | None = None,
+    runtime: str | None = None,
+    dataset: str | Mapping[str, Any] | None = None,
+    model: str | Mapping[str, Any] | None = None,
+    output: str | Mapping[str, Any] | None = None,
+    gang: bool | Mapping[str, Any] | None = None,
+    namespace: str = "",
+    **spec: Any,
+) -> Manifest:
+    """A TrainJob. `dataset`, `model` and `output` are URIs such as s3://bucket/path, or mappings with more.
+
+    Further arguments are fields of the spec as they stand in the manifest, such as maxRestarts=3.
+    """
+    trainer: dict[str, Any] = _given(
+        image=image,
+        command=list(command),
+        args=list(args),
+        env=_env(env),
+        numProcPerNode=processes_per_node,
+        resourcesPerNode=_resources(resources),
+    )
+    found = _given(
+        numNodes=nodes,
+        framework=framework,
+        trainer=trainer,
+        runtimeRef={"name": runtime} if runtime else None,
+        datasetConfig=_storage(dataset),
+        modelConfig=_given(input=_storage(model), output=_storage(output)),
+    )
+    if gang is not None:
+        found["gang"] = _gang(gang)
+    return _manifest(TRAINJOB, name, namespace, {**found, **spec})
+
+
+def _manifest(kind: Kind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
+    return {
+        "apiVersion": kind.resource.api_version,
+        "kind": kind.resource.kind,
+        "metadata": _given(name=name, namespace=namespace),
+        "spec": dict(spec),
+    }
+
+
+def _template(
+    container: str,
+    image: str,
+    command: Sequence[str],
+    args: Sequence[str],
+    resources: Resources | None,
+    env: Environment | None,
+) -> dict[str, Any]:
+    found = _given(command=list(command), args=list(args), env=_env(env), resources=_resources(resources))
+    return {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": container, "image": image, **found}]}}
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Those that say something."""
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
+
+
+def _resources(resources: Resources | None) -> dict[str, Any]:
+    amounts = {name: each if isinstance(each, int) else str(each) for name, each in (resources or {}).items()}
+    return {"requests": amounts, "limits": dict(amounts)} if amounts else {}
+
+
+def _env(env: Environment | None) -> list[dict[str, Any]]:
+    return [
+        {"name": name, **value} if isinstance(value, Mapping) else {"name": name, "value": str(value)}
+        for name, value in (env or {}).items()
+    ]
+
+
+def _gang(gang: bool | Mapping[str, Any]) -> dict[str, Any]:
+    return {"enabled": gang} if isinstance(gang, bool) else {"enabled": True, **gang}
+
+
+def _storage(place: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"storageUri": place} if isinstance(place, str) else dict(place or {})

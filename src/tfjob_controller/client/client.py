@@ -1,0 +1,102 @@
+"""The client: finds, lists and submits jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tfjob_controller.client.connection import Connection, connect
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.kinds import Kind, kinds_named
+from tfjob_controller.client.snapshot import Snapshot
+from tfjob_controller.client.submitting import checked
+from tfjob_controller.client.tables import Jobs
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import Requester
+
+
+class Client:
+    """The jobs of one cluster, with the rights of a kubeconfig or, in a pod, of its service account.
+
+    `namespace` is used where a call names none; default: that of the context. Every call raises `ClientError`.
+    Thread-safe, and so are the `Job`s that it gives; `close`, or the end of `with`, ends what is under way.
+    """
+
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
+        config, transport = connect(kubeconfig, context, "tfjob-client")
+        self._connection = Connection(transport, namespace or config.namespace, config.origin)
+        self._close: Callable[[], None] = transport.close
+
+    @classmethod
+    def over(cls, requester: Requester, namespace: str, origin: str = "this client") -> Client:
+        """With a transport that somebody else closes. `origin` says where the server is, in errors."""
+        client = cls.__new__(cls)
+        client._connection = Connection(requester, namespace, origin)
+        client._close = lambda: None
+        return client
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._connection.origin}, namespace {self.namespace}>"
+
+    @property
+    def namespace(self) -> str:
+        """Where jobs are looked for unless a call says it."""
+        return self._connection.namespace
+
+    def close(self) -> None:
+        """End all connections, and with them what waits in other threads."""
+        self._close()
+
+    def jobs(self, namespace: str | None = None, all_namespaces: bool = False, kind: str | None = None) -> Jobs:
+        """Those of a namespace, of both kinds unless `kind` (tfjob or trainjob) says otherwise, by name."""
+        where = "" if all_namespaces else namespace or self.namespace
+        with self._connection.plainly():
+            found = [seen for each in kinds_named(kind) for seen in self._listed(each, where, kind)]
+        found.sort(key=lambda seen: (seen.metadata.namespace, seen.metadata.name, seen.kind.word))
+        return Jobs([Job(self._connection, seen) for seen in found])
+
+    def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
+        """The job of that name. Where both kinds have one, `kind` must say which."""
+        where = namespace or self.namespace
+        refusals: list[ApiError] = []
+        found: list[Snapshot] = []
+        with self._connection.plainly():
+            for each in kinds_named(kind):
+                try:
+                    found.append(self._connection.of(each).get(where, name))
+                except ApiError as error:
+                    if not error.is_not_found:
+                        raise
+                    refusals.append(error)
+            if not found:
+                raise refusals[0]
+        if len(found) > 1:
+            kinds = " and ".join(seen.kind.word for seen in found)
+            raise ClientError(f"{where} has a {kinds} called {name}: say which one is meant by kind")
+        return Job(self._connection, found[0])
+
+    def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
+        """Create a job from a manifest, such as `tfjob()` and `trainjob()` build. What is wrong with it is said first.
+
+        With `dry_run` the server only says what it would have made of it.
+        """
+        kind, namespace, body = checked(manifest, self.namespace)
+        query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
+        with self._connection.plainly():
+            return Job(self._connection, self._connection.send(kind, namespace, body, query))
+
+    def _listed(self, kind: Kind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:
+        """Nothing of a kind that the cluster does not know, unless it was asked for."""
+        try:
+            return self._connection.of(kind).list(namespace)
+        except ApiError as error:
+            if error.is_not_found and asked_for is None:
+                return ()
+            raise

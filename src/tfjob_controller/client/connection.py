@@ -1,0 +1,62 @@
+"""How the client reaches the API server, and what it says when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfjob_controller.client.errors import ClientError, in_words
+from tfjob_controller.client.kinds import Kind
+from tfjob_controller.client.snapshot import Snapshot, decoder_of
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.clock import Clock, RealClock
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import Requester
+
+# Whoever waits is a person, who can ask again.
+TIMEOUT_SECONDS = 30.0
+_LISTING = "`client.jobs(all_namespaces=True)`"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """`origin` says where the server is, and how that is known. Thread-safe, as its requester is."""
+
+    requester: Requester
+    namespace: str
+    origin: str
+    clock: Clock = field(default_factory=RealClock)
+
+    def of(self, kind: Kind) -> ResourceClient[Snapshot]:
+        return ResourceClient(self.requester, kind.resource, decoder_of(kind), timeout_seconds=TIMEOUT_SECONDS)
+
+    def send(self, kind: Kind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
+        """Create."""
+        path = kind.resource.path(namespace)
+        answer = self.requester.request("POST", path, body=body, query=query, timeout_seconds=TIMEOUT_SECONDS)
+        return decoder_of(kind)(answer)
+
+    @contextmanager
+    def plainly(self) -> Iterator[None]:
+        """What the server refuses becomes a `ClientError`, without the traces of what lies below."""
+        try:
+            yield
+        except ApiError as error:
+            raise self.told(error) from None
+
+    def told(self, error: ApiError) -> ClientError:
+        return ClientError(in_words(error, self.origin, _LISTING), error)
+
+
+def connect(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:
+    """A configuration and a transport of it. The Kubernetes client is loaded here, which takes a while."""
+    from tfjob_controller.kube.config import ConfigError, load_config
+    from tfjob_controller.kube.transport import Transport
+
+    try:
+        config = load_config(kubeconfig, context)
+    except ConfigError as error:
+        raise ClientError(str(error)) from None
+    return config, Transport(config, qps=0, user_agent=user_agent)

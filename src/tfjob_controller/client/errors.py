@@ -1,0 +1,72 @@
+"""What ends a call of the client: one sentence, with the remedy."""
+
+from __future__ import annotations
+
+from tfjob_controller.kube.errors import ApiError
+
+NOT_FOUND_REASON = "NotFound"
+_READS = ("get", "list", "watch")
+LISTING = "`kubectl tfjob list -A`"
+
+
+class ClientError(Exception):
+    """The call cannot be carried out. The message is one line, made to be shown as it is.
+
+    `api_error` is what the API server said, where it was the one to refuse.
+    """
+
+    def __init__(self, message: str, api_error: ApiError | None = None) -> None:
+        super().__init__(message)
+        self.api_error = api_error
+
+
+class JobEndedError(ClientError):
+    """The job is over, and what was waited for can never come. `reason` is the job's own."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class JobFailedError(JobEndedError):
+    """The job has failed."""
+
+
+class JobDeletedError(ClientError):
+    """The job is not there any more, or another one has its name."""
+
+
+class WaitTimeoutError(ClientError):
+    """It did not come in the time given. The job goes on."""
+
+
+def in_words(error: ApiError, server: str, listing: str = LISTING) -> str:
+    """What the server said, and what to do about it.
+
+    `server` says where it is, and how that is known; `listing` what shows the jobs that there are.
+    """
+    remedy = _remedy(error, server, listing)
+    return f"{error.message}: {remedy}" if remedy else error.message
+
+
+def _remedy(error: ApiError, server: str, listing: str) -> str:
+    if error.is_no_response:
+        return f"is the API server of {server} up?"
+    if error.is_unauthorized:
+        return f"{server} does not know you (any more): log in again"
+    if error.is_forbidden:
+        return _role(error.message)
+    if not error.is_not_found:
+        return ""
+    if error.reason == NOT_FOUND_REASON and '"' in error.message:
+        return f"{listing} shows those that exist"
+    return "the cluster knows no TFJobs: `kubectl apply -f manifests/base/crds` (or choose another context)"
+
+
+def _role(message: str) -> str:
+    """Refusals by rights name a verb; one of a quota or policy says itself what is wrong."""
+    _, cannot, rest = message.partition(" cannot ")
+    if not cannot and " is forbidden: " in message:
+        return ""
+    reads = not cannot or rest.split(" ")[0] in _READS
+    return f"ask for the role `{'view' if reads else 'edit'}` in that namespace"

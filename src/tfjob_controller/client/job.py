@@ -1,0 +1,158 @@
+"""One job, by its name: what was last read of it, and what can be done with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.client.connection import Connection
+from tfjob_controller.client.errors import ClientError, JobDeletedError, WaitTimeoutError
+from tfjob_controller.client.kinds import TFJOB
+from tfjob_controller.client.snapshot import Snapshot
+from tfjob_controller.client.waiting import SUCCEEDED, Until, has_come, in_words
+from tfjob_controller.client.watching import watch
+
+
+class Job:
+    """A handle of one job: that very one, not another that comes to have its name.
+
+    Its properties tell what was read last, by `refresh`, `wait` or any call that changes the job; they send nothing.
+    Every call raises `ClientError`. Thread-safe: what was read last is one immutable value that is put in one go.
+    """
+
+    __slots__ = ("_connection", "_seen")
+
+    def __init__(self, connection: Connection, seen: Snapshot) -> None:
+        self._connection = connection
+        self._seen = seen
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not seen by a controller yet'}>"
+
+    # What was read last
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """All that was read last."""
+        return self._seen
+
+    @property
+    def kind(self) -> str:
+        """Tfjob or trainjob."""
+        return self._seen.kind.word
+
+    @property
+    def name(self) -> str:
+        return self._seen.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self._seen.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self._seen.metadata.uid
+
+    @property
+    def phase(self) -> str:
+        """Creating, Running, CleanUp, Failed or Done; empty before the controller saw the job."""
+        return self._seen.phase
+
+    @property
+    def state(self) -> str:
+        """In the words of its kind: Running, or RUNNING of a TrainJob."""
+        return self._seen.job.status.state
+
+    @property
+    def reason(self) -> str:
+        """Why, in words a user can act on; also while the job waits."""
+        return self._seen.reason
+
+    @property
+    def conditions(self) -> tuple[JobCondition, ...]:
+        return self._seen.conditions
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The object as the API server has it, without managedFields. A copy of one's own."""
+        return self._seen.manifest
+
+    def refresh(self) -> Job:
+        """Read it anew. Raises `JobDeletedError`."""
+        with self._connection.plainly():
+            client = self._connection.of(self._seen.kind)
+            return self._took(client.get(self.namespace, self.name))
+
+    def wait(self, until: Until = SUCCEEDED, timeout_seconds: float | None = None) -> Job:
+        """Return once the job is `until`; without a time, however long that takes.
+
+        `until` is a condition (Scheduled, Running, Suspended, …), Succeeded (of either kind), Failed, or a function
+        that is given a `Snapshot`. A job that has succeeded counts as one that ran. Raises `JobFailedError` with the
+        job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and `WaitTimeoutError`.
+        It watches, and outlasts a server that is away for a while.
+        """
+        for seen in self._watched(timeout_seconds):
+            if seen is None:
+                raise self._deleted()
+            if has_come(self._took(seen)._seen, until):
+                return self
+        words = f"{self.namespace}/{self.name} was not {in_words(until)} in {timeout_seconds:g} seconds"
+        raise WaitTimeoutError(f"{words}: {self.reason or 'no reason is known'}")
+
+    # What changes it
+
+    def scale(self, n: int) -> Job:
+        """Ask for `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise ClientError(f"scale needs a whole number, not {n!r}")
+        with self._connection.plainly():
+            client = self._connection.of(self._seen.kind)
+            if self._seen.kind is not TFJOB:
+                return self._patched({"spec": {"numNodes": n}})
+            client.patch(self.namespace, self.name, {"spec": {"replicas": n}}, subresource="scale")
+        return self.refresh()
+
+    def suspend(self) -> Job:
+        """End its pods and keep the job; `resume` starts them again."""
+        with self._connection.plainly():
+            return self._patched({"spec": {"suspend": True}})
+
+    def resume(self) -> Job:
+        with self._connection.plainly():
+            return self._patched({"spec": {"suspend": False}})
+
+    def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
+        """Delete that very job and all that belongs to it. With `wait`, return once the job is not there any more."""
+        with self._connection.plainly():
+            client = self._connection.of(self._seen.kind)
+            client.delete(self.namespace, self.name, uid=self.uid)
+        if not wait:
+            return
+        for seen in self._watched(timeout_seconds):
+            if seen is None or seen.metadata.uid != self.uid:
+                return
+        raise WaitTimeoutError(f"{self.namespace}/{self.name} was not gone in {timeout_seconds:g} seconds")
+
+    # Inside
+
+    def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
+        seconds = math.inf if timeout_seconds is None else timeout_seconds
+        deadline = self._connection.clock.monotonic() + seconds
+        with self._connection.plainly():
+            yield from watch(self._connection, self._seen.kind, self.namespace, self.name, deadline)
+
+    def _patched(self, change: dict[str, Any]) -> Job:
+        """Only if it is that very job."""
+        body = {"metadata": {"uid": self.uid}, **change}
+        return self._took(self._connection.of(self._seen.kind).patch(self.namespace, self.name, body))
+
+    def _took(self, seen: Snapshot) -> Job:
+        if seen.metadata.uid != self.uid:
+            raise self._deleted()
+        self._seen = seen
+        return self
+
+    def _deleted(self) -> JobDeletedError:
+        return JobDeletedError(f"{self.namespace}/{self.name} was deleted")

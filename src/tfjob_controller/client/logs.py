@@ -1,0 +1,132 @@
+"""What the training programs printed: which replicas are meant, when there is something to read, and the lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.client.describe import views_of
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.reads import Reader
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.pods import training_container
+from tfjob_controller.trainer.replicas import View
+
+ALL_REPLICAS = "all"
+# A program may print nothing for hours; the kernel's probes notice a connection that is dead.
+_SILENT_SECONDS = 7 * 86400.0
+_ANSWER_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+# Each one followed is a connection of its own through the API server to a kubelet.
+MAX_FOLLOWED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is everything."""
+
+    replica: str = ""
+    follow: bool = False
+    previous: bool = False
+    tail: int | None = None
+
+    def query(self, container: str) -> dict[str, str]:
+        query = {"container": container}
+        if self.follow:
+            query["follow"] = "true"
+        if self.previous:
+            query["previous"] = "true"
+        if self.tail is not None:
+            query["tailLines"] = str(self.tail)
+        return query
+
+
+def _nobody_listens(words: str) -> None: ...
+
+
+class LogReader:
+    """Reads the logs of one job. Thread-safe. Raises `ClientError`, or `ApiError`.
+
+    `say` is told what a followed log waits for.
+    """
+
+    def __init__(
+        self,
+        requester: Requester,
+        reader: Reader,
+        name: str,
+        options: LogOptions,
+        say: Callable[[str], None] = _nobody_listens,
+    ) -> None:
+        self._requester = requester
+        self._reader = reader
+        self._name = name
+        self._options = options
+        self._say = say
+
+    def chosen(self) -> list[View]:
+        """The replicas that are meant."""
+        views, _ = self._look()
+        if not views:
+            raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
+        wanted = self._options.replica
+        if wanted == ALL_REPLICAS:
+            return views
+        if not wanted:
+            return views[:1]  # the chief comes first
+        found = [view for view in views if wanted in (view.replica.id, view.replica.role.name)]
+        if not found:
+            ids = ", ".join(view.replica.id for view in views[:8])
+            raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
+        return found
+
+    def lines(self, replica_id: str) -> Iterator[bytes]:
+        """Without their ends. Whoever stops reading closes the iterator, which ends the connection."""
+        pod, container = self._started_pod(replica_id)
+        path = PODS.path(self._reader.namespace, pod.metadata.name, "log")
+        silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
+        query = self._options.query(container)
+        with closing(self._requester.stream(path, query=query, read_timeout_seconds=silent)) as lines:
+            yield from lines
+
+    def _started_pod(self, replica_id: str) -> tuple[Pod, str]:
+        """The newest pod, if followed once its program has started, and the container to read."""
+        said = ""
+        while True:
+            views, is_over = self._look()
+            view = next((view for view in views if view.replica.id == replica_id), None)
+            pod = view.pod if view is not None else None
+            if view is not None and pod is not None:
+                container = view.replica.role.container
+                if not self._options.follow or is_over or _has_started(pod, container):
+                    return pod, container
+            why = _why_no_log(view, is_over)
+            if is_over or not self._options.follow:
+                raise ClientError(f"{replica_id} has no pod: {why}")
+            if why != said:
+                self._say(f"waiting for {replica_id}: {why}")
+                said = why
+            time.sleep(_LOOK_SECONDS)
+
+    def _look(self) -> tuple[list[View], bool]:
+        job = self._reader.job(self._name)
+        observed = self._reader.children(job)
+        return list(views_of(job, observed, datetime.now(UTC))), is_finished(job.status)
+
+
+def _has_started(pod: Pod, container_name: str) -> bool:
+    container = training_container(pod, container_name)
+    return container is not None and (container.state.waiting is None or container.restart_count > 0)
+
+
+def _why_no_log(view: View | None, is_over: bool) -> str:
+    if is_over:
+        return "the job has ended and its pods were deleted (`cleanPodPolicy: None` keeps them)"
+    if view is None:
+        return "it is not wanted any more"
+    return view.pending or "it has not started yet"
