@@ -34,6 +34,7 @@ from tfjob_controller.api.controllerconfig import ControllerConfig, parse_contro
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.causes import Causes
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logfollower import LogFollower
@@ -64,6 +65,7 @@ log = structlog.get_logger(__name__)
 
 NAME = "tfjob-controller"
 CONTROLLER, TRAIN_CONTROLLER = "tfjob", "trainjob"
+DEBUG = "debug"
 
 # Kubernetes gives 30 s by default, but those who watch a rollout should not have to wait.
 STOP_SECONDS = 9.0
@@ -172,9 +174,11 @@ class Manager:
             pool_size=2 * options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
             clock=self._clock,
             observer=self.metrics.requests,
+            verbose=options.log_level == DEBUG,
         )
         self._queue = self._new_queue(CONTROLLER)
         self._train_queue = self._new_queue(TRAIN_CONTROLLER)
+        self._causes = {name: Causes(enabled=options.log_level == DEBUG) for name in (CONTROLLER, TRAIN_CONTROLLER)}
         self._gangs = GangPolicy(
             options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity", options.autoscaling
         )
@@ -236,8 +240,8 @@ class Manager:
         if self._wait_until_ready():
             # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
             # another instance leads.
-            self.caches.feed(self._queue)
-            self.caches.feed_trainjobs(self._train_queue)
+            self.caches.feed(self._queue, self._causes[CONTROLLER])
+            self.caches.feed_trainjobs(self._train_queue, self._causes[TRAIN_CONTROLLER])
             # Else each full collection walks all that is cached, while no sync can run: 50 ms at 100,000 objects.
             gc.collect()
             gc.freeze()
@@ -303,6 +307,7 @@ class Manager:
             count=self._options.workers,
             clock=self._clock,
             observer=self.metrics.syncs,
+            causes=self._causes[name],
         )
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:

@@ -23,6 +23,7 @@ from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
@@ -82,26 +83,28 @@ class Caches:
         of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
         self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
-    def feed(self, queue: RateLimitingQueue[str]) -> None:
+    def feed(self, queue: RateLimitingQueue[str], causes: Causes = UNKNOWN) -> None:
         """Queue the key of the TFJob that a change concerns."""
-        self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase))
-        self._feed_by_children(queue, TFJOBS, self.tfjobs.store)
+        self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, causes=causes))
+        self._feed_by_children(queue, TFJOBS, self.tfjobs.store, causes)
 
-    def feed_trainjobs(self, queue: RateLimitingQueue[str]) -> None:
+    def feed_trainjobs(self, queue: RateLimitingQueue[str], causes: Causes = UNKNOWN) -> None:
         """Queue the key of the TrainJob that a change concerns; nothing where they are not watched."""
         if self.trainjobs is not None:
-            self.trainjobs.feed(queue)
-            self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store)
+            self.trainjobs.feed(queue, causes)
+            self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, causes)
 
-    def _feed_by_children(self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any]) -> None:
+    def _feed_by_children(
+        self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], causes: Causes
+    ) -> None:
         by_owner = keys_by_owner(kind)
-        self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters))
-        self.services.add_handler(ChildHandler(queue, by_owner, identity_matters))
-        self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters))
+        self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters, causes=causes))
+        self.services.add_handler(ChildHandler(queue, by_owner, identity_matters, causes=causes))
+        self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters, causes=causes))
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
-            self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0))
-        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(store), pod_matters))
+            self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0, causes=causes))
+        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(store), pod_matters, causes=causes))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""

@@ -14,6 +14,7 @@ from typing import Generic
 
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.controller.causes import ADDED, DELETED, MODIFIED, UNKNOWN, Causes
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.store import Store
@@ -46,19 +47,27 @@ class JobHandler(Generic[ObjectT]):
     `is_new` says whether a job has never been synced: then it is as urgent as one that is created now.
     """
 
-    def __init__(self, queue: RateLimitingQueue[str], is_new: Callable[[ObjectT], bool]) -> None:
+    def __init__(
+        self, queue: RateLimitingQueue[str], is_new: Callable[[ObjectT], bool], causes: Causes = UNKNOWN
+    ) -> None:
         self._queue = queue
         self._is_new = is_new
+        self._causes = causes
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
-        self._queue.add(key_of(obj), INITIAL if is_initial and not self._is_new(obj) else LIVE)
+        self._add(ADDED, obj, INITIAL if is_initial and not self._is_new(obj) else LIVE)
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new:
-            self._queue.add(key_of(new))
+            self._add(MODIFIED, new)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._queue.add(key_of(obj))
+        self._add(DELETED, obj)
+
+    def _add(self, type_: str, obj: ObjectT, priority: int = LIVE) -> None:
+        key = key_of(obj)
+        self._causes.note(key, type_, obj)
+        self._queue.add(key, priority)
 
 
 class ChildHandler(Generic[ObjectT]):
@@ -73,26 +82,29 @@ class ChildHandler(Generic[ObjectT]):
         owner_keys: Callable[[ObjectT], Iterable[str]],
         matters: Callable[[ObjectT, ObjectT], bool],
         batch_seconds: float = BATCH_SECONDS,
+        causes: Causes = UNKNOWN,
     ) -> None:
         self._batch_seconds = batch_seconds
         self._queue = queue
         self._owner_keys = owner_keys
         self._matters = matters
+        self._causes = causes
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
-        self._queue_owner(obj, INITIAL if is_initial else LIVE)
+        self._queue_owner(ADDED, obj, INITIAL if is_initial else LIVE)
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new and self._matters(old, new):
-            self._queue_owner(new, LIVE)
+            self._queue_owner(MODIFIED, new, LIVE)
             if old.metadata.owner_references != new.metadata.owner_references:
-                self._queue_owner(old, LIVE)
+                self._queue_owner(MODIFIED, old, LIVE)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._queue_owner(obj, LIVE)
+        self._queue_owner(DELETED, obj, LIVE)
 
-    def _queue_owner(self, obj: ObjectT, priority: int) -> None:
+    def _queue_owner(self, type_: str, obj: ObjectT, priority: int) -> None:
         for key in self._owner_keys(obj):
+            self._causes.note(key, type_, obj)
             self._queue.add_after(key, self._batch_seconds, priority)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
 from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
+from tfjob_controller.controller.causes import ADDED, UNKNOWN, Causes
 from tfjob_controller.controller.handlers import BY_RUNTIME, JobHandler
 from tfjob_controller.controller.runtimes import Runtimes
 from tfjob_controller.controller.trainjob import by_runtime_id
@@ -42,18 +43,21 @@ class TrainJobCaches:
     def runtimes(self) -> Runtimes:
         return Runtimes(self._namespaced.store, self._cluster.store)
 
-    def feed(self, queue: RateLimitingQueue[str]) -> None:
+    def feed(self, queue: RateLimitingQueue[str], causes: Causes = UNKNOWN) -> None:
         """Jobs, and those that wait for a runtime which has come."""
-        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase))
-        self._namespaced.add_handler(RuntimeHandler(queue, self.jobs.store, NAMESPACED_RUNTIME))
-        self._cluster.add_handler(RuntimeHandler(queue, self.jobs.store, CLUSTER_RUNTIME))
+        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, causes=causes))
+        self._namespaced.add_handler(RuntimeHandler(queue, self.jobs.store, NAMESPACED_RUNTIME, causes))
+        self._cluster.add_handler(RuntimeHandler(queue, self.jobs.store, CLUSTER_RUNTIME, causes))
 
 
 class RuntimeHandler:
     """Queues the jobs that name a new runtime and have not started. What started keeps what it started with."""
 
-    def __init__(self, queue: RateLimitingQueue[str], jobs: Store[TrainJob], kind: str) -> None:
+    def __init__(
+        self, queue: RateLimitingQueue[str], jobs: Store[TrainJob], kind: str, causes: Causes = UNKNOWN
+    ) -> None:
         self._queue = queue
+        self._causes = causes
         self._jobs = jobs
         self._kind = kind
 
@@ -62,6 +66,7 @@ class RuntimeHandler:
             return
         for job in self._jobs.list():
             if job.status.start_time is None and self._is_named(job, obj):
+                self._causes.note(key_of(job), ADDED, obj)
                 self._queue.add(key_of(job))
 
     def _is_named(self, job: TrainJob, runtime: TrainingRuntime) -> bool:

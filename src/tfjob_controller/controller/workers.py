@@ -7,7 +7,8 @@ else. A worker that dies all the same is started again (kube.threads), and gives
 To stop, workers finish the sync they are in and take no other: what is still queued is found again by the initial list
 of the next process.
 
-Every log line of a sync carries `key` and `reconcile_id`.
+Every log line of a sync carries `key` and `reconcile_id`, and so do its requests (kube.trace). At debug level the first
+of these lines says what caused the sync.
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from typing import Protocol
 
 import structlog
 
+from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.kube.trace import Trace, following
 from tfjob_controller.kube.workqueue import ShutDown
 
 log = structlog.get_logger(__name__)
 
 
 class SyncObserver(Protocol):
-    """Hears of every sync, in the worker's thread. `result` is success, requeue_after, requeue, error or terminal."""
+    """Hears of every sync, in the worker's thread.
+
+    `result` is success, requeue_after, requeue, error, terminal (no retry can mend it) or panic (a bug).
+    """
 
     def workers_started(self, controller: str, count: int) -> None: ...
 
@@ -50,12 +56,14 @@ class Workers:
         count: int,
         clock: Clock,
         observer: SyncObserver,
+        causes: Causes = UNKNOWN,
     ) -> None:
         self._name = name
         self._queue = queue
         self._sync = sync
         self._clock = clock
         self._observer = observer
+        self._causes = causes
         self._stopped = threading.Event()
         self._threads = [
             SupervisedThread(f"{name}-worker-{number}", self._work, stop=self._stopped, clock=clock)
@@ -94,21 +102,23 @@ class Workers:
     def _process(self, key: str) -> None:
         begin = self._clock.monotonic()
         self._observer.sync_started(self._name)
-        result = "error"
+        result = "panic"
+        trace = Trace(uuid.uuid4().hex)
         try:
-            with structlog.contextvars.bound_contextvars(key=key, reconcile_id=uuid.uuid4().hex):
+            with structlog.contextvars.bound_contextvars(key=key, reconcile_id=trace.id), following(trace):
                 result = self._sync_and_settle(key)
         finally:
             self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)
 
     def _sync_and_settle(self, key: str) -> str:
+        self._causes.tell(key)
         try:
             outcome = self._sync(key)
         except Exception:
             # A bug in what a sync does with this one object: the others go on, and the log has the traceback.
             log.exception("sync failed")
             self._queue.add_rate_limited(key)
-            return "error"
+            return "panic"
         return self._settle(key, outcome)
 
     def _settle(self, key: str, outcome: Outcome) -> str:
@@ -117,6 +127,7 @@ class Workers:
         self._queue.forget(key)
         if isinstance(outcome, RequeueAfter):
             self._queue.add_after(key, outcome.seconds)
+            self._causes.note_timer(key, outcome.seconds)
             return "requeue_after"
         if isinstance(outcome, GiveUp):
             log.warning("gave up", why=outcome.why)

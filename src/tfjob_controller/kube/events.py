@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tfjob_controller.kube import trace
 from tfjob_controller.kube.clock import Clock, micro_time
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.eventseries import (
@@ -98,6 +99,7 @@ class EventRecorder:
             shortened(action or reason, MAX_WORD_BYTES),
             self._clock.now(),
             related,
+            trace.current(),
         )
         with self._changed:
             if len(self._queue) >= MAX_QUEUED or self._flush_until is not None:
@@ -162,7 +164,8 @@ class EventRecorder:
 
     def _write(self, write: Write) -> None:
         try:
-            self._send(write)
+            with trace.following(write.trace):
+                self._send(write)
         except ApiError as error:
             self._correlator.failed(write, error)
         else:
@@ -176,7 +179,7 @@ class EventRecorder:
             self._requester.request("POST", path, body=body, timeout_seconds=timeout, retry=False)
             return
         path = EVENTS.path(series.namespace, series.name)
-        body = msgspec.json.encode({"series": _series(write.count, write.last_observed)})
+        body = msgspec.json.encode({"series": _series(write.count, write.last_observed), "metadata": _annotated(write)})
         self._requester.request(
             "PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout, retry=False
         )
@@ -186,7 +189,7 @@ class EventRecorder:
         body: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": series.name, "namespace": series.namespace},
+            "metadata": {"name": series.name, "namespace": series.namespace, **_annotated(write)},
             "eventTime": micro_time(first.observed),
             "reportingController": self._component,
             "reportingInstance": self._instance,
@@ -204,6 +207,11 @@ class EventRecorder:
 
     def _left_seconds(self) -> float:
         return float("inf") if self._flush_until is None else self._flush_until - self._clock.monotonic()
+
+
+def _annotated(write: Write) -> dict[str, Any]:
+    """In whose sync it was reported last; nothing outside of one."""
+    return {"annotations": {trace.RECONCILE_ID_ANNOTATION: write.trace.id}} if write.trace is not None else {}
 
 
 def _series(count: int, last_observed: datetime) -> dict[str, object]:

@@ -45,6 +45,7 @@ from cachetools import LRUCache
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.ratelimit import TokenBucket
+from tfjob_controller.kube.trace import Trace
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +85,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something was reported once."""
+    """Something was reported once; `trace` is the work in which it was."""
 
     regarding: ObjectReference
     type: str
@@ -93,6 +94,7 @@ class Observation:
     action: str
     observed: datetime
     related: ObjectReference | None = None
+    trace: Trace | None = None
 
     @property
     def similarity(self) -> Hashable:
@@ -111,6 +113,7 @@ class Series:
     bucket: TokenBucket
     count: int = 0
     last_observed: datetime | None = None  # wall time, for people
+    last_trace: Trace | None = None
     ends_at: float = 0.0  # monotonic, if it is not observed again
     is_posted: bool = False
     written_count: int = 0
@@ -133,6 +136,7 @@ class Write:
     is_create: bool
     count: int
     last_observed: datetime
+    trace: Trace | None = None
 
 
 @dataclass(slots=True)
@@ -186,6 +190,7 @@ class Correlator:
             return
         series.count += 1
         series.last_observed = observation.observed
+        series.last_trace = observation.trace
         series.ends_at = now + SERIES_SECONDS
         self._push(series, max(now, series.earliest_write_at))
 
@@ -198,7 +203,7 @@ class Correlator:
             series.is_pending = False
             if self._may_write(series, now):
                 last = series.last_observed or series.first.observed
-                return Write(series, not series.is_posted, series.count, last)
+                return Write(series, not series.is_posted, series.count, last, series.last_trace)
         return None
 
     def rest_seconds(self) -> float | None:

@@ -64,7 +64,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     if not value:
         return None
     if value.isascii() and value.strip().isdigit():
-        return float(value)
+        return float(value.strip())  # strip knows more white space than float does
     try:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):

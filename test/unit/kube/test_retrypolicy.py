@@ -99,6 +99,7 @@ def test_a_write_that_met_a_server_error_may_have_been_carried_out(
         pytest.param("Wed, 31 Dec 2025 00:00:00 GMT", 0.0, id="a date that is over"),
         pytest.param("Thu, 01 Jan 2026 00:00:30 -0000", 30.0, id="a date without a zone is UTC"),
         pytest.param("soon", None, id="nonsense"),
+        pytest.param("7\x1f", 7.0, id="strange white space"),
         pytest.param("-1", None, id="negative"),
         pytest.param("\u00b2", None, id="a digit that is none"),
         pytest.param("", None, id="empty"),

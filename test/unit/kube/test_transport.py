@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import gzip
 import logging
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
@@ -24,6 +26,7 @@ from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.stream import Stream
+from tfjob_controller.kube.trace import Trace, following
 from tfjob_controller.kube.transport import JSON_PATCH, Priority, Transport, default_user_agent
 
 TOKEN = "s3cr3t-t0ken"
@@ -610,6 +613,37 @@ class TestObserver:
         host = proxy.url.removeprefix("http://")
         assert watcher.finished == [("GET", host, "500"), ("GET", host, "<error>"), ("GET", host, "200")]
         assert watcher.retried == [("GET", host, "500"), ("GET", host, "<error>")]
+
+
+class TestTraces:
+    def test_each_attempt_of_a_piece_of_work_has_an_audit_id_of_its_own(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(500, "InternalError"), Answer()))
+        transport = connect(server.url, clock=SleeplessClock())
+        with following(Trace("sync-1")):
+            transport.request("GET", PATH)
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(contextvars.copy_context().run, transport.request, "POST", PATH, body=b"{}").result()
+        assert audit_ids(server) == ["sync-1-1", "sync-1-2", "sync-1-3"]
+
+    def test_other_requests_leave_it_to_the_server(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        with following(Trace("sync-1")), following(None):
+            connect(server.url).request("GET", PATH)
+        assert audit_ids(server) == [None]
+
+    @pytest.mark.parametrize("verbose", [True, False])
+    def test_a_verbose_one_logs_each_attempt(self, serve: Serve, connect: Connect, verbose: bool) -> None:
+        transport = connect(serve(ok).url, verbose=verbose)
+        with structlog.testing.capture_logs() as logs, following(Trace("sync-1")):
+            transport.request("GET", PATH, query={"limit": "1"})
+        line = {"verb": "GET", "path": f"{PATH}?limit=1", "code": "200", "audit_id": "sync-1-1"}
+        expected = [{"event": "request", "log_level": "debug", **line}] if verbose else []
+        assert [{key: value for key, value in each.items() if key != "duration_seconds"} for each in logs] == expected
+        assert TOKEN not in str(logs)
+
+
+def audit_ids(server: HttpServer) -> list[str | None]:
+    return [request.headers.get("audit-id") for request in server.requests]
 
 
 class TestClosing:

@@ -1,0 +1,133 @@
+"""One id from the event that caused a sync, through the log and the API server's audit log, to the Event for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.auditlog import audit_log
+from helpers.cluster import Cluster, new_namespace
+from helpers.controller import Jobs
+from helpers.controllerprocess import WORKING, controller_process
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob, workers
+from helpers.poll import eventually
+from localcluster import process, state
+from localcluster.api import Api
+from localcluster.controlplane import ControlPlane
+from localcluster.programs import Options
+from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
+
+pytestmark = pytest.mark.cluster
+
+WRITES = {"create", "patch", "update", "delete"}
+AUDIT_ID = re.compile("([0-9a-f]{32})-([0-9]+)")
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """A control plane with an audit log, and this tree's kinds."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    with audit_log() as (log, flags):
+        folder = state.stack_dir(f"test-{owner}-{worker}-audited")
+        plane = ControlPlane(folder, Options(apiserver_flags=flags), owner=process.identify(owner))
+        with plane:
+            Kubectl(plane.kubeconfig, tmp_path_factory.mktemp("kubectl")).install_crds()
+            yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane), log
+
+
+def lines_of(log: Path) -> list[Object]:
+    """But for one that is being written."""
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def creations_told(jobs: Jobs) -> list[Object]:
+    """The Job controller of Kubernetes has events of the same reason."""
+    return [
+        each
+        for each in jobs.events()
+        if each["reason"] == "SuccessfulCreate" and each["reportingController"] == "tfjob-controller"
+    ]
+
+
+def test_a_reconcile_id_finds_the_cause_the_requests_and_the_events(
+    audited: tuple[Cluster, Path], tmp_path: Path
+) -> None:
+    cluster, audit = audited
+    namespace, log = new_namespace(cluster.api), tmp_path / "log"
+    jobs = Jobs(cluster.api, namespace)
+    with controller_process(cluster.kubeconfig, namespace, log, "--log-level=debug", "--qps=0") as controller:
+        controller.await_log(WORKING)
+        jobs.submit(tfjob(master(), workers(3)))
+        eventually(lambda: len(jobs.children("jobs")) == 4, 60)
+        eventually(lambda: creations_told(jobs), 60)
+        # The server writes an audit event once it has answered.
+        eventually(lambda: len(creates_of_jobs(audit, namespace)) == 4, 60)
+    lines = [line for line in lines_of(log) if line.get("key") == f"{namespace}/example-job"]
+
+    created = creates_of_jobs(audit, namespace)
+    reconcile_ids = {reconcile_id_of(entry) for entry in created}
+    assert len(reconcile_ids) == 1, "the fan-out's threads write for one sync"
+    (reconcile_id,) = reconcile_ids
+    of_sync = [line for line in lines if line.get("reconcile_id") == reconcile_id]
+    begin = next(line for line in of_sync if line["event"] == "sync begins")
+    assert any(cause.startswith("ADDED TFJob example-job resourceVersion=") for cause in begin["causes"])
+    requests = {line["audit_id"]: line for line in of_sync if line["event"] == "request"}
+    for entry in created:
+        line = requests[entry["auditID"]]
+        assert (line["verb"], line["path"], line["code"]) == ("POST", entry["requestURI"], "201")
+        assert line["duration_seconds"] > 0
+    told = {each["metadata"]["annotations"][RECONCILE_ID_ANNOTATION] for each in creations_told(jobs)}
+    assert told == {reconcile_id}
+
+
+def test_every_write_is_part_of_a_sync_and_has_an_id_of_its_own(audited: tuple[Cluster, Path], tmp_path: Path) -> None:
+    cluster, audit = audited
+    namespace = new_namespace(cluster.api)
+    jobs = Jobs(cluster.api, namespace)
+    with controller_process(cluster.kubeconfig, namespace, tmp_path / "log", "--qps=0") as controller:
+        controller.await_log(WORKING)
+        jobs.submit(tfjob(master(), workers(3)))
+        eventually(lambda: jobs.phase() == "Creating", 60)
+        eventually(lambda: creations_told(jobs), 60)
+        eventually(lambda: any(is_event(each) for each in writes_of_controller(audit, namespace)), 60)
+    writes = writes_of_controller(audit, namespace)
+    assert all(AUDIT_ID.fullmatch(each["auditID"]) for each in writes), [each["auditID"] for each in writes]
+    assert len({each["auditID"] for each in writes}) == len(writes)
+
+
+def is_event(entry: Object) -> bool:
+    return bool(entry["objectRef"]["resource"] == "events")
+
+
+def writes_of_controller(audit: Path, namespace: str) -> list[Object]:
+    return [
+        entry
+        for entry in lines_of(audit)
+        if entry["verb"] in WRITES
+        and entry["userAgent"].startswith("tfjob-controller/")
+        and (entry.get("objectRef") or {}).get("namespace") == namespace
+    ]
+
+
+def creates_of_jobs(audit: Path, namespace: str) -> list[Object]:
+    return [
+        entry
+        for entry in writes_of_controller(audit, namespace)
+        if entry["verb"] == "create" and entry["objectRef"]["resource"] == "jobs"
+    ]
+
+
+def reconcile_id_of(entry: Object) -> str:
+    match = AUDIT_ID.fullmatch(entry["auditID"])
+    assert match is not None, entry["auditID"]
+    return match[1]
