@@ -15,18 +15,19 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import Any
 
 import structlog
 
-from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.cluster import ScheduledPod, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
-from tfjob_controller.api.gang import GANGS, decode_gang
+from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.extender import underway
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.binder import Binder
-from tfjob_controller.extender.caches import Caches
+from tfjob_controller.extender.caches import BY_GANG, Caches
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
 from tfjob_controller.extender.leadership import LeaseFollower
@@ -39,13 +40,14 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, load_config
 from tfjob_controller.kube.events import EventRecorder
+from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.manager import StartError, on_signals
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
 from tfjob_controller.telemetry import debug, health, logging
-from tfjob_controller.telemetry.gangmetrics import GangMetrics
+from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -89,7 +91,7 @@ class GangScheduler:
         self._clock = clock or RealClock()
         self._exit_process = exit_process
         self._is_working = threading.Event()
-        self.metrics = Metrics(metadata.version("tfjob-controller"))
+        self.metrics = Metrics(metadata.version("tfjob-controller"), of_controller=False)
         self.gang_metrics = GangMetrics(self.metrics.registry)
         self.transport = Transport(
             config,
@@ -98,6 +100,7 @@ class GangScheduler:
             pool_size=2 * options.concurrent_writes + _MORE_CONNECTIONS,
             clock=self._clock,
             observer=self.metrics.requests,
+            verbose=options.log_level == "debug",
         )
         self.caches = Caches(self.transport, self._clock)
         self._binder = Binder(
@@ -140,6 +143,7 @@ class GangScheduler:
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.admission.view.used_shares)
+        self.gang_metrics.collect_underway(self._underway)
         self.servers = health.servers_for(self._routes())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
 
@@ -186,6 +190,8 @@ class GangScheduler:
         self._gate.start()
         self.admission.start()
         self._is_working.set()
+        if self._follower is not None:
+            self.metrics.leadership.on(self._options.leader_lease_name)
         log.info("working", nodes=len(self.caches.nodes.store), gangs=len(self.caches.gangs.store))
 
     @property
@@ -196,6 +202,7 @@ class GangScheduler:
         options = self._options
         if not options.leader_lease_name:
             return None
+        self.metrics.leadership.off(options.leader_lease_name)
         return LeaseFollower(
             self.transport,
             self._clock,
@@ -253,6 +260,18 @@ class GangScheduler:
     def _reserved(self) -> dict[str, int]:
         with self.admission.lock:
             return dict(self.admission.view.statistics().reserved)
+
+    def _underway(self) -> Underway | None:
+        if not self._is_working.is_set():
+            return None
+        gangs, now = self.caches.gangs.store.list(), self._clock.now()
+        return Underway(
+            [*underway.waits(gangs, self.admission.verdicts, now)],
+            [*underway.partly_bound(gangs, self._pods_of, now)],
+        )
+
+    def _pods_of(self, gang: Gang) -> Iterable[ScheduledPod]:
+        return self.caches.pods.store.by_index(BY_GANG, key_of(gang))
 
     def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
         options = self._options

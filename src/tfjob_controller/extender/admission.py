@@ -43,7 +43,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.scheduling.decide import Policy
+from tfjob_controller.scheduling.decide import Policy, Verdict
 from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
 from tfjob_controller.scheduling.resizes import Kept, ScalePolicy
 from tfjob_controller.scheduling.view import ClusterView
@@ -126,6 +126,11 @@ class Admission:
     @property
     def restarts(self) -> int:
         return self._thread.restarts
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """On the gangs that waited in the last pass."""
+        return self._line.verdicts
 
     def look_at(self, gang_key: str) -> None:
         """Something about this gang, or its pods, has changed."""

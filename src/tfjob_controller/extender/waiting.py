@@ -30,6 +30,8 @@ class WaitingLine:
     """See the module. `wake` is told which gang to look at again, and when on the monotonic scale."""
 
     def __init__(self, view: ClusterView, policy: Policy, clock: Clock, wake: Callable[[str, float], None]) -> None:
+        # Of the last pass; replaced as a whole, so that any thread may read it.
+        self.verdicts: Sequence[Verdict] = ()
         self._decider = Decider(view, policy)
         self._clock = clock
         self._wake = wake
@@ -69,8 +71,9 @@ class WaitingLine:
         `kept`: nodes that are for one of them only.
         """
         if not self._gangs:
+            self.verdicts = ()
             return []
-        verdicts = self._decider.decide(list(self._gangs.values()), now, kept)
+        self.verdicts = verdicts = self._decider.decide(list(self._gangs.values()), now, kept)
         steps = [self._step(verdict, now) for verdict in verdicts]
         self._wake_for_rests(now)
         return [step for step in steps if step is not None]

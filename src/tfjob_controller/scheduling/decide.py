@@ -55,12 +55,16 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """It does not fit now. `position` counts from 1 over all that wait."""
+    """It does not start now. `position` counts from 1 over all that wait.
+
+    `may_fit`: as far as is known without trying there is room, but it rests, or the room is held for another.
+    """
 
     gang_key: str
     position: int
     missing: tuple[Missing, ...]
     message: str
+    may_fit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class _Pass:
         if isinstance(shape, str):
             return Unschedulable(key, INVALID_RESOURCES, shape)
         if queued.is_resting(self._now):
-            return self._wait(key, (), explain.RESTING)
+            return self._wait(key, (), explain.RESTING, shape.may_fit())
         may_fit = shape.may_fit()
         placement = self._place(key, shape) if may_fit else None
         if placement is not None:
@@ -219,7 +223,7 @@ class _Pass:
         if self._open != set() and queued.waited_seconds(self._now) >= self._policy.starvation_timeout_seconds:
             self._hold(shape)
         if may_fit and shape.may_fit():
-            return self._wait(key, (), explain.HELD_BACK)
+            return self._wait(key, (), explain.HELD_BACK, may_fit=True)
         return self._wait(key, *shape.words())
 
     def _admit(self, queued: Queued, shape: _Shape, placement: Placement) -> Admit:
@@ -227,9 +231,9 @@ class _Pass:
         self._view.reserve(key, placement.node_of, requests_by_member(shape.demands), attempt=attempt)
         return Admit(key, placement, attempt)
 
-    def _wait(self, key: str, missing: tuple[Missing, ...], message: str) -> Wait:
+    def _wait(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Wait:
         self._waiting += 1
-        return Wait(key, self._waiting, missing, message)
+        return Wait(key, self._waiting, missing, message, may_fit)
 
     def _place(self, key: str, shape: _Shape) -> Placement | None:
         """Room only shrinks during a pass, so who has failed once fails again."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -21,6 +22,28 @@ _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 # Of `extender.statuswriter.Result`.
 _DIRECTIONS = {"shrink_asked": "shrink", "grow_asked": "grow"}
+# What counts from 0 on, so that an alert sees the first one too: of status writes those that are a repair, of bindings
+# all that `extender.binder.Observer` names.
+_REPAIRS = ("moved", "returned", "failed")
+_BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
+# Of `extender.underway.FITS`.
+_FITS = {
+    "yes": "there is room now",
+    "held": "there is room, held for one that comes first",
+    "no": "there is none",
+    "unknown": "not looked at yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """Gangs on their way, with seconds.
+
+    Of each that waits one of `extender.underway.FITS`, and for how long; of each bound in part, since its admission.
+    """
+
+    waits: Sequence[tuple[str, float]]
+    partly_bound: Sequence[float]
 
 
 class GangMetrics:
@@ -34,12 +57,16 @@ class GangMetrics:
             ["result"],
             registry=registry,
         )
+        for result in _REPAIRS:
+            self._writes.labels(result)
         self._asked = Counter(
             "gang_resizes_asked_total",
             "Wishes that a running gang have fewer members (shrink) or more (grow), told to its owner.",
             ["direction"],
             registry=registry,
         )
+        for direction in _DIRECTIONS.values():
+            self._asked.labels(direction)
         self._waited = Histogram(
             "gang_waiting_seconds",
             "Time from a gang's entry into the queue until it was admitted.",
@@ -47,6 +74,8 @@ class GangMetrics:
             buckets=_WAIT_BUCKETS,
         )
         self._bindings = Counter("gang_bindings_total", "Bindings by how they ended.", ["result"], registry=registry)
+        for result in _BINDING_RESULTS:
+            self._bindings.labels(result)
         self._binding_seconds = Histogram(
             "gang_binding_duration_seconds",
             "Time from the first attempt of a Binding until its outcome was known.",
@@ -68,6 +97,8 @@ class GangMetrics:
         self._errors = Counter(
             "gang_extender_errors_total", "Calls that could not be read.", ["verb"], registry=registry
         )
+        for verb in ("filter", "bind"):
+            self._errors.labels(verb)
 
     def collect(
         self,
@@ -77,6 +108,10 @@ class GangMetrics:
     ) -> None:
         """Show gangs by phase, and by resource what is reserved and what share of all is used, when it is asked for."""
         self.registry.register(_Collector(gangs, reserved, used))
+
+    def collect_underway(self, underway: Callable[[], Underway | None]) -> None:
+        """Show who waits, and who is bound in part. None: this replica does not decide just now, another one knows."""
+        self.registry.register(_UnderwayCollector(underway))
 
     def written(self, result: str, gang: Gang) -> None:
         self._writes.labels(result).inc()
@@ -96,6 +131,27 @@ class GangMetrics:
         (self._filter_seconds if verb == "filter" else self._bind_seconds).observe(seconds)
         if is_error:
             self._errors.labels(verb).inc()
+
+
+class _UnderwayCollector:
+    def __init__(self, underway: Callable[[], Underway | None]) -> None:
+        self._underway = underway
+
+    def describe(self) -> Iterable[Metric]:
+        return [*_underway()]
+
+    def collect(self) -> Iterable[Metric]:
+        length, longest, partly, partly_longest = families = _underway()
+        now = self._underway()
+        if now is None:
+            return families
+        for fits in _FITS:
+            seconds = [each for of, each in now.waits if of == fits]
+            length.add_metric([fits], len(seconds))
+            longest.add_metric([fits], max(seconds, default=0.0))
+        partly.add_metric([], len(now.partly_bound))
+        partly_longest.add_metric([], max(now.partly_bound, default=0.0))
+        return families
 
 
 class _Collector:
@@ -122,6 +178,24 @@ class _Collector:
         for resource, share in sorted(self._used().items()):
             used.add_metric([resource], share)
         return [gangs, reserved, used]
+
+
+def _underway() -> tuple[GaugeMetricFamily, ...]:
+    meanings = "; ".join(f"{fits}: {meaning}" for fits, meaning in _FITS.items())
+    return (
+        GaugeMetricFamily("gang_queue_length", f"Gangs that wait, by whether they fit ({meanings}).", labels=["fits"]),
+        GaugeMetricFamily(
+            "gang_queue_longest_wait_seconds",
+            "Time that the gang which has waited longest has done so, by whether it fits now.",
+            labels=["fits"],
+        ),
+        GaugeMetricFamily("gang_partly_bound", "Gangs of which some members are bound and others not yet.", labels=[]),
+        GaugeMetricFamily(
+            "gang_partly_bound_longest_seconds",
+            "Time since the admission of the gang that was admitted first among those bound in part.",
+            labels=[],
+        ),
+    )
 
 
 def _gangs() -> GaugeMetricFamily:

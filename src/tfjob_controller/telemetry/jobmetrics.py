@@ -70,7 +70,7 @@ class JobMetrics:
 
 
 class JobCollector:
-    """`<prefix>_jobs` and `<prefix>_replicas`, counted in the cache when asked."""
+    """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache when asked."""
 
     def __init__(self, prefix: str, jobs: Callable[[], Iterable[Work]]) -> None:
         self._prefix = prefix
@@ -87,7 +87,7 @@ class JobCollector:
             for each in job.status.replica_statuses:
                 for state, count in each.replicas_states.items():
                     replicas[job.metadata.namespace, each.tf_replica_type, state] += count
-        return _filled(self._families(), (by_phase, replicas))
+        return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs)))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
         return (
@@ -100,6 +100,11 @@ class JobCollector:
                 f"{self._prefix}_replicas",
                 "Replicas of jobs, by type and state, as the leader sees them.",
                 labels=["namespace", "type", "state"],
+            ),
+            GaugeMetricFamily(
+                f"{self._prefix}_restarts_max",
+                "Restarts of the unfinished job that has had most, by namespace, as the leader sees them.",
+                labels=["namespace"],
             ),
         )
 
@@ -123,6 +128,15 @@ class WorkerCollector:
                 "tfjob_workers_desired", "Workers that unfinished jobs should have.", labels=["namespace"]
             ),
         )
+
+
+def _most_restarts(jobs: Iterable[Work]) -> Tally[tuple[str]]:
+    most: Tally[tuple[str]] = Tally()
+    for job in jobs:
+        if job.status.completion_time is None:
+            namespace = (job.metadata.namespace,)
+            most[namespace] = max(most[namespace], job.status.restarts)
+    return most
 
 
 def _filled(families: tuple[GaugeMetricFamily, ...], tallies: tuple[Tally[Any], ...]) -> tuple[GaugeMetricFamily, ...]:

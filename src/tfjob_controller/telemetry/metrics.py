@@ -19,6 +19,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from tfjob_controller.kube import queuemetrics
@@ -27,8 +28,8 @@ from tfjob_controller.telemetry.jobmetrics import JobCollector, JobMetrics, Work
 from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
 from tfjob_controller.trainer.work import Work
 
-# 10 ns to 10 s, as client-go has them.
-_QUEUE_BUCKETS = [1e-8 * 10**power for power in range(10)]
+# 10 ns to 1,000 s, as controller-runtime has them.
+_QUEUE_BUCKETS = [1e-8 * 10**power for power in range(12)]
 _REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]
 _RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]
 
@@ -36,17 +37,20 @@ _RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 class Metrics:
     """The registry, and what each part of the program counts with."""
 
-    def __init__(self, version: str = "") -> None:
+    def __init__(self, version: str = "", *, of_controller: bool = True) -> None:
+        """The gang scheduler has neither queues nor syncs, and counts no jobs: those are not shown there."""
         # Else each counter and histogram has a second series with the time at which it was made.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.queues = QueueMetrics(self.registry)
+        PlatformCollector(registry=self.registry)
         self.requests = RequestMetrics(self.registry)
         self.leadership = LeaderMetrics(self.registry)
-        self.syncs = SyncMetrics(self.registry)
-        self.jobs = JobMetrics(self.registry, "tfjob")
-        self.trainjobs = JobMetrics(self.registry, "trainjob")
+        of_jobs = self.registry if of_controller else CollectorRegistry()
+        self.queues = QueueMetrics(of_jobs)
+        self.syncs = SyncMetrics(of_jobs)
+        self.jobs = JobMetrics(of_jobs, "tfjob")
+        self.trainjobs = JobMetrics(of_jobs, "trainjob")
         build = Gauge(
             "tfjob_controller_build_info", "Always 1; the label says the version.", ["version"], registry=self.registry
         )
@@ -188,6 +192,10 @@ class LeaderMetrics:
         self._slowpath.labels(name).inc()
 
 
+# Results that are all `error` to those who count as controller-runtime does.
+_FAILED = ("error", "terminal", "panic")
+
+
 class SyncMetrics:
     """`controller.workers.SyncObserver`."""
 
@@ -205,6 +213,12 @@ class SyncMetrics:
         self._terminal = Counter(
             "controller_runtime_terminal_reconcile_errors_total",
             "Syncs that failed in a way which no retry can mend.",
+            by_controller,
+            registry=registry,
+        )
+        self._panics = Counter(
+            "controller_runtime_reconcile_panics_total",
+            "Syncs that ended with an exception which nobody expected: a bug.",
             by_controller,
             registry=registry,
         )
@@ -228,6 +242,7 @@ class SyncMetrics:
             self._total.labels(controller, result)
         self._errors.labels(controller)
         self._terminal.labels(controller)
+        self._panics.labels(controller)
         self._active.labels(controller)
 
     def sync_started(self, controller: str) -> None:
@@ -236,9 +251,11 @@ class SyncMetrics:
     def sync_finished(self, controller: str, result: str, seconds: float) -> None:
         self._active.labels(controller).dec()
         self._seconds.labels(controller).observe(seconds)
-        self._total.labels(controller, "error" if result == "terminal" else result).inc()
-        if result in ("error", "terminal"):
+        self._total.labels(controller, "error" if result in _FAILED else result).inc()
+        if result in _FAILED:
             self._errors.labels(controller).inc()
+        if result == "panic":
+            self._panics.labels(controller).inc()
         if result == "terminal":
             self._terminal.labels(controller).inc()
 
@@ -251,6 +268,11 @@ _INFORMER_GAUGES: tuple[tuple[str, str, Callable[[InformerStatistics], float]], 
         "informer_pending_notifications",
         "Changes not yet told to handlers.",
         lambda it: sum(h.pending for h in it.handlers),
+    ),
+    (
+        "reflector_connected",
+        "1 while the last list or watch went well, 0 while it is tried again.",
+        lambda it: not it.reflector.last_error,
     ),
     ("reflector_last_resource_version", "Version up to which all was seen.", lambda it: it.resource_version),
 )

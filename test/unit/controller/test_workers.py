@@ -152,7 +152,7 @@ def test_a_sync_that_raises_costs_only_its_own_key(queue: Queue, results: Result
     workers = start(sync)
     queue.add("bad")
     queue.add("good")
-    eventually(lambda: sorted(results.results) == ["error", "success"])
+    eventually(lambda: sorted(results.results) == ["panic", "success"])
     assert queue.num_requeues("bad") == 1
     assert set(workers.restarts().values()) == {0}
 

@@ -64,7 +64,7 @@ def test_after_that_nothing_behind_it_takes_room_that_it_could_use() -> None:
     gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
     first, second = decide(full(), gangs, NOW, POLICY)
     assert isinstance(first, Wait)
-    assert second == Wait("ns/b", 2, (), HELD_BACK)
+    assert second == Wait("ns/b", 2, (), HELD_BACK, may_fit=True)
 
 
 def test_room_that_the_starving_could_not_use_is_free_for_all() -> None:
@@ -92,7 +92,7 @@ def test_a_gang_that_rests_keeps_its_place_but_holds_no_room() -> None:
     later = (NOW + timedelta(seconds=5)).isoformat()
     resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(not_before=later))
     first, second = decide(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
-    assert first == Wait("ns/a", 1, (), RESTING)
+    assert first == Wait("ns/a", 1, (), RESTING, may_fit=True)
     assert isinstance(second, Admit)
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.extender.statuswriter import Result
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.telemetry.gangmetrics import GangMetrics
+from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 
 
 def gang(phase: str, *, waiting_since: str | None = None, admitted_time: str | None = None) -> Gang:
@@ -66,3 +66,26 @@ def test_calls_and_bindings_are_counted_by_how_they_ended() -> None:
     assert "gang_extender_filter_duration_seconds_count 1.0" in text
     assert 'gang_extender_errors_total{verb="bind"} 1.0' in text
     assert 'gang_bindings_total{result="bound"} 1.0' in text
+
+
+def test_what_is_on_its_way_is_shown_by_a_replica_that_decides_and_by_no_other() -> None:
+    registry = CollectorRegistry()
+    metrics: list[Underway | None] = []
+    GangMetrics(registry).collect_underway(lambda: metrics[0])
+    metrics[:] = [Underway([("yes", 3.0), ("yes", 7.0), ("no", 90.0)], [4.0, 12.0])]
+    text = scraped(registry)
+    assert 'gang_queue_length{fits="yes"} 2.0' in text
+    assert 'gang_queue_longest_wait_seconds{fits="yes"} 7.0' in text
+    assert 'gang_queue_longest_wait_seconds{fits="unknown"} 0.0' in text
+    assert "gang_partly_bound 2.0" in text
+    assert "gang_partly_bound_longest_seconds 12.0" in text
+    metrics[:] = [None]
+    assert "gang_queue_length{" not in scraped(registry)
+
+
+def test_repairs_and_failed_bindings_are_counted_from_nought_on() -> None:
+    registry = CollectorRegistry()
+    GangMetrics(registry)
+    text = scraped(registry)
+    assert 'gang_status_writes_total{result="returned"} 0.0' in text
+    assert 'gang_bindings_total{result="refused"} 0.0' in text

@@ -66,6 +66,7 @@ def test_requests_are_counted_by_code_method_and_host(metrics: Metrics) -> None:
         pytest.param("requeue", "requeue", 0, 0, id="passing obstacle"),
         pytest.param("error", "error", 1, 0, id="error"),
         pytest.param("terminal", "error", 1, 1, id="given up"),
+        pytest.param("panic", "error", 1, 0, id="bug"),
     ],
 )
 def test_syncs_are_counted_by_result(metrics: Metrics, result: str, shown_as: str, errors: int, terminal: int) -> None:
@@ -78,6 +79,7 @@ def test_syncs_are_counted_by_result(metrics: Metrics, result: str, shown_as: st
     assert value(metrics, "controller_runtime_reconcile_total", controller="tfjob", result=shown_as) == 1
     assert value(metrics, "controller_runtime_reconcile_errors_total", controller="tfjob") == errors
     assert value(metrics, "controller_runtime_terminal_reconcile_errors_total", controller="tfjob") == terminal
+    assert value(metrics, "controller_runtime_reconcile_panics_total", controller="tfjob") == (result == "panic")
     assert value(metrics, "controller_runtime_reconcile_time_seconds_count", controller="tfjob") == 1
 
 
@@ -160,7 +162,25 @@ def test_informers_and_threads_show_themselves(metrics: Metrics) -> None:
     assert value(metrics, "informer_pending_notifications", name="pods") == 3
     assert value(metrics, "reflector_lists_total", name="pods") == 2
     assert value(metrics, "reflector_watches_total", name="pods") == 4
+    assert value(metrics, "reflector_connected", name="pods") == 1
     assert value(metrics, "tfjob_controller_thread_restarts_total", thread="worker-0") == 2
+
+
+def test_the_most_restarts_of_an_unfinished_job_are_shown_by_namespace(metrics: Metrics) -> None:
+    def restarted(namespace: str, restarts: int, completion_time: str | None = None) -> TFJob:
+        status = TrainingStatus("Running", restarts=restarts, completion_time=completion_time)
+        return TFJob(ObjectMeta(name="n", namespace=namespace), status=status)
+
+    jobs = [restarted("a", 2), restarted("a", 5), restarted("a", 9, "2026-01-01T00:00:00Z"), restarted("b", 0)]
+    metrics.collect_jobs(lambda: jobs)
+    assert value(metrics, "tfjob_restarts_max", namespace="a") == 5
+    assert value(metrics, "tfjob_restarts_max", namespace="b") == 0
+
+
+def test_the_gang_scheduler_shows_no_series_of_jobs_syncs_and_queues() -> None:
+    names = {family.name for family in Metrics(of_controller=False).registry.collect()}
+    assert {"rest_client_requests", "tfjob_controller_build_info"} <= names
+    assert not [name for name in names if name.startswith(("tfjob_created", "trainjob_", "workqueue_", "controller_"))]
 
 
 def test_no_label_is_called_after_a_job_or_pod(metrics: Metrics) -> None:
