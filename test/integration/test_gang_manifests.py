@@ -8,31 +8,20 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.kubectl import Kubectl
+from helpers.renderings import SYSTEM, named, render_overlay
 from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
 
 pytestmark = pytest.mark.cluster
 
-OVERLAYS = MANIFESTS / "overlays"
-SYSTEM = "tfjob-system"
-
 Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def rendered(administrator: Kubectl) -> list[Object]:
-    return render(administrator, "gang-scheduling")
-
-
-def render(kubectl: Kubectl, overlay: str) -> list[Object]:
-    return list(yaml.safe_load_all(kubectl.must("kustomize", str(OVERLAYS / overlay))))
-
-
-def named(objects: list[Object], kind: str, name: str) -> Object:
-    (found,) = [each for each in objects if each["kind"] == kind and each["metadata"]["name"].startswith(name)]
-    return found
+    return render_overlay(administrator, "gang-scheduling")
 
 
 @pytest.fixture
@@ -44,20 +33,6 @@ def pod(rendered: list[Object]) -> Object:
 def container(pod: Object, name: str) -> Object:
     (found,) = [each for each in pod["containers"] if each["name"] == name]
     return found
-
-
-@pytest.mark.parametrize("overlay", ["gang-scheduling", "gang-affinity"])
-def test_all_is_accepted_without_a_warning_by_a_namespace_that_takes_only_restricted_pods(
-    kubectl: Kubectl, overlay: str
-) -> None:
-    for level in ("enforce", "warn"):
-        kubectl.must("label", "namespace", kubectl.namespace, f"pod-security.kubernetes.io/{level}=restricted")
-    # In this test's namespace, and without a trace: the cluster may be somebody's own.
-    rendered = render(kubectl, overlay)
-    text = yaml.safe_dump_all(rendered).replace(f"namespace: {SYSTEM}", f"namespace: {kubectl.namespace}")
-    answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
-    assert (answer.code, answer.error) == (0, "")
-    assert len(answer.out.splitlines()) == len(rendered)
 
 
 def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: list[Object], pod: Object) -> None:
@@ -129,7 +104,7 @@ def test_every_binding_names_the_service_account_of_the_deployment(rendered: lis
 
 
 def test_without_a_kube_scheduler_one_replica_decides_and_the_controller_pins(administrator: Kubectl) -> None:
-    rendered = render(administrator, "gang-affinity")
+    rendered = render_overlay(administrator, "gang-affinity")
     spec = named(rendered, "Deployment", NAME)["spec"]
     # Nothing keeps two of them apart.
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
@@ -143,3 +118,4 @@ def test_without_a_kube_scheduler_one_replica_decides_and_the_controller_pins(ad
     assert "pods/binding" not in rights
     assert "gangs/status" in rights
     assert "system:kube-scheduler" not in str(rendered)
+    assert "gang-scheduler-config" not in str(rendered)

@@ -1,46 +1,21 @@
-"""The shipped manifests as a real API server takes them: all of it is accepted, and the roles give what they say."""
+"""The manifests of overlays/standalone: the config file, and roles that give what they say. See also test_overlays."""
 
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import tfjob
 from helpers.poll import eventually
+from helpers.renderings import of_kind, render_overlay
 from tfjob_controller.api.controllerconfig import parse_controller_config
 
 pytestmark = pytest.mark.cluster
 
-STANDALONE = MANIFESTS / "overlays" / "standalone"
-SYSTEM = "tfjob-system"
-
 
 @pytest.fixture(scope="module")
 def rendered(administrator: Kubectl) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(administrator.must("kustomize", str(STANDALONE))))
-
-
-def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [each for each in objects if each["kind"] == kind]
-
-
-def test_all_is_accepted_without_a_warning_by_a_namespace_that_takes_only_restricted_pods(
-    kubectl: Kubectl, rendered: list[dict[str, Any]]
-) -> None:
-    for level in ("enforce", "warn"):
-        kubectl.must("label", "namespace", kubectl.namespace, f"pod-security.kubernetes.io/{level}=restricted")
-    # In this test's namespace, and without a trace: the cluster may be somebody's own.
-    text = yaml.safe_dump_all(rendered).replace(f"namespace: {SYSTEM}", f"namespace: {kubectl.namespace}")
-    answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
-    assert (answer.code, answer.error) == (0, "")
-    assert len(answer.out.splitlines()) == len(rendered)
-
-
-def test_the_namespace_enforces_restricted_pods(rendered: list[dict[str, Any]]) -> None:
-    (namespace,) = of_kind(rendered, "Namespace")
-    assert namespace["metadata"]["name"] == SYSTEM
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    return render_overlay(administrator, "standalone")
 
 
 def test_the_controller_reads_the_shipped_config(rendered: list[dict[str, Any]]) -> None:
@@ -52,17 +27,6 @@ def test_the_controller_reads_the_shipped_config(rendered: list[dict[str, Any]])
     assert f"--controller-config-file={mount['mountPath']}/{name}" in pod["containers"][0]["args"]
     assert pod["volumes"] == [{"name": mount["name"], "configMap": {"name": config_map["metadata"]["name"]}}]
     assert parse_controller_config(config_map["data"][name]).tf_image
-
-
-def test_every_binding_names_the_service_account_of_the_deployment(rendered: list[dict[str, Any]]) -> None:
-    (deployment,) = of_kind(rendered, "Deployment")
-    account = {
-        "kind": "ServiceAccount",
-        "name": deployment["spec"]["template"]["spec"]["serviceAccountName"],
-        "namespace": SYSTEM,
-    }
-    bindings = of_kind(rendered, "ClusterRoleBinding") + of_kind(rendered, "RoleBinding")
-    assert [each["subjects"] for each in bindings] == [[account], [account]]
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""The shipped manifests as `kubectl kustomize` renders them, and what their selectors select."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers.kubectl import MANIFESTS, Kubectl
+
+Object = dict[str, Any]
+
+SYSTEM = "tfjob-system"
+# Where overlays/namespaced expects jobs.
+JOBS = "default"
+OVERLAYS = sorted(path.parent.name for path in (MANIFESTS / "overlays").glob("*/kustomization.yaml"))
+COMPONENTS = sorted(path.parent.name for path in (MANIFESTS / "components").glob("*/kustomization.yaml"))
+# Kinds of other projects, which the control plane of tests has not.
+_FOREIGN_GROUPS = ("monitoring.coreos.com/",)
+
+
+def render(kubectl: Kubectl, folder: Path) -> list[Object]:
+    return list(yaml.safe_load_all(kubectl.must("kustomize", str(folder))))
+
+
+def render_overlay(kubectl: Kubectl, overlay: str) -> list[Object]:
+    return render(kubectl, MANIFESTS / "overlays" / overlay)
+
+
+def render_with(kubectl: Kubectl, folder: Path, overlay: str, *components: str) -> list[Object]:
+    """An overlay with components, as a user's own kustomization in `folder` has them."""
+
+    def relative(*parts: str) -> str:
+        # kustomize takes no absolute paths, and looks behind symbolic links.
+        return os.path.relpath(MANIFESTS.joinpath(*parts).resolve(), folder.resolve())
+
+    text = {
+        "resources": [relative("overlays", overlay)],
+        "components": [relative("components", each) for each in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(text))
+    return render(kubectl, folder)
+
+
+def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
+    return [each for each in objects if each["kind"] in kinds]
+
+
+def named(objects: Iterable[Object], kind: str, name: str) -> Object:
+    """The one of that name; a ConfigMap's name may end in a hash."""
+    is_it = re.compile(re.escape(name) + ("(-[a-z0-9]{10})?" if kind == "ConfigMap" else "")).fullmatch
+    (found,) = [each for each in objects if each["kind"] == kind and is_it(each["metadata"]["name"])]
+    return found
+
+
+def our_own(objects: Iterable[Object]) -> list[Object]:
+    """Those whose kind Kubernetes or this project brings."""
+    return [each for each in objects if not each["apiVersion"].startswith(_FOREIGN_GROUPS)]
+
+
+def moved(objects: Iterable[Object], namespace: str) -> str:
+    """As YAML, with all that is in a namespace in this one: the cluster may be somebody's own."""
+    return re.sub(f"namespace: ({SYSTEM}|{JOBS})\n", f"namespace: {namespace}\n", yaml.safe_dump_all(objects))
+
+
+def template_of(deployment: Object) -> Object:
+    template: Object = deployment["spec"]["template"]
+    return template
+
+
+def containers_of(deployment: Object) -> list[Object]:
+    found: list[Object] = template_of(deployment)["spec"]["containers"]
+    return found
+
+
+def port_names(deployment: Object) -> set[str]:
+    return {port["name"] for each in containers_of(deployment) for port in each["ports"]}
+
+
+def selects(selector: Object, deployment: Object) -> bool:
+    """Whether a label selector takes the pods of a Deployment; an empty one takes all, as the API has it."""
+    labels = template_of(deployment)["metadata"]["labels"]
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
+        _fulfils(each, labels) for each in selector.get("matchExpressions", ())
+    )
+
+
+def _fulfils(expression: Object, labels: Object) -> bool:
+    assert expression["operator"] == "In", "no other operator is used so far"
+    return labels.get(expression["key"]) in expression["values"]
+
+
+def own_selectors(deployment: Object) -> Iterator[Object]:
+    """Those by which a Deployment speaks of its own pods: its own, of its spread, of its anti-affinity."""
+    spec = template_of(deployment)["spec"]
+    yield deployment["spec"]["selector"]
+    for each in spec.get("topologySpreadConstraints", ()):
+        yield each["labelSelector"]
+    terms = spec.get("affinity", {}).get("podAntiAffinity", {})
+    for term in terms.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+        yield term["podAffinityTerm"]["labelSelector"]

@@ -1,0 +1,237 @@
+"""Every overlay and every component, found by their folders: a real API server takes them, and they hang together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.kubectl import Kubectl
+from helpers.renderings import (
+    COMPONENTS,
+    OVERLAYS,
+    SYSTEM,
+    containers_of,
+    moved,
+    named,
+    of_kind,
+    our_own,
+    own_selectors,
+    port_names,
+    render_overlay,
+    render_with,
+    selects,
+    template_of,
+)
+from localcluster.api import Api
+from tfjob_controller.cli import build_parser
+from tfjob_controller.options import ExtenderOptions, RunOptions, resolve, resolve_extender
+
+pytestmark = pytest.mark.cluster
+
+# What components are for: one that changes the gang scheduler needs it there.
+EVERYTHING = "gang-scheduling"
+RESTRICTED = "pod-security.kubernetes.io/{}=restricted"
+_RENDERED: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(params=[(overlay,) for overlay in OVERLAYS] + [(EVERYTHING, each) for each in COMPONENTS], ids="+".join)
+def rendered(request: pytest.FixtureRequest, administrator: Kubectl, tmp_path: Path) -> list[Object]:
+    """Each overlay as it is, and one that has everything with each component."""
+    overlay, *components = key = request.param
+    if key not in _RENDERED:
+        given = (tmp_path, overlay, *components)
+        _RENDERED[key] = render_with(administrator, *given) if components else render_overlay(administrator, overlay)
+    return _RENDERED[key]
+
+
+@pytest.fixture
+def deployments(rendered: list[Object]) -> list[Object]:
+    return of_kind(rendered, "Deployment")
+
+
+@pytest.fixture
+def restricted(kubectl: Kubectl) -> Kubectl:
+    """In a namespace that takes only restricted pods."""
+    kubectl.must("label", "namespace", kubectl.namespace, *(RESTRICTED.format(each) for each in ("enforce", "warn")))
+    return kubectl
+
+
+@pytest.fixture
+def priority_class(restricted: Kubectl, rendered: list[Object]) -> Iterator[str]:
+    """A real one of this test's own, as the manifests have it, if they have one: else pods that name it are refused."""
+    name = f"priority-{restricted.namespace}"
+    classes = of_kind(rendered, "PriorityClass")
+    for each in classes:
+        restricted.must("create", "-f", "-", manifest={**each, "metadata": {"name": name}})
+    yield name if classes else ""
+    for _ in classes:
+        restricted.must("delete", "priorityclass", name)
+
+
+def test_all_is_accepted_without_a_warning(restricted: Kubectl, rendered: list[Object]) -> None:
+    ours = our_own(rendered)
+    text = moved(ours, restricted.namespace)
+    answer = restricted.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
+    assert (answer.code, answer.error) == (0, "")
+    assert len(answer.out.splitlines()) == len(ours)
+
+
+def test_the_pods_themselves_are_accepted_by_a_namespace_that_takes_only_restricted_ones(
+    restricted: Kubectl, api: Api, deployments: list[Object], priority_class: str
+) -> None:
+    """A Deployment is accepted even where none of its pods ever will be."""
+    for each in deployments:
+        account = {"metadata": {"name": template_of(each)["spec"]["serviceAccountName"]}}
+        api.create(f"/api/v1/namespaces/{restricted.namespace}/serviceaccounts", account)
+    pods = [pod_of(each, priority_class) for each in deployments]
+    answer = restricted.run("create", "--dry-run=server", "-f", "-", manifest=yaml.safe_dump_all(pods))
+    assert (answer.code, answer.error) == (0, "")
+    assert len(answer.out.splitlines()) == len(deployments) > 0
+
+
+def pod_of(deployment: Object, priority_class: str) -> Object:
+    template = template_of(deployment)
+    spec = template["spec"] | ({"priorityClassName": priority_class} if "priorityClassName" in template["spec"] else {})
+    meta = {"name": deployment["metadata"]["name"], "labels": template["metadata"]["labels"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def test_the_namespace_enforces_restricted_pods(rendered: list[Object]) -> None:
+    namespace = named(rendered, "Namespace", SYSTEM)
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert {each["metadata"]["namespace"] for each in of_kind(rendered, "Deployment", "ServiceAccount")} == {SYSTEM}
+
+
+def test_every_selector_selects(rendered: list[Object], deployments: list[Object]) -> None:
+    for deployment in deployments:
+        assert all(selects(each, deployment) for each in own_selectors(deployment))
+    for budget in of_kind(rendered, "PodDisruptionBudget"):
+        assert budget["metadata"]["namespace"] == SYSTEM
+        assert [each for each in deployments if selects(budget["spec"]["selector"], each)]
+    for policy in of_kind(rendered, "NetworkPolicy"):
+        assert policy["metadata"]["namespace"] == SYSTEM
+        assert [each for each in deployments if selects(policy["spec"]["podSelector"], each)]
+
+
+def test_no_two_deployments_share_pods(deployments: list[Object]) -> None:
+    for one, other in itertools.permutations(deployments, 2):
+        assert not selects(one["spec"]["selector"], other)
+
+
+def test_every_deployment_has_one_disruption_budget(rendered: list[Object], deployments: list[Object]) -> None:
+    budgets = of_kind(rendered, "PodDisruptionBudget")
+    for each in deployments:
+        (budget,) = [one for one in budgets if selects(one["spec"]["selector"], each)]
+        assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_a_network_policy_lets_in_whoever_asks_for_the_ports_that_pods_have(
+    rendered: list[Object], deployments: list[Object]
+) -> None:
+    for policy in (each["spec"] for each in of_kind(rendered, "NetworkPolicy")):
+        let_in = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+        for deployment in (each for each in deployments if selects(policy["podSelector"], each)):
+            assert port_names(deployment) <= let_in
+
+
+def test_probes_ask_ports_that_are_there(deployments: list[Object]) -> None:
+    for container in (each for deployment in deployments for each in containers_of(deployment)):
+        own = {port["name"] for port in container["ports"]}
+        asked = {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")}
+        assert asked <= own
+
+
+def test_every_container_says_what_memory_it_may_have_and_what_it_needs(deployments: list[Object]) -> None:
+    for container in (each for deployment in deployments for each in containers_of(deployment)):
+        resources = container["resources"]
+        # A limit of CPU would slow down the very moments in which it matters.
+        assert (set(resources["requests"]), set(resources["limits"])) == ({"cpu", "memory"}, {"memory"})
+
+
+def options_of(container: Object) -> RunOptions | ExtenderOptions:
+    """What the shipped flags and variables say; an unknown one ends the test."""
+    _, *argv = container["command"]
+    flags = vars(build_parser().parse_args([*argv, *container["args"]]))
+    command = flags["command"]
+    given = {name: flags[name] for name in flags.keys() - {"command", "show_version"}}
+    environment = {each["name"]: each["value"] for each in container.get("env", ())}
+    return resolve(given, environment) if command == "run" else resolve_extender(given, environment)
+
+
+def our_containers(deployments: list[Object]) -> list[Object]:
+    found = [each for deployment in deployments for each in containers_of(deployment)]
+    return [each for each in found if each["command"][0] == "tfjob-controller"]
+
+
+def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(deployments: list[Object]) -> None:
+    for container in our_containers(deployments):
+        options, ports = options_of(container), {port["name"]: port["containerPort"] for port in container["ports"]}
+        served = {"metrics": options.metrics_bind_address, "health": options.health_probe_bind_address}
+        assert {name: address.port for name, address in served.items() if address} == ports
+        # On all interfaces: Prometheus and the kubelet are elsewhere.
+        assert {address.host for address in served.values() if address} == {""}
+
+
+def test_what_a_pod_names_is_there(rendered: list[Object], deployments: list[Object]) -> None:
+    there = {(each["kind"], each["metadata"]["name"]) for each in rendered}
+    for spec in (template_of(each)["spec"] for each in deployments):
+        assert ("ServiceAccount", spec["serviceAccountName"]) in there
+        assert {("ConfigMap", each["configMap"]["name"]) for each in spec.get("volumes", ())} <= there
+        if "priorityClassName" in spec:
+            assert ("PriorityClass", spec["priorityClassName"]) in there
+
+
+def test_every_binding_gives_a_role_that_is_there_to_an_account_that_is_used(
+    rendered: list[Object], deployments: list[Object]
+) -> None:
+    accounts = [template_of(each)["spec"]["serviceAccountName"] for each in deployments]
+    there = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in rendered}
+    for binding in of_kind(rendered, "RoleBinding", "ClusterRoleBinding"):
+        role, namespace = binding["roleRef"], binding["metadata"].get("namespace")
+        shipped = (role["kind"], role["name"], namespace if role["kind"] == "Role" else None) in there
+        assert shipped or role["name"].startswith("system:")
+        (subject,) = binding["subjects"]
+        assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", SYSTEM)
+        assert subject["name"] in accounts
+
+
+# What each of them is for.
+
+
+def test_ha_survives_the_loss_of_a_node_and_of_a_zone(administrator: Kubectl) -> None:
+    rendered = render_overlay(administrator, "ha")
+    deployments = of_kind(rendered, "Deployment")
+    assert {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments} == {
+        "tfjob-controller": 3,
+        "gang-scheduler": 2,
+    }
+    for deployment in deployments:
+        spec = template_of(deployment)["spec"]
+        spread = {each["topologyKey"]: each["whenUnsatisfiable"] for each in spec["topologySpreadConstraints"]}
+        assert spread == {"kubernetes.io/hostname": "DoNotSchedule", "topology.kubernetes.io/zone": "ScheduleAnyway"}
+        assert [each for each in of_kind(rendered, "NetworkPolicy") if selects(each["spec"]["podSelector"], deployment)]
+        assert spec["priorityClassName"]
+
+
+def test_a_gang_scheduler_that_nothing_keeps_apart_from_a_second_one_has_one_replica_with_any_component(
+    administrator: Kubectl, tmp_path: Path
+) -> None:
+    others = [each for each in COMPONENTS if each != "gang-affinity"]
+    rendered = render_with(administrator, tmp_path, "gang-affinity", *others)
+    spec = named(rendered, "Deployment", "gang-scheduler")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_dev_has_one_replica_that_logs_all_and_images_that_are_not_pulled_again(administrator: Kubectl) -> None:
+    (deployment,) = of_kind(render_overlay(administrator, "dev"), "Deployment")
+    (container,) = containers_of(deployment)
+    options = options_of(container)
+    assert (deployment["spec"]["replicas"], container["imagePullPolicy"]) == (1, "IfNotPresent")
+    assert (options.log_level, options.log_format) == ("debug", "console")
