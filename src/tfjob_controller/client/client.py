@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfjob_controller.client.connection import Connection, connect
-from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.errors import LISTING, AmbiguousNameError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import Kind, kinds_named
 from tfjob_controller.client.snapshot import Snapshot
@@ -14,6 +14,8 @@ from tfjob_controller.client.submitting import checked
 from tfjob_controller.client.tables import Jobs
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
+
+_LISTING = "`client.jobs(all_namespaces=True)`"
 
 
 class Client:
@@ -25,14 +27,16 @@ class Client:
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
         config, transport = connect(kubeconfig, context, "tfjob-client")
-        self._connection = Connection(transport, namespace or config.namespace, config.origin)
+        self._connection = Connection(transport, namespace or config.namespace, config.origin, _LISTING)
         self._close: Callable[[], None] = transport.close
 
     @classmethod
-    def over(cls, requester: Requester, namespace: str, origin: str = "this client") -> Client:
-        """With a transport that somebody else closes. `origin` says where the server is, in errors."""
+    def over(cls, requester: Requester, namespace: str, origin: str = "this client", listing: str = LISTING) -> Client:
+        """With a transport that somebody else closes. Errors say by `origin` where the server is, and by `listing`
+        what shows the jobs that there are.
+        """
         client = cls.__new__(cls)
-        client._connection = Connection(requester, namespace, origin)
+        client._connection = Connection(requester, namespace, origin, listing)
         client._close = lambda: None
         return client
 
@@ -79,7 +83,7 @@ class Client:
                 raise refusals[0]
         if len(found) > 1:
             kinds = " and ".join(seen.kind.word for seen in found)
-            raise ClientError(f"{where} has a {kinds} called {name}: say which one is meant by kind")
+            raise AmbiguousNameError(f"{where} has a {kinds} called {name}: say which one is meant by kind")
         return Job(self._connection, found[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:

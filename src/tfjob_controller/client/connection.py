@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.client.errors import ClientError, in_words
+from tfjob_controller.client.errors import LISTING, ClientError, in_words
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
 from tfjob_controller.kube.client import ResourceClient
@@ -17,16 +17,16 @@ from tfjob_controller.kube.requester import Requester
 
 # Whoever waits is a person, who can ask again.
 TIMEOUT_SECONDS = 30.0
-_LISTING = "`client.jobs(all_namespaces=True)`"
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """`origin` says where the server is, and how that is known. Thread-safe, as its requester is."""
+    """`origin` says where the server is, and how that is known; `listing` what shows the jobs. Thread-safe."""
 
     requester: Requester
     namespace: str
     origin: str
+    listing: str = LISTING
     clock: Clock = field(default_factory=RealClock)
 
     def of(self, kind: Kind) -> ResourceClient[Snapshot]:
@@ -47,7 +47,7 @@ class Connection:
             raise self.told(error) from None
 
     def told(self, error: ApiError) -> ClientError:
-        return ClientError(in_words(error, self.origin, _LISTING), error)
+        return ClientError(in_words(error, self.origin, self.listing), error)
 
 
 def connect(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:

@@ -1,30 +1,30 @@
 """Why does this job not run? Pure: from what was read to what is shown.
 
-The replicas are judged by the very functions that the controller uses, so both say the same.
+How the replicas are judged: views.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 
-from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob import WORKER, TFJob
+from tfjob_controller.api.tfjob import TFJOBS, WORKER, TFJob
 from tfjob_controller.api.trainingstatus import JobCondition
-from tfjob_controller.api.validation import validate
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjobdefaults import is_managed_here
+from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.reads import Event
+from tfjob_controller.client.submitting import problem_of
+from tfjob_controller.client.views import runtime_id, status_of
+from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer import replicas
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.exit_codes import in_words
-from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import shortened
-from tfjob_controller.trainer.replicas import View, classify
+from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.restarts import next_restart_counts
-from tfjob_controller.trainer.tfjobplan import build_plan
 
 # Of so many replicas that wait the events are read too: the first ones tell what the others suffer from.
 LOOKED_INTO = 3
@@ -74,47 +74,43 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     replicas: list[ReplicaRow]
     conditions: list[JobCondition]
     events: list[EventRow]
+    kind: str = TFJOBS.kind
 
 
 # Events about one object by its UID; with "Warning" only those.
 EventsOf = Callable[[str, str], Iterable[Event]]
 
 
-def views_of(job: TFJob, observed: Observed, now: datetime) -> tuple[View, ...]:
-    """Its replicas, none where the job has not begun or never can."""
-    if not job.spec.runtime_id or validate(job) is not None:
-        return ()
-    plan = fitted(build_plan(job, ControllerConfig()), observed, job.status)
-    return classify(plan, observed, job.status.succeeded_indexes, now, job.status.start_time)
-
-
-def describe(job: TFJob, views: Sequence[View], events_of: EventsOf) -> Description:
-    meta, status = job.metadata, job.status
+def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Description:
+    meta, status = job.metadata, status_of(job)
     counts = next_restart_counts(views, {})
     return Description(
         name=meta.name,
         namespace=meta.namespace,
         phase=status.phase,
-        state=status.state,
+        state=job.status.state,
         reason=status.reason,
-        runtime_id=job.spec.runtime_id,
+        runtime_id=runtime_id(job),
         created=meta.creation_timestamp or "",
         started=status.start_time or "",
         completed=status.completion_time or "",
         restarts=status.restarts,
-        backoff_limit=job.spec.backoff_limit,
+        backoff_limit=job.spec.backoff_limit if isinstance(job, TFJob) else job.spec.max_restarts,
         ready=status.ready,
         workers=_workers(job),
         progress=_progress(job),
         hints=list(_hints(job)),
         replicas=[_row(view, counts) for view in views],
-        conditions=list(status.conditions),
-        events=_events(job, views, events_of),
+        conditions=list(job.status.conditions),
+        events=_events(meta, views, events_of),
+        kind=TFJOBS.kind if isinstance(job, TFJob) else TRAINJOBS.kind,
     )
 
 
-def _workers(job: TFJob) -> str:
+def _workers(job: AnyJob) -> str:
     """How many there should be, within which bounds; empty for a job that is not resized."""
+    if not isinstance(job, TFJob):
+        return ""
     autoscaling, scaling = job.spec.autoscaling, job.status.scaling
     if autoscaling is None:
         return ""
@@ -123,8 +119,10 @@ def _workers(job: TFJob) -> str:
     return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
 
 
-def _progress(job: TFJob) -> str:
+def _progress(job: AnyJob) -> str:
     """Empty for a job that counts no steps."""
+    if not isinstance(job, TFJob):
+        return job.status.progress
     progress = job.status.progress
     if progress is None:
         return ""
@@ -132,15 +130,17 @@ def _progress(job: TFJob) -> str:
     return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
 
 
-def _hints(job: TFJob) -> Iterable[str]:
-    meta, status = job.metadata, job.status
+def _hints(job: AnyJob) -> Iterable[str]:
+    meta, status = job.metadata, status_of(job)
     if meta.deletion_timestamp:
         yield "The job is being deleted."
-    if not status.phase:
+    if isinstance(job, TrainJob) and not is_managed_here(job.spec):
+        yield f"Another controller runs the job: {job.spec.managed_by}."
+    elif not status.phase:
         yield "No controller has seen the job yet: does one run (`kubectl get pods -A | grep tfjob-controller`)?"
     elif status.observed_generation < meta.generation and not is_finished(status):
         yield "The controller has not seen the last change of the spec yet."
-    if not is_finished(status) and (problem := validate(job)) is not None:
+    if not is_finished(status) and (problem := problem_of(job)) is not None:
         yield f"The spec cannot be run: {problem}."
 
 
@@ -172,19 +172,19 @@ def _message(view: View) -> str:
     return "starting" if view.pod is not None else "waits for its pod"
 
 
-def _events(job: TFJob, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
+def _events(meta: ObjectMeta, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
     """The job's own, and the warnings about the Jobs and pods of replicas that wait, oldest first."""
-    found = list(events_of(job.metadata.uid, ""))
+    found = list(events_of(meta.uid, ""))
     waiting = [view for view in views if view.state == replicas.RUNNING and not view.is_up]
     for view in waiting[:LOOKED_INTO]:
         for child in (view.job, view.pod):
             if child is not None:
                 found.extend(events_of(child.metadata.uid, "Warning"))
-    rows = sorted((_event_row(job, event) for event in found), key=lambda row: row.last_seen)
+    rows = sorted((_event_row(meta.name, event) for event in found), key=lambda row: row.last_seen)
     return rows[-MAX_EVENTS:]
 
 
-def _event_row(job: TFJob, event: Event) -> EventRow:
+def _event_row(job_name: str, event: Event) -> EventRow:
     series = event.series
     seen = (series.last_observed_time if series else None) or event.last_timestamp or event.event_time
     about = event.involved_object.name
@@ -192,7 +192,7 @@ def _event_row(job: TFJob, event: Event) -> EventRow:
         last_seen=seen or event.metadata.creation_timestamp or "",
         type=event.type,
         reason=event.reason,
-        about="" if about == job.metadata.name else about,
+        about="" if about == job_name else about,
         count=max(series.count if series else 0, event.count or 0, 1),
         note=shortened(event.message),
     )

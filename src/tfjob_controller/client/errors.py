@@ -20,6 +20,10 @@ class ClientError(Exception):
         self.api_error = api_error
 
 
+class AmbiguousNameError(ClientError):
+    """Jobs of both kinds have that name, and nothing says which one is meant."""
+
+
 class JobEndedError(ClientError):
     """The job is over, and what was waited for can never come. `reason` is the job's own."""
 

@@ -13,6 +13,7 @@ from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube.meta import Resource
+from tfjob_controller.trainer.labels import TF_JOB_NAME, TRAIN_JOB_NAME
 
 AnyJob: TypeAlias = TFJob | TrainJob
 
@@ -21,20 +22,21 @@ _DONE = ("Succeeded", "Complete")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`word`: as users name it. `succeeded`: the condition of a job that ended well."""
+    """`word`: as users name it. `succeeded`: the condition of a job that ended well. `name_label`: of its children."""
 
     word: str
     resource: Resource
     decode: Callable[[bytes | msgspec.Raw], Any]
     succeeded: str
+    name_label: str
 
     def condition(self, name: str) -> str:
         """What this kind calls a condition; either name of success is understood."""
         return self.succeeded if name in _DONE else name
 
 
-TFJOB = Kind("tfjob", TFJOBS, decode_tfjob, "Succeeded")
-TRAINJOB = Kind("trainjob", TRAINJOBS, decode_trainjob, "Complete")
+TFJOB = Kind("tfjob", TFJOBS, decode_tfjob, "Succeeded", TF_JOB_NAME)
+TRAINJOB = Kind("trainjob", TRAINJOBS, decode_trainjob, "Complete", TRAIN_JOB_NAME)
 KINDS = (TFJOB, TRAINJOB)
 
 

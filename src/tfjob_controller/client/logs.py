@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tfjob_controller.api.core import PODS, Pod
-from tfjob_controller.client.describe import views_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.reads import Reader
+from tfjob_controller.client.views import status_of, views_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
@@ -116,7 +116,7 @@ class LogReader:
     def _look(self) -> tuple[list[View], bool]:
         job = self._reader.job(self._name)
         observed = self._reader.children(job)
-        return list(views_of(job, observed, datetime.now(UTC))), is_finished(job.status)
+        return list(views_of(job, observed, datetime.now(UTC))), is_finished(status_of(job))
 
 
 def _has_started(pod: Pod, container_name: str) -> bool:

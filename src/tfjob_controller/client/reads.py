@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.core import JOBS, PODS, Job, Pod
-from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import TFJOB, AnyJob, Kind
+from tfjob_controller.client.views import runtime_id
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
@@ -80,10 +80,11 @@ _decode_table = decoder_for(Table)
 class Reader:
     """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`."""
 
-    def __init__(self, requester: Requester, namespace: str) -> None:
+    def __init__(self, requester: Requester, namespace: str, kind: Kind = TFJOB) -> None:
         self._requester = requester
         self._namespace = namespace
-        self._tfjobs = ResourceClient(requester, TFJOBS, decode_tfjob, **_PATIENCE)
+        self._kind = kind
+        self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
         self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
         self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
         self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
@@ -96,7 +97,7 @@ class Reader:
         """The jobs page by page, as the server prints them."""
         query = {"limit": str(PAGE_SIZE)}
         while True:
-            path = TFJOBS.path(self._namespace)
+            path = self._kind.resource.path(self._namespace)
             body = self._requester.request("GET", path, query=query, accept=_TABLE, **_PATIENCE)
             yield (table := _read_table(body))
             if not table.metadata.continue_:
@@ -105,18 +106,21 @@ class Reader:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs as they are, but for their managedFields."""
-        found = [msgspec.json.decode(item) for page in self._tfjobs.pages(self._namespace) for item in page.items]
+        found = [msgspec.json.decode(item) for page in self._own.pages(self._namespace) for item in page.items]
         for each in found:
             each["metadata"].pop("managedFields", None)
         return found
 
-    def job(self, name: str) -> TFJob:
-        return self._tfjobs.get(self._namespace, name)
+    def job(self, name: str) -> AnyJob:
+        found: AnyJob = self._own.get(self._namespace, name)
+        return found
 
-    def children(self, job: TFJob) -> Observed:
+    def children(self, job: AnyJob) -> Observed:
         """Its child Jobs and their pods; the same that the controller goes by."""
         meta = job.metadata
-        selector = selector_string(job_labels(meta.name, job.spec.runtime_id))
+        selector = selector_string(job_labels(meta.name, runtime_id(job), self._kind.name_label))
+        if not runtime_id(job):
+            return Observed()
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.list(self._namespace, selector):
             if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):

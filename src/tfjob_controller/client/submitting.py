@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, Kind, kind_of_manifest
+from tfjob_controller.client.kinds import AnyJob, Kind, kind_of_manifest
 
 
 def checked(manifest: Mapping[str, Any], namespace: str) -> tuple[Kind, str, bytes]:
@@ -22,18 +23,18 @@ def checked(manifest: Mapping[str, Any], namespace: str) -> tuple[Kind, str, byt
         body = msgspec.json.encode({**manifest, "metadata": {**metadata, "namespace": where}})
     except (TypeError, ValueError) as error:
         raise ClientError(f"the manifest holds what JSON does not know: {error}") from None
-    if (problem := problem_of(kind, body)) is not None:
+    try:
+        job = kind.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ClientError(f"this is no {kind.resource.kind}: {error}") from None
+    if (problem := problem_of(job)) is not None:
         raise ClientError(problem)
     return kind, where, body
 
 
-def problem_of(kind: Kind, body: bytes) -> str | None:
+def problem_of(job: AnyJob) -> str | None:
     """The first thing that is wrong with it, in the server's words."""
-    try:
-        job = kind.decode(body)
-    except msgspec.MsgspecError as error:
-        return f"this is no job: {error}"
-    if kind is TFJOB:
+    if isinstance(job, TFJob):
         from tfjob_controller.api.validation import validate
 
         return validate(job)

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.client.describe import Description, describe, views_of
+from tfjob_controller.client.describe import Description, describe
+from tfjob_controller.client.views import views_of
 from tfjob_controller.client.reads import Reader, Row, Table
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kubectl.arguments import JSON, WIDE
@@ -48,7 +49,7 @@ def show_job(transport: Transport, namespace: str, name: str, output: str) -> in
     reader = Reader(transport, namespace)
     job = reader.job(name)
     now = datetime.now(UTC)
-    views = views_of(job, reader.children(job), now) if job.spec.runtime_id else ()
+    views = views_of(job, reader.children(job), now)
     description = describe(job, views, reader.events)
     if output == JSON:
         return _print_json(msgspec.json.encode(description))

@@ -11,8 +11,9 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.core import PodAnnotations
 from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.client.describe import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe, views_of
+from tfjob_controller.client.describe import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe
 from tfjob_controller.client.reads import Event, Series
+from tfjob_controller.client.views import views_of
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.observed import Observed
 
