@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfjob_controller.client.builders import tfjob, trainjob
     from tfjob_controller.client.client import Client
+    from tfjob_controller.client.describe import Description
     from tfjob_controller.client.errors import (
+        AmbiguousNameError,
         ClientError,
         JobDeletedError,
         JobEndedError,
@@ -24,16 +26,22 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from tfjob_controller.client.job import Job
-    from tfjob_controller.client.tables import Jobs
+    from tfjob_controller.client.jobtable import Jobs
+    from tfjob_controller.client.mergedlogs import LogLine
+    from tfjob_controller.client.snapshot import Snapshot
 
 __all__ = [
+    "AmbiguousNameError",
     "Client",
     "ClientError",
+    "Description",
     "Job",
     "JobDeletedError",
     "JobEndedError",
     "JobFailedError",
     "Jobs",
+    "LogLine",
+    "Snapshot",
     "WaitTimeoutError",
     "tfjob",
     "trainjob",
@@ -41,8 +49,11 @@ __all__ = [
 
 _HOME = {
     "Client": "client",
+    "Description": "describe",
     "Job": "job",
-    "Jobs": "tables",
+    "LogLine": "mergedlogs",
+    "Snapshot": "snapshot",
+    "Jobs": "jobtable",
     "tfjob": "builders",
     "trainjob": "builders",
 }

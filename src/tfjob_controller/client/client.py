@@ -8,10 +8,10 @@ from typing import Any
 from tfjob_controller.client.connection import Connection, connect
 from tfjob_controller.client.errors import LISTING, AmbiguousNameError
 from tfjob_controller.client.job import Job
+from tfjob_controller.client.jobtable import Jobs, job_table
 from tfjob_controller.client.kinds import Kind, kinds_named
 from tfjob_controller.client.snapshot import Snapshot
 from tfjob_controller.client.submitting import checked
-from tfjob_controller.client.tables import Jobs
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 
@@ -64,7 +64,7 @@ class Client:
         with self._connection.plainly():
             found = [seen for each in kinds_named(kind) for seen in self._listed(each, where, kind)]
         found.sort(key=lambda seen: (seen.metadata.namespace, seen.metadata.name, seen.kind.word))
-        return Jobs([Job(self._connection, seen) for seen in found])
+        return job_table([Job(self._connection, seen) for seen in found], self._connection.clock.now())
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
         """The job of that name. Where both kinds have one, `kind` must say which."""

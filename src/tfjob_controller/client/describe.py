@@ -76,6 +76,11 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     events: list[EventRow]
     kind: str = TFJOBS.kind
 
+    def _repr_html_(self) -> str:
+        from tfjob_controller.client.descriptionhtml import render
+
+        return render(self)
+
 
 # Events about one object by its UID; with "Warning" only those.
 EventsOf = Callable[[str, str], Iterable[Event]]
@@ -180,8 +185,12 @@ def _events(meta: ObjectMeta, views: Sequence[View], events_of: EventsOf) -> lis
         for child in (view.job, view.pod):
             if child is not None:
                 found.extend(events_of(child.metadata.uid, "Warning"))
-    rows = sorted((_event_row(meta.name, event) for event in found), key=lambda row: row.last_seen)
-    return rows[-MAX_EVENTS:]
+    return event_rows(meta.name, found)[-MAX_EVENTS:]
+
+
+def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
+    """Oldest first."""
+    return sorted((_event_row(job_name, event) for event in events), key=lambda row: row.last_seen)
 
 
 def _event_row(job_name: str, event: Event) -> EventRow:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.client import html
 from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import ClientError, JobDeletedError, WaitTimeoutError
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.snapshot import Snapshot
+from tfjob_controller.client.tables import Columns, Table
 from tfjob_controller.client.waiting import SUCCEEDED, Until, has_come, in_words
-from tfjob_controller.client.watching import watch
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.describe import Description, EventRow
+    from tfjob_controller.client.mergedlogs import LogLine
+    from tfjob_controller.client.reads import Reader
 
 
 class Job:
@@ -30,6 +36,10 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not seen by a controller yet'}>"
+
+    def _repr_html_(self) -> str:
+        shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": self.phase, "Reason": self.reason}
+        return html.fields(shown)
 
     # What was read last
 
@@ -101,6 +111,51 @@ class Job:
         words = f"{self.namespace}/{self.name} was not {in_words(until)} in {timeout_seconds:g} seconds"
         raise WaitTimeoutError(f"{words}: {self.reason or 'no reason is known'}")
 
+    def describe(self) -> Description:
+        """All that says why it does or does not run: replicas, conditions, events. Reads them now."""
+        from tfjob_controller.client.describe import describe
+        from tfjob_controller.client.views import views_of
+
+        found = self.refresh().snapshot.job
+        with self._connection.plainly():
+            reader = self._reader()
+            views = views_of(found, reader.children(found), self._connection.clock.now())
+            return describe(found, views, reader.events)
+
+    def events(self) -> Table[EventRow]:
+        """What the controller told of the job in the last hour or so, oldest first. Reads them now."""
+        from tfjob_controller.client.describe import event_rows
+
+        with self._connection.plainly():
+            rows = event_rows(self.name, self._reader().events(self.uid))
+        columns: Columns[EventRow] = {
+            "Last seen": lambda row: row.last_seen,
+            "Type": lambda row: row.type,
+            "Reason": lambda row: row.reason,
+            "Times": lambda row: str(row.count),
+            "Note": lambda row: row.note,
+        }
+        return Table(rows, columns)
+
+    def logs(
+        self, replica: str | None = None, follow: bool = False, tail: int | None = None, previous: bool = False
+    ) -> Iterator[LogLine]:
+        """What the training programs printed, line by line. `print` shows the replica in front of each.
+
+        `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief. `follow` waits for the
+        program to start, and goes on until it ends; with several replicas their lines come as they are printed.
+        `tail` gives the last lines alone, `previous` the run before the last restart. For one thread; closing the
+        iterator closes its connections. A replica without a log is a warning where others have one.
+        """
+        from tfjob_controller.client.logs import LogOptions, LogReader
+        from tfjob_controller.client.mergedlogs import log_lines
+
+        options = LogOptions(replica or "", follow, previous, tail)
+        reader = LogReader(self._connection.requester, self._reader(), self.name, options)
+        with self._connection.plainly():
+            chosen = [view.replica.id for view in reader.chosen()]
+        return log_lines(reader, chosen, self._connection.told, follow=follow)
+
     # What changes it
 
     def scale(self, n: int) -> Job:
@@ -137,7 +192,14 @@ class Job:
 
     # Inside
 
+    def _reader(self) -> Reader:
+        from tfjob_controller.client.reads import Reader
+
+        return Reader(self._connection.requester, self.namespace, self._seen.kind)
+
     def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
+        from tfjob_controller.client.watching import watch
+
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         deadline = self._connection.clock.monotonic() + seconds
         with self._connection.plainly():

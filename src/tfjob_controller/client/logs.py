@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.reads import Reader
 from tfjob_controller.client.views import status_of, views_of
-from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
 from tfjob_controller.trainer.replicas import View
@@ -50,9 +50,9 @@ def _nobody_listens(words: str) -> None: ...
 
 
 class LogReader:
-    """Reads the logs of one job. Thread-safe. Raises `ClientError`, or `ApiError`.
+    """Reads the logs of one job. Raises `ClientError`, or `ApiError`.
 
-    `say` is told what a followed log waits for.
+    `say` is told what a followed log waits for. Thread-safe; any thread may `close`, then all `lines` end.
     """
 
     def __init__(
@@ -68,6 +68,9 @@ class LogReader:
         self._name = name
         self._options = options
         self._say = say
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._streams: set[Lines] = set()
 
     def chosen(self) -> list[View]:
         """The replicas that are meant."""
@@ -87,17 +90,40 @@ class LogReader:
 
     def lines(self, replica_id: str) -> Iterator[bytes]:
         """Without their ends. Whoever stops reading closes the iterator, which ends the connection."""
-        pod, container = self._started_pod(replica_id)
+        started = self._started_pod(replica_id)
+        if started is None:
+            return
+        pod, container = started
         path = PODS.path(self._reader.namespace, pod.metadata.name, "log")
         silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
         query = self._options.query(container)
-        with closing(self._requester.stream(path, query=query, read_timeout_seconds=silent)) as lines:
+        with self._requester.stream(path, query=query, read_timeout_seconds=silent) as lines, self._known(lines):
             yield from lines
 
-    def _started_pod(self, replica_id: str) -> tuple[Pod, str]:
-        """The newest pod, if followed once its program has started, and the container to read."""
+    def close(self) -> None:
+        with self._lock:
+            self._closed.set()
+            streams = list(self._streams)
+        for stream in streams:
+            stream.close()
+
+    @contextmanager
+    def _known(self, lines: Lines) -> Iterator[None]:
+        """To `close`, which may have come already."""
+        with self._lock:
+            self._streams.add(lines)
+        try:
+            if self._closed.is_set():
+                lines.close()
+            yield
+        finally:
+            with self._lock:
+                self._streams.discard(lines)
+
+    def _started_pod(self, replica_id: str) -> tuple[Pod, str] | None:
+        """The newest pod, if followed once its program has started, and the container to read; None once closed."""
         said = ""
-        while True:
+        while not self._closed.is_set():
             views, is_over = self._look()
             view = next((view for view in views if view.replica.id == replica_id), None)
             pod = view.pod if view is not None else None
@@ -111,7 +137,8 @@ class LogReader:
             if why != said:
                 self._say(f"waiting for {replica_id}: {why}")
                 said = why
-            time.sleep(_LOOK_SECONDS)
+            self._closed.wait(_LOOK_SECONDS)
+        return None
 
     def _look(self) -> tuple[list[View], bool]:
         job = self._reader.job(self._name)

@@ -93,6 +93,10 @@ class Reader:
     def namespace(self) -> str:
         return self._namespace
 
+    @property
+    def kind(self) -> Kind:
+        return self._kind
+
     def tables(self) -> Iterator[Table]:
         """The jobs page by page, as the server prints them."""
         query = {"limit": str(PAGE_SIZE)}

@@ -1,33 +1,62 @@
-"""Jobs as a table."""
+"""Rows that show themselves: as text in a terminal, as HTML in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar, overload
 
-from tfjob_controller.client.job import Job
+from tfjob_controller.client import html
+
+T = TypeVar("T")
+Columns: TypeAlias = Mapping[str, Callable[[T], str]]
 
 
-class Jobs(Sequence[Job]):
-    """The jobs of a list, as they were when they were read. Immutable."""
+class Table(Sequence[T], Generic[T]):
+    """The items of a list as they were when they were read. Immutable, so any thread may read it."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_columns", "_items")
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = tuple(jobs)
+    def __init__(self, items: Iterable[T], columns: Columns[T]) -> None:
+        self._items = tuple(items)
+        self._columns = columns
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._items)
 
-    def __iter__(self) -> Iterator[Job]:
-        return iter(self._jobs)
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
 
     @overload
-    def __getitem__(self, index: int) -> Job: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> Jobs: ...
-    def __getitem__(self, index: int | slice) -> Job | Jobs:
-        return Jobs(self._jobs[index]) if isinstance(index, slice) else self._jobs[index]
+    def __getitem__(self, index: slice) -> Table[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Table[T]:
+        return Table(self._items[index], self._columns) if isinstance(index, slice) else self._items[index]
 
     def __repr__(self) -> str:
-        return f"Jobs({list(self._jobs)!r})"
+        if not self._items:
+            return "(none)"
+        return as_text(self._headers(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html.table(self._headers(), self._rows()) if self._items else html.paragraph("(none)")
+
+    def _headers(self) -> list[str]:
+        return list(self._columns)
+
+    def _rows(self) -> list[list[str]]:
+        return [[cell(item) for cell in self._columns.values()] for item in self._items]
+
+
+def as_text(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side; cells without words are `-`, and each is on one line."""
+    lines = [[header.upper() for header in headers], *([one_line(cell) or "-" for cell in row] for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(headers))]
+    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def one_line(text: str) -> str:
+    """Without control characters: what a program wrote must not rule the reader's terminal."""
+    shown = (each if each.isprintable() else " " if each.isspace() else repr(each)[1:-1] for each in text)
+    return " ".join("".join(shown).split())
