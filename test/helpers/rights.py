@@ -8,7 +8,8 @@ The jobs of the play, in one namespace:
 - `foreign` meets an object that is not its own, again and again (events, and their series)
 - `ganged` has a Gang that somebody made before, without labels, and waits for room (get, create, patch)
 - `trained` is a TrainJob that goes from its creation to the end of its time to live (status, delete)
-- `launched` is one for MPI, whose Secret it makes (create), and `launched-before` one whose Secret is there (get)
+- `launched` is one for MPI, whose Secret it makes (create), and `launched-before` one whose Secret somebody made
+  before, without labels: it is read, and stays as it is (get)
 - `impatient` is one that waits too long for its gang, and is suspended (patch)
 - `shrinking` loses a worker and is suspended (delete, patch), and its parameter server ends too early (made anew); its
   master runs until `relent`
@@ -64,11 +65,65 @@ def shipped_rules() -> list[Object]:
     return [rule for each in documents if each["kind"] in ("ClusterRole", "Role") for rule in each["rules"]]
 
 
+def rules_in(path: Path) -> list[Object]:
+    """All rules of the roles in a file."""
+    return [rule for each in _documents(path) for rule in each.get("rules", ())]
+
+
 def rights_of(rules: list[Object]) -> Iterator[Right]:
     for rule in rules:
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
                 yield Right(rule["apiGroups"][0], resource, verb)
+
+
+# What every account may do: ask who it is and what it may, and see which kinds there are.
+_ANYBODYS = {
+    Right("authentication.k8s.io", "selfsubjectreviews", "create"),
+    Right("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
+    Right("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
+}
+# Rights that lead to more than they say, or to everybody's data. Neither program has any of them, but for this: the
+# controller may read the one Secret of an MPI job, whose name it must know.
+TOO_MUCH = (
+    "create pods",
+    "create pods/exec",
+    "get secrets",
+    "list secrets",
+    "watch secrets",
+    "update nodes",
+    "patch nodes",
+    "create serviceaccounts/token",
+    "impersonate users",
+    "impersonate serviceaccounts",
+    "escalate clusterroles",
+    "bind clusterroles",
+    "create rolebindings",
+    "create clusterrolebindings",
+    "approve certificatesigningrequests",
+)
+
+
+def allowed(api: Api, token: str, namespace: str) -> set[tuple[Right, str]]:
+    """What the server says that an account may do in a namespace, beyond anybody's; with the name it is limited to."""
+    user = api.as_token(token)
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    status = user.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)["status"]
+    user.close()
+    assert not status["incomplete"]
+    return {(right, name) for right, name in named_rights_of(status["resourceRules"]) if right not in _ANYBODYS}
+
+
+def named_rights_of(rules: list[Object]) -> Iterator[tuple[Right, str]]:
+    """Rights with the name that they are limited to, empty for none."""
+    for rule in rules:
+        for name in rule.get("resourceNames") or [""]:
+            for group in rule["apiGroups"]:
+                yield from ((right, name) for right in rights_of([{**rule, "apiGroups": [group]}]))
 
 
 def without(rules: list[Object], right: Right) -> list[Object]:
@@ -253,9 +308,8 @@ class Play:
         self._train(trainjob("launched", 1, ["mpirun", "hostname"], annotations=notes))
         before = self._train(trainjob("launched-before", 1, ["mpirun", "hostname"], annotations=notes))
         owner = {**self._owner(before), "apiVersion": before["apiVersion"], "kind": before["kind"]}
-        labels = {"kubeflow.org": ""}
         fields = {"apiVersion": "v1", "kind": "Secret", "immutable": True}
-        self._make("/api/v1", "secrets", "launched-before-mpi-ssh-auth", owner, labels, **fields)
+        self._make("/api/v1", "secrets", "launched-before-mpi-ssh-auth", owner, **fields)
         gang = {"enabled": True, "timeoutSeconds": 1, "onTimeout": "Suspend"}
         self._train(trainjob("impatient", 1, gang=gang))
 
@@ -266,10 +320,8 @@ class Play:
         meta = job["metadata"]
         return {"apiVersion": _TFJOB, "kind": "TFJob", "name": meta["name"], "uid": meta["uid"], "controller": True}
 
-    def _make(
-        self, group: str, plural: str, name: str, owner: Object | None, labels: Object | None = None, **fields: Any
-    ) -> None:
-        metadata = {"name": name, "labels": labels or {}, **({"ownerReferences": [owner]} if owner else {})}
+    def _make(self, group: str, plural: str, name: str, owner: Object | None, **fields: Any) -> None:
+        metadata = {"name": name, **({"ownerReferences": [owner]} if owner else {})}
         self.jobs.api.create(f"{group}/namespaces/{self.jobs.namespace}/{plural}", {**fields, "metadata": metadata})
 
 

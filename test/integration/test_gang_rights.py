@@ -13,7 +13,17 @@ from helpers.cluster import Cluster, new_service_account, new_token, write_kubec
 from helpers.gangscheduler import ask_bind, ask_filter, extender_url, hold_lease, running_gang_scheduler
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
-from helpers.rights import Right, await_rights, forbidden, rights_of, without
+from helpers.rights import (
+    TOO_MUCH,
+    Right,
+    allowed,
+    await_rights,
+    forbidden,
+    named_rights_of,
+    rights_of,
+    rules_in,
+    without,
+)
 from localcluster.api import Api
 from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from localcluster.gangscheduler import NAME
@@ -144,6 +154,19 @@ def test_every_single_right_is_needed_and_all_are_enough(
             assert node != disliked
 
 
+def _has_what_it_claims(api: Api, token: str) -> None:
+    """The account may do what the manifest says and what Kubernetes gives to its own scheduler: not one verb more."""
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    lent = [api.get(f"{roles}/system:{each}-scheduler")["rules"] for each in ("kube", "volume")]
+    documents = [each for each in yaml.safe_load_all(RBAC.read_text()) if each]
+    (everywhere,) = [each["rules"] for each in documents if each["kind"] == "ClusterRole"]
+    claimed = {right for rules in (everywhere, *lent) for right in named_rights_of(rules)}
+    at_home = set(named_rights_of(rules_in(RBAC)))
+    assert allowed(api, token, NAMESPACE) == claimed
+    assert allowed(api, token, SYSTEM) == claimed | at_home
+    assert {str(right) for right, _ in claimed | at_home} & {*TOO_MUCH} == set()
+
+
 def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: Cluster, tmp_path: Path) -> None:
     kubectl = Kubectl(gang_cluster.kubeconfig, tmp_path / "cache")
     kubectl.run("create", "namespace", SYSTEM)
@@ -152,6 +175,7 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     await_rights(gang_cluster.api, token, NAMESPACE, RIGHTS[0])
     await_rights(gang_cluster.api, token, NAMESPACE, Right("storage.k8s.io", "storageclasses", "list"))
     await_rights(gang_cluster.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
+    _has_what_it_claims(gang_cluster.api, token)
     kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
     play = Play(gang_cluster.api)
     election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"]

@@ -16,12 +16,16 @@ from helpers.manifests import tfjob
 from helpers.poll import eventually
 from helpers.rights import (
     RBAC,
+    TOO_MUCH,
     Play,
     Right,
     account_with,
+    allowed,
     await_rights,
     forbidden,
+    named_rights_of,
     rights_of,
+    rules_in,
     shipped_rules,
     without,
 )
@@ -101,6 +105,7 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
     token = new_token(strict.api, SYSTEM, NAME)
     await_rights(strict.api, token, namespace, RIGHTS[0])
     await_rights(strict.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
+    _has_what_it_claims(strict.api, token, namespace)
     play = Play(Jobs(strict.api, namespace))
     play.prepare()
     kubeconfig = write_kubeconfig(strict, token, tmp_path / "kubeconfig")
@@ -113,6 +118,16 @@ def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path:
         # The rights that only this server asks for.
         for right, kind, manifest in zip(FINALIZERS, (TFJOBS, TRAINJOBS), (tfjob(), trainjob()), strict=True):
             _miss(strict.api, manager, right, kind, manifest)
+
+
+def _has_what_it_claims(api: Api, token: str, namespace: str) -> None:
+    """Whatever else is bound to anybody: the account may do what the manifests say, and not one verb more."""
+    everywhere = set(named_rights_of(rules_in(RBAC / "controller-role.yaml")))
+    at_home = set(named_rights_of(rules_in(RBAC / "leader-role.yaml")))
+    assert allowed(api, token, namespace) == everywhere
+    assert allowed(api, token, SYSTEM) == everywhere | at_home
+    assert {str(right) for right, _ in everywhere | at_home} & {*TOO_MUCH} == {"get secrets"}
+    assert not any("*" in (right.group, right.resource, right.verb) for right, _ in everywhere | at_home)
 
 
 def _miss(api: Api, manager: Manager, right: Right, kind: Resource, manifest: dict[str, Any]) -> None:

@@ -128,7 +128,9 @@ class Caches:
                 CONFIG_MAPS: Children(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
                 ),
-                SECRETS: Children(ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets),
+                SECRETS: Children(
+                    ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
+                ),
                 PODS: Children(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },
             fanout,

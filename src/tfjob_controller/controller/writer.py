@@ -34,10 +34,20 @@ Action = Create | Delete | SetSuspend | Patch
 
 
 class Children(Generic[ObjectT]):
-    """One kind of children: how to write them, and the cache that must know at once."""
+    """One kind of children: how to write them, and the cache that must know at once.
 
-    def __init__(self, client: ResourceClient[ObjectT], store: Store[ObjectT] | Remembered[ObjectT]) -> None:
+    Those that nobody watches need no labels to be found by, and the controller has no right to give them any.
+    """
+
+    def __init__(
+        self,
+        client: ResourceClient[ObjectT],
+        store: Store[ObjectT] | Remembered[ObjectT],
+        *,
+        is_watched: bool = True,
+    ) -> None:
         self._client = client
+        self._is_watched = is_watched
         self.store = store
 
     def create(self, namespace: str, body: Mapping[str, Any]) -> None:
@@ -49,7 +59,7 @@ class Children(Generic[ObjectT]):
         stranger = _stranger(found, owner_uid)
         if stranger:
             return stranger
-        if CHILD_SELECTOR not in found.metadata.labels:
+        if self._is_watched and CHILD_SELECTOR not in found.metadata.labels:
             # Without its labels no cache would ever see it.
             found = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
         self.store.assume(found)
