@@ -9,7 +9,10 @@ from tfjob_controller.trainer.trainjobstatus import REASONS, TYPES
 # Condition and status, with the reasons that it can have.
 TFJOB_CONDITIONS: Conditions = {
     ("Created", "True"): (reasons.JOB_CREATED,),
-    ("Scheduled", "True"): (reasons.GANG_ADMITTED,),
+    ("Scheduled", "True"): (
+        reasons.GANG_ADMITTED,
+        reasons.GANG_SCHEDULED,
+    ),
     ("Scheduled", "False"): (
         reasons.WAITING_FOR_SCHEDULER,
         reasons.WAITING_FOR_CAPACITY,

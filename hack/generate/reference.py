@@ -48,6 +48,7 @@ EVENTS: Mapping[str, str] = {
     reasons.WAITING_FOR_CAPACITY: "Normal",
     reasons.EXCEEDS_CLUSTER_CAPACITY: "Warning",
     reasons.GANG_ADMITTED: "Normal",
+    reasons.GANG_SCHEDULED: "Normal",
     reasons.TIMED_OUT: "Warning",
     reasons.GANG_SCHEDULING_OFF: "Warning",
 }

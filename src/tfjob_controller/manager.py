@@ -42,6 +42,7 @@ from tfjob_controller.controller.logreader import LogReader
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.engines import Shared, tfjob_engine, trainjob_engine
+from tfjob_controller.gangpolicy import gang_policy
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, load_config
@@ -58,7 +59,6 @@ from tfjob_controller.telemetry import debug, health, logging
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
 from tfjob_controller.trainer import gangterms
-from tfjob_controller.trainer.gangterms import GangPolicy
 from tfjob_controller.trainer.work import Work
 
 log = structlog.get_logger(__name__)
@@ -179,14 +179,13 @@ class Manager:
         self._queue = self._new_queue(CONTROLLER)
         self._train_queue = self._new_queue(TRAIN_CONTROLLER)
         self._causes = {name: Causes(enabled=options.log_level == DEBUG) for name in (CONTROLLER, TRAIN_CONTROLLER)}
-        self._gangs = GangPolicy(
-            options.gang_scheduling, options.gang_scheduler_name, options.gang_mode == "affinity", options.autoscaling
-        )
+        self._gangs = gang_policy(options)
         self.caches = Caches(
             self.transport,
             options.namespace,
             self._clock,
-            gangs=options.gang_scheduling != gangterms.OFF,
+            gangs=options.gang_scheduling != gangterms.OFF and self._gangs.backend is None,
+            pod_groups=self._gangs.backend.resource if self._gangs.backend is not None else None,
             trainjobs=options.trainjobs,
         )
         self._fanout = Fanout(options.concurrent_writes)

@@ -97,8 +97,18 @@ class RunOptions:
         "How the pods of such jobs get to their nodes: by the gang scheduler beside its kube-scheduler, or pinned by "
         "node affinity for whatever scheduler they name. As the --mode of `tfjob-controller extender`.",
     )
+    gang_backend: str = option(
+        choice("gang", "volcano", "coscheduling", "kubernetes", "kueue"),
+        "gang",
+        "Who schedules such jobs: this project's gang scheduler, or another one, which then gets an object for each of "
+        "them: a PodGroup of Volcano's, of the plugin coscheduling's or of Kubernetes' own (alpha), or a Workload of "
+        "Kueue's.",
+    )
     gang_scheduler_name: str = option(
-        TEXT, "gang-scheduler", "schedulerName of the pods of such jobs, in --gang-mode=extender."
+        TEXT,
+        "",
+        "schedulerName of the pods of such jobs. Empty for the backend's own: gang-scheduler (in "
+        "--gang-mode=extender), volcano, scheduler-plugins-scheduler; with kubernetes and kueue pods keep the job's.",
     )
     autoscaling: str = option(
         choice("off", "recommend", "on"),
@@ -136,6 +146,10 @@ def _check(options: RunOptions) -> None:
     # client-go asks for the same: one try and its jitter have to fit (JitterFactor 1.2).
     if options.leader_elect_renew_deadline <= 1.2 * options.leader_elect_retry_period:
         raise OptionError("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+    if options.gang_backend != "gang" and options.gang_mode == "affinity":
+        raise OptionError("--gang-mode=affinity is of this project's gang scheduler: leave --gang-backend out")
+    if options.autoscaling != "off" and options.gang_backend != "gang":
+        raise OptionError("--autoscaling needs this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_scheduling == "off":
         raise OptionError(
             "--autoscaling needs the gang scheduler's wishes: give --gang-scheduling=on-request or always"

@@ -35,6 +35,7 @@ from tfjob_controller.api.core import (
     Waiting,
 )
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.tfjob import CONTAINER_NAME, TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import OwnerReference
@@ -104,6 +105,7 @@ class World:
     restart_rules: bool = True
     gangs: GangPolicy = NO_GANGS
     gang: Gang | None = None
+    pod_group: PodGroup | None = None
     now: datetime = START
     jobs: dict[str, Job] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
@@ -137,8 +139,9 @@ class World:
             dict(self.pods),
             self.has_config_map,
             self.gang,
-            self.readings,
-            self.has_secret,
+            readings=self.readings,
+            has_secret=self.has_secret,
+            pod_group=self.pod_group,
         )
 
     def replica(self, replica_id: str) -> Replica:
@@ -200,6 +203,9 @@ class World:
         elif kind == "Gang":
             assert self.gang is None
             self.gang = msgspec.convert(given, Gang)
+        elif kind in ("PodGroup", "Workload"):
+            assert self.pod_group is None
+            self.pod_group = msgspec.convert(given, PodGroup)
         elif kind == "Service":
             self.services[name] = msgspec.convert(given, Service)
         elif kind == "Secret":
@@ -232,7 +238,10 @@ class World:
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
 
     def _patch(self, patch: Patch) -> None:
-        """Of the Gang; null removes (RFC 7386)."""
+        """Of the Gang, or what stands for it elsewhere; null removes (RFC 7386)."""
+        if self.pod_group is not None:
+            self.pod_group = msgspec.convert(_merged(msgspec.to_builtins(self.pod_group), patch.body), PodGroup)
+            return
         assert self.gang is not None
         assert patch.name == self.gang.metadata.name
         merged = _merged(msgspec.to_builtins(self.gang), patch.body)
@@ -243,6 +252,8 @@ class World:
             self.delete_job(name)
         elif plural == SERVICES.plural:
             del self.services[name]
+        elif plural in ("podgroups", "workloads"):
+            self.pod_group = None
         elif plural == PODS.plural:
             for child in self.pods:
                 self.pods[child] = [pod for pod in self.pods[child] if pod.metadata.name != name]

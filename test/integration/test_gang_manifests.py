@@ -12,6 +12,7 @@ from helpers.kubectl import Kubectl
 from helpers.renderings import SYSTEM, named, render_overlay
 from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
+from tfjob_controller.gangpolicy import gang_policy
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
 
 pytestmark = pytest.mark.cluster
@@ -90,7 +91,7 @@ def test_the_extender_follows_the_lease_of_its_kube_scheduler_which_is_not_that_
 
 
 def test_the_controller_names_the_scheduler_that_is_shipped() -> None:
-    assert RunOptions().gang_scheduler_name == NAME
+    assert gang_policy(RunOptions()).scheduler_name == NAME
 
 
 def test_every_binding_names_the_service_account_of_the_deployment(rendered: list[Object], pod: Object) -> None:

@@ -21,6 +21,7 @@ from tfjob_controller.api.core import (
 )
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.podgroup import PodGroup, decode_pod_group
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.controller.causes import UNKNOWN, Causes
@@ -55,11 +56,19 @@ from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 class Caches:
     """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written;
-    without `trainjobs` neither they nor their runtimes are watched.
+    without `trainjobs` neither they nor their runtimes are watched. `pod_groups`: what another scheduler knows
+    gangs by.
     """
 
     def __init__(
-        self, requester: Requester, namespace: str, clock: Clock, *, gangs: bool = True, trainjobs: bool = True
+        self,
+        requester: Requester,
+        namespace: str,
+        clock: Clock,
+        *,
+        gangs: bool = True,
+        trainjobs: bool = True,
+        pod_groups: Resource | None = None,
     ) -> None:
         self._requester = requester
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
@@ -78,8 +87,12 @@ class Caches:
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
+        self.pod_groups: Informer[PodGroup] | None = (
+            Informer(requester, pod_groups, decode_pod_group, indexers=owner, **of_children) if pod_groups else None
+        )
+        self._of_pod_groups = pod_groups
         self.trainjobs = TrainJobCaches(requester, namespace, clock) if trainjobs else None
-        watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs)
+        watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs, self.pod_groups)
         of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
         self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
@@ -104,13 +117,16 @@ class Caches:
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
             self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0, causes=causes))
+        if self.pod_groups is not None:
+            self.pod_groups.add_handler(ChildHandler(queue, by_owner, state_matters))
         self.pods.add_handler(ChildHandler(queue, keys_by_runtime(store), pod_matters, causes=causes))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        return Snapshots(*of_children, gangs, readings, self.secrets)
+        pod_groups = self.pod_groups.store if self.pod_groups is not None else None
+        return Snapshots(*of_children, gangs, readings, self.secrets, pod_groups)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""
@@ -123,15 +139,20 @@ class Caches:
         return Writer(
             {
                 **gangs,
+                **self._children_of_pod_groups(),
                 JOBS: Children(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
                 SERVICES: Children(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
                 CONFIG_MAPS: Children(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
                 ),
-                SECRETS: Children(
-                    ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
-                ),
+                SECRETS: Children(ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False),
                 PODS: Children(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },
             fanout,
         )
+
+    def _children_of_pod_groups(self) -> dict[Resource, Children[PodGroup]]:
+        if self.pod_groups is None or self._of_pod_groups is None:
+            return {}
+        client = ResourceClient(self._requester, self._of_pod_groups, decode_pod_group)
+        return {self._of_pod_groups: Children(client, self.pod_groups.store)}

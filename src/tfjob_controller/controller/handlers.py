@@ -14,6 +14,7 @@ from typing import Generic
 
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.causes import ADDED, DELETED, MODIFIED, UNKNOWN, Causes
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
@@ -144,6 +145,6 @@ def pod_matters(old: Pod, new: Pod) -> bool:
     return state_matters(old, new) or old.metadata.annotations != new.metadata.annotations
 
 
-def state_matters(old: Job | Pod | Gang, new: Job | Pod | Gang) -> bool:
-    """Of a Job, pod or Gang: also what it says of itself, as far as it is read."""
+def state_matters(old: Job | Pod | Gang | PodGroup, new: Job | Pod | Gang | PodGroup) -> bool:
+    """Of a Job, pod, Gang or PodGroup: also what it says of itself, as far as it is read."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, controller_of
 from tfjob_controller.kube.store import Store
@@ -14,7 +15,7 @@ from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan
 
-# The index over child Jobs, Services and Gangs by the UID of the job that controls them.
+# The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
 BY_OWNER = "owner"
 
 
@@ -40,8 +41,9 @@ class Snapshots:
         gangs: Store[Gang] | None = None,
         readings: ReadingsOf | None = None,
         secrets: Known | None = None,
+        pod_groups: Store[PodGroup] | None = None,
     ) -> None:
-        """`gangs` is None where none are watched, `readings` where nobody reads logs."""
+        """`gangs` and `pod_groups` are None where none are watched, `readings` where nobody reads logs."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
@@ -49,6 +51,7 @@ class Snapshots:
         self._secrets = secrets
         self._gangs = gangs
         self._readings = readings
+        self._pod_groups = pod_groups
 
     def take(self, owner: Object, plan: Plan) -> Observed:
         """The children of `owner` as of now."""
@@ -61,6 +64,7 @@ class Snapshots:
             has_config_map=bool(plan.config_map) and _holds(self._config_maps, f"{namespace}/{plan.config_map}", uid),
             has_secret=self._has_secret(namespace, plan, uid),
             gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
+            pod_group=self._pod_group_of(owner, plan),
             readings=self._readings(uid) if self._readings is not None and plan.pattern is not None else None,
         )
 
@@ -79,6 +83,12 @@ class Snapshots:
 
     def _gang_of(self, owner: Object, name: str) -> Gang | None:
         return next((gang for gang in self.gangs_of(owner) if gang.metadata.name == name), None)
+
+    def _pod_group_of(self, owner: Object, plan: Plan) -> PodGroup | None:
+        if self._pod_groups is None or plan.pod_group is None:
+            return None
+        groups = self._pod_groups.by_index(BY_OWNER, owner.metadata.uid)
+        return next((group for group in groups if group.metadata.name == plan.pod_group.terms.name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""

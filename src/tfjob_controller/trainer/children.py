@@ -28,6 +28,7 @@ from tfjob_controller.api.tfjob import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 from tfjob_controller.trainer.gangseat import Seat, take_seat
+from tfjob_controller.trainer.groupseat import group_label, join_group
 from tfjob_controller.trainer.labels import GENERATION, replica_labels
 from tfjob_controller.trainer.plan import Plan, Replica, Secret
 
@@ -58,6 +59,9 @@ def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat
         spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if seat is not None:
         take_seat(spec["template"]["spec"], seat)
+    if plan.pod_group is not None:
+        labels = labels | group_label(plan.pod_group)
+        join_group(spec["template"], plan.pod_group)
     if suspend:
         spec["suspend"] = True
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}

@@ -16,6 +16,7 @@ from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
 from tfjob_controller.trainer.gang import must_let_go
+from tfjob_controller.trainer.groups import is_group_there
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
@@ -74,7 +75,9 @@ def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
 
     A pod that is left to fail by itself must have done so: another of its containers might be started again instead.
     """
-    if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views) or must_let_go(observed):
+    if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views):
+        return False
+    if must_let_go(observed) or is_group_there(observed):
         return False
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         return True

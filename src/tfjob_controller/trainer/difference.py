@@ -37,6 +37,7 @@ from tfjob_controller.trainer.gang import (
 )
 from tfjob_controller.trainer.gangterms import GangTerms
 from tfjob_controller.trainer.generations import is_due, is_of_generation, turnover_of, without_lost, workers_to_know
+from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_there, misfit
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
@@ -124,7 +125,7 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
         deletes=(*(_surplus(plan, observed) if plan.steps else ()), *_lost(plan, observed, now)),
         suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
     )
-    return both(actions, beside) or NOTHING
+    return both(_grouped(plan, step, views), both(actions, beside)) or NOTHING
 
 
 def _in_step(step: Step, status: TrainingStatus, *, holds: bool, resumes: bool) -> Actions:
@@ -151,6 +152,24 @@ def both(first: Actions, second: Actions) -> Actions:
     )
 
 
+def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
+    """The object that another scheduler knows the job's gang by. One on its way out is made anew once it is gone."""
+    terms, group = plan.pod_group, step.observed.pod_group
+    if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
+        return NOTHING
+    resource = terms.backend.resource
+    if has_to_go(plan, step, terms):
+        return Actions(deletes=(_delete(resource, group),)) if group is not None else NOTHING
+    if group is None:
+        return Actions(creates=(Create(resource, terms.terms.name, group_body(plan, terms, views)),))
+    change = misfit(terms, group, views)
+    if change is None:
+        return NOTHING
+    if terms.backend.is_immutable:
+        return Actions(deletes=(_delete(resource, group),))
+    return Actions(patches=(Patch(resource, group.metadata.name, change),))
+
+
 def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang] = ()) -> Actions:
     """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
     return Actions(
@@ -161,10 +180,15 @@ def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang] = ()) -> Actions:
 
 def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
     return Actions(
-        deletes=tuple(_delete(PODS, pod) for pod in pods_to_delete(plan, observed)),
+        deletes=(*(_delete(PODS, pod) for pod in pods_to_delete(plan, observed)), *_ended_group(plan, observed)),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_stop(plan, observed, views)),
         patches=(_let_go(observed.gang),) if observed.gang is not None and must_let_go(observed) else (),
     )
+
+
+def _ended_group(plan: Plan, observed: Observed) -> Iterator[Delete]:
+    if plan.pod_group is not None and observed.pod_group is not None and is_group_there(observed):
+        yield _delete(plan.pod_group.backend.resource, observed.pod_group)
 
 
 def _let_go(gang: Gang) -> Patch:

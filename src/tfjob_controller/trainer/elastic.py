@@ -22,6 +22,7 @@ from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer.gang import is_placed, takes_part
 from tfjob_controller.trainer.gangseat import wanted_seats
+from tfjob_controller.trainer.groups import held
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.progress import with_shares
@@ -31,7 +32,7 @@ _WORKER = WORKER.lower()
 
 def fitted(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
     """The same plan if there is nothing to fit."""
-    return with_shares(_with_present(plan, observed, status), observed, status)
+    return with_shares(_with_present(held(plan, observed), observed, status), observed, status)
 
 
 def _with_present(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:

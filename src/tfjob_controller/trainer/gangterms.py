@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import msgspec
 
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
 from tfjob_controller.api.podrequests import member_of
+from tfjob_controller.trainer.gangbackends.backend import Backend
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
 # What is done when the gang scheduler wishes that a job had more workers, or fewer.
@@ -20,13 +21,15 @@ RECOMMEND, ON = "recommend", "on"
 class GangPolicy:
     """The controller's flags. `pins`: each pod is pinned to its node by affinity, whatever scheduler it names.
 
-    `autoscaling`: off, recommend (it is only said) or on (it is done).
+    `autoscaling`: off, recommend (it is only said) or on (it is done). `backend`: who schedules gangs; None is this
+    project's own gang scheduler.
     """
 
     which: str = OFF
     scheduler_name: str = ""
     pins: bool = False
     autoscaling: str = OFF
+    backend: Backend | None = None
 
     def covers(self, enabled: bool | None) -> bool:
         """Is a job that says this of itself a gang? None leaves it to the flag."""
@@ -57,6 +60,30 @@ class GangTerms:
     priority: int = 0
     scheduler_name: str = ""
     pins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """The gang of one job that another scheduler runs."""
+
+    terms: GangTerms
+    backend: Backend
+    queue: str = ""
+
+
+class Scheduled(TypedDict):
+    """Who sees to a job's gang: fields of its plan, of which one at most is not None."""
+
+    gang: GangTerms | None
+    pod_group: GroupTerms | None
+
+
+def scheduled_by(policy: GangPolicy, terms: GangTerms | None, labels: Mapping[str, str]) -> Scheduled:
+    """`labels`: the job's own, which may name its queue."""
+    if terms is None or policy.backend is None:
+        return {"gang": terms, "pod_group": None}
+    queue = labels.get(policy.backend.queue_label, "")
+    return {"gang": None, "pod_group": GroupTerms(terms, policy.backend, queue)}
 
 
 class Wishes(Protocol):

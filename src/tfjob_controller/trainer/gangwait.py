@@ -49,7 +49,7 @@ def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TrainingS
         return None
     if gate.is_open and observed.gang is not None:
         return _admitted(gate, observed.gang)
-    return _waiting(plan.gang, observed.gang, status, now)
+    return waiting(plan.gang, *_why(observed.gang), status, now)
 
 
 def _admitted(gate: Gate, gang: Gang) -> Wait:
@@ -57,8 +57,8 @@ def _admitted(gate: Gate, gang: Gang) -> Wait:
     return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.is_clear else _STOPPING)
 
 
-def _waiting(terms: GangTerms, gang: Gang | None, status: TrainingStatus, now: datetime) -> Wait:
-    reason, message = _why(gang)
+def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> Wait:
+    """Of a job that has to wait, for that reason: for ever, or until it has waited for too long."""
     if terms.timeout_seconds is None:
         return Wait(False, reason, message, _in_words(message))
     end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tfjob_controller.api.core import Job, Pod, Service
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.podgroup import PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Observed:
     has_config_map: bool = False
     # Only of a job that is one.
     gang: Gang | None = None
+    # Only of a job whose gang another scheduler runs.
+    pod_group: PodGroup | None = None
     # What the logs of workers say, by UID of the pod, for a while also of pods that are gone; None where nobody reads.
     readings: Mapping[str, Reading] | None = None
     has_secret: bool = False

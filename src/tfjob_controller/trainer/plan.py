@@ -18,7 +18,7 @@ from typing import Any
 
 from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.gangterms import OFF, GangTerms
+from tfjob_controller.trainer.gangterms import OFF, GangTerms, GroupTerms
 
 
 class UnplannableError(Exception):
@@ -132,6 +132,10 @@ class Plan:
     scheduler_name: str = ""
     priority_class_name: str = ""
     gang: GangTerms | None = None
+    # The same, where another scheduler sees to it.
+    pod_group: GroupTerms | None = None
+    # Its scheduler wants no pods now: `policy.suspend` is True for that, and not because the user says so.
+    is_held: bool = False
     # The job asks to be a gang, and the controller's flags say that none is.
     gang_refused: bool = False
     # How the number of workers changes; empty for a job without autoscaling.
@@ -160,6 +164,11 @@ class Plan:
     @property
     def restarts_together(self) -> bool:
         return any(role.restarts_together for role in self.roles)
+
+    @property
+    def is_suspended(self) -> bool:
+        """By its user."""
+        return self.policy.suspend and not self.is_held
 
     @property
     def has_generations(self) -> bool:

@@ -43,6 +43,7 @@ ALL_JOBS_COMPLETED = "AllJobsCompleted"
 WAITING_FOR_SCHEDULER = "WaitingForScheduler"
 NOT_WAITING = "NotWaiting"
 GANG_ADMITTED = "GangAdmitted"
+GANG_SCHEDULED = "GangScheduled"
 WAITING_FOR_CAPACITY = "WaitingForCapacity"
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
 TIMED_OUT = "TimedOut"
@@ -77,6 +78,7 @@ DESCRIPTIONS: dict[str, str] = {
     WAITING_FOR_SCHEDULER: "The gang scheduler has not looked at the job's Gang yet.",
     NOT_WAITING: "The job is suspended, so it does not wait for room.",
     GANG_ADMITTED: "There is room for all replicas, or as many as spec.gang.minWorkers asks for: they are created.",
+    GANG_SCHEDULED: "With --gang-backend: its scheduler has given nodes to all replicas, or as many as must run.",
     WAITING_FOR_CAPACITY: "There is no room for all replicas yet, and none is created; the message says what is "
     "missing.",
     EXCEEDS_CLUSTER_CAPACITY: "Not even an empty cluster has room for all replicas; nodes that join may change that.",

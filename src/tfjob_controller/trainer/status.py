@@ -25,6 +25,7 @@ from tfjob_controller.trainer.emit import WARNING, Emit
 from tfjob_controller.trainer.gang import gate_of
 from tfjob_controller.trainer.gangwait import Wait, wait_of
 from tfjob_controller.trainer.generations import seconds_to_lost, without_lost
+from tfjob_controller.trainer.groupwait import group_wait
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
@@ -156,13 +157,14 @@ def _active(
     old = job.status
     step = due_step(plan, views, without_lost(plan, observed, now))
     gate = gate_of(step.plan, step.observed, step.views)
-    wait = wait_of(step.plan, gate, step.observed, old, now)
+    wait = wait_of(step.plan, gate, step.observed, old, now) or group_wait(plan, step, old, now)
     progress = next_progress(plan, observed, old.progress)
-    starts = gate is None or gate.is_open or not step.is_first
+    starts = gate.is_open if gate is not None else wait is None or wait.scheduled or step.plan.gang_refused
+    starts = starts or not step.is_first
     counted = _counted(job, plan, views, to_text(now), progress, starts=starts)
     said = Conditions(old.conditions, to_text(now), job.metadata.generation)
     said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
-    if wait is not None and not plan.policy.suspend:
+    if wait is not None and not plan.is_suspended:
         said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
     verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now) or _waited_too_long(plan, wait)
     resizing = Resizing(old.scaling)
@@ -173,13 +175,13 @@ def _active(
         return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
     if verdict is not None:
         status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
-    elif plan.policy.suspend:
+    elif plan.is_suspended:
         status = _suspended(counted, said)
     else:
-        is_waiting = gate is not None and not gate.is_open
+        is_waiting = plan.is_held or (gate is not None and not gate.is_open)
         status = _going_on(plan, counted, views, said, is_waiting=is_waiting)
         status = replace(status, reason="; ".join(_why_waiting(step, obstacles, wait)))
-    suspends = wait is not None and wait.suspends and verdict is None and not plan.policy.suspend
+    suspends = wait is not None and wait.suspends and verdict is None and not plan.is_suspended
     if status == old:
         wake_after_seconds = _wake_after(plan, views, observed, old, now, wait)
         return StatusResult(
@@ -203,7 +205,7 @@ def _active(
 
 
 def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
-    return wait.verdict if wait is not None and not plan.policy.suspend else None
+    return wait.verdict if wait is not None and not plan.is_suspended else None
 
 
 def _counted(
@@ -371,6 +373,6 @@ def _wake_after(
         seconds_to_lost(plan, observed, now),
         seconds_to_start(plan, status, now) or None,
         seconds_to_verdict(views, now),
-        wait.seconds_left if wait is not None and not plan.policy.suspend else None,
+        wait.seconds_left if wait is not None and not plan.is_suspended else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

@@ -46,6 +46,7 @@ def events_of(plan: Plan, old: TrainingStatus, new: TrainingStatus, views: Seque
 
 _SCHEDULING_EVENTS = {
     reasons.GANG_ADMITTED: NORMAL,
+    reasons.GANG_SCHEDULED: NORMAL,
     reasons.WAITING_FOR_CAPACITY: NORMAL,
     reasons.EXCEEDS_CLUSTER_CAPACITY: WARNING,
     reasons.TIMED_OUT: WARNING,

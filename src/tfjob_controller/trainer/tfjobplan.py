@@ -26,7 +26,15 @@ from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS,
 from tfjob_controller.api.validation import has_container
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.cluster import environment_of
-from tfjob_controller.trainer.gangterms import NO_GANGS, OFF, GangPolicy, GangTerms, member_problem, terms_of
+from tfjob_controller.trainer.gangterms import (
+    NO_GANGS,
+    OFF,
+    GangPolicy,
+    GangTerms,
+    member_problem,
+    scheduled_by,
+    terms_of,
+)
 from tfjob_controller.trainer.labels import job_labels
 from tfjob_controller.trainer.names import child_name, config_map_name, gang_name, replica_id
 from tfjob_controller.trainer.plan import Plan, Policy, Replica, Role
@@ -59,7 +67,7 @@ def build_plan(
         **_default_server_files(spec),
         scheduler_name=spec.scheduler_name,
         priority_class_name=spec.priority_class_name,
-        gang=_gang(job, gangs, roles),
+        **scheduled_by(gangs, _gang(job, gangs, roles), job.metadata.labels),
         gang_refused=gangs.refuses(gang_enabled(spec)),
         resize=resize_of(spec),
         candidates=every if resize_of(spec) == IN_PLACE else (),

@@ -25,7 +25,7 @@ from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, nu
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworkanswers import environment_of, equipped_by, files_of, problem_of, secret_of
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, terms_of
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.labels import TRAIN_JOB_NAME, job_labels
 from tfjob_controller.trainer.names import child_name, gang_name, replica_id, runtime_id_of
 from tfjob_controller.trainer.plan import Plan, Policy, Replica, Role, Secret, UnplannableError
@@ -131,7 +131,7 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
         config_map=_config_map(recipe) if files else "",
         files=files,
         secret=Secret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
-        gang=_gang(recipe, roles),
+        **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
         gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
         added_labels=spec.labels,
         added_annotations=spec.annotations,
@@ -269,6 +269,7 @@ def _steps(whole: Plan) -> Iterator[Plan]:
             chief=replicas[0],
             needed=whole.needed if trains else replicas,
             gang=whole.gang if trains else None,
+            pod_group=whole.pod_group if trains else None,
             gang_refused=whole.gang_refused and trains,
             config_map=whole.config_map if trains else "",
             secret=whole.secret if trains else None,

@@ -1,0 +1,58 @@
+"""What is said of a job that another scheduler holds back as a gang, or has let run.
+
+It is scheduled once as many replicas as must run together have a node, and stays so until none has one: what is started
+again alone is no gang that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tfjob_controller.api.core import Pod
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer import conditions, reasons, replicas
+from tfjob_controller.trainer.gangterms import GroupTerms
+from tfjob_controller.trainer.gangwait import Wait, waiting
+from tfjob_controller.trainer.groups import least_of
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.steps import Step
+
+_SCHEDULED = "All replicas that must run together have a node"
+
+
+def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> Wait | None:
+    """None for a job that no other scheduler runs as a gang, and while something else of it is due."""
+    terms = plan.pod_group
+    if terms is None or (step.plan.pod_group is None and not plan.is_held):
+        return None
+    placed = sum(_has_node(view) for view in step.views)
+    least = sum(least_of(terms.terms, {}).values())
+    said = conditions.find(status.conditions, conditions.SCHEDULED)
+    was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
+    if not plan.is_held and placed >= (1 if was_scheduled else least):
+        return Wait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
+    words = _words(terms, step)
+    if not words:
+        name = f"{terms.backend.resource.kind} {terms.terms.name}"
+        message = f"{name} has no word of its scheduler yet: does it run?"
+        return waiting(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
+    return waiting(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
+
+
+def _words(terms: GroupTerms, step: Step) -> str:
+    """The scheduler's own: of the gang as a whole, and else of its first pod that waits."""
+    group = step.observed.pod_group
+    of_group = terms.backend.words(group) if group is not None else ""
+    of_pod = next((words for view in step.views if (words := _unscheduled(view.pods))), "")
+    return "; ".join(each for each in (of_group, of_pod) if each)
+
+
+def _has_node(view: View) -> bool:
+    return view.state == replicas.SUCCEEDED or any(pod.spec.node_name for pod in view.pods)
+
+
+def _unscheduled(pods: Sequence[Pod]) -> str:
+    found = (each for pod in pods for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in found if each.status == "False"), "")
