@@ -1,0 +1,309 @@
+"""The Python client against a real API server, with a real controller's jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.cluster import Cluster, set_pod_running, write_kubeconfig
+from helpers.logkubelet import Kubelet
+from helpers.playground import Playground, Trial, ends
+from helpers.poll import eventually
+from helpers.rights import account_with
+from helpers.trainjobs import await_cached, cluster_runtime
+from helpers.trainjobs import ends as train_ends
+from tfjob_controller.client import (
+    AmbiguousNameError,
+    Client,
+    ClientError,
+    Job,
+    JobDeletedError,
+    JobEndedError,
+    JobFailedError,
+    WaitTimeoutError,
+    tfjob,
+    trainjob,
+)
+
+pytestmark = pytest.mark.cluster
+
+# Only ends what hangs.
+PATIENCE_SECONDS = 120.0
+KINDS = ("tfjob", "trainjob")
+USER_ROLES = Path(__file__).parents[2] / "manifests/base/rbac/user-roles.yaml"
+
+
+@pytest.fixture
+def client(control_plane: Cluster, playground: Playground) -> Iterator[Client]:
+    with Client(str(control_plane.kubeconfig), namespace=playground.jobs.namespace) as client:
+        yield client
+
+
+@pytest.fixture(params=KINDS)
+def either(request: pytest.FixtureRequest, playground: Playground) -> Iterator[Trial]:
+    """A job of each kind."""
+    trial = playground.new_trial() if request.param == "tfjob" else playground.new_train_trial()
+    yield trial
+    trial.clear()
+
+
+def manifest_of(trial: Trial, **spec: Any) -> dict[str, Any]:
+    """A master and a worker, or two nodes."""
+    if trial.container:
+        return tfjob(trial.name, image="localhost/trainer", command=["train"], workers=1, **spec)
+    return trainjob(trial.name, image="localhost/trainer", command=["train"], nodes=2, **spec)
+
+
+def is_over(trial: Trial, *codes: int) -> None:
+    """All its replicas end, with those codes."""
+    replicas = ("master-0", "worker-0") if trial.container else ("node-0", "node-1")
+    for replica in replicas:
+        how = ends if trial.container else train_ends
+        trial.plays(replica, *(how(code, "no such file") for code in codes))
+
+
+def test_a_job_is_submitted_awaited_and_deleted(client: Client, either: Trial) -> None:
+    is_over(either, 0)
+    job = client.submit(manifest_of(either))
+    assert (job.name, job.namespace, job.phase) == (either.name, client.namespace, "")
+    assert job.wait("Running", PATIENCE_SECONDS) is job
+    assert job.wait(timeout_seconds=PATIENCE_SECONDS).phase == "Done"
+    assert job.state in ("Succeeded", "SUCCESS")
+    assert job.manifest["spec"] == either.get()["spec"]
+    job.delete(wait=True, timeout_seconds=PATIENCE_SECONDS)
+    with pytest.raises(JobDeletedError, match="was deleted"):
+        job.wait(timeout_seconds=PATIENCE_SECONDS)
+    with pytest.raises(ClientError, match="not found: `client"):
+        client.job(either.name)
+
+
+def test_a_job_that_fails_ends_the_waiting_with_its_reason(client: Client, either: Trial) -> None:
+    is_over(either, 1, 1)
+    job = client.submit(manifest_of(either))
+    with pytest.raises(JobFailedError, match=r"has failed: .*exit code 1") as caught:
+        job.wait("Succeeded", PATIENCE_SECONDS)
+    assert caught.value.reason == job.reason == either.status()["reason"]
+    assert job.wait("Failed", PATIENCE_SECONDS) is job
+
+
+def test_waiting_for_what_cannot_come_any_more_ends(client: Client, either: Trial) -> None:
+    is_over(either, 0)
+    job = client.submit(manifest_of(either)).wait(timeout_seconds=PATIENCE_SECONDS)
+    with pytest.raises(JobEndedError, match="ended well, so Suspended cannot come"):
+        job.wait("Suspended", PATIENCE_SECONDS)
+
+
+def test_waiting_has_an_end_and_a_condition_may_be_a_function(client: Client, either: Trial) -> None:
+    job = client.submit(manifest_of(either))
+    with pytest.raises(WaitTimeoutError, match=r"was not Succeeded in 0\.5 seconds"):
+        job.wait(timeout_seconds=0.5)
+    job.wait(lambda seen: any(each.status == "True" for each in seen.conditions), PATIENCE_SECONDS)
+    with pytest.raises(WaitTimeoutError, match=r"was not gone in 0\.5 seconds"):
+        # As no finalizer lets it go.
+        hold(either, client, job)
+
+
+def hold(trial: Trial, client: Client, job: Job) -> None:
+    trial.jobs.change({"metadata": {"finalizers": ["example.com/hold"]}}, trial.name)
+    try:
+        job.delete(wait=True, timeout_seconds=0.5)
+    finally:
+        trial.jobs.change({"metadata": {"finalizers": []}}, trial.name)
+
+
+def test_a_job_that_is_suspended_and_resumed_runs_again(client: Client, either: Trial) -> None:
+    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
+    assert job.suspend().manifest["spec"]["suspend"] is True
+    job.wait("Suspended", PATIENCE_SECONDS)
+    assert job.resume().wait("Running", PATIENCE_SECONDS).phase == "Running"
+
+
+def test_workers_are_scaled_by_the_scale_subresource(client: Client, trial: Trial) -> None:
+    job = client.submit(manifest_of(trial)).wait("Running", PATIENCE_SECONDS)
+    assert job.scale(3).manifest["spec"]["workerReplicas"] == 3
+    trial.await_pod("worker-2")
+    with pytest.raises(ClientError, match="should be less than or equal to 1000"):
+        job.scale(1001)
+
+
+def test_the_nodes_of_a_trainjob_are_scaled_until_it_starts(client: Client, train: Trial, namespace: str) -> None:
+    idle = client.submit(trainjob("idle", image="localhost/t", nodes=2, namespace=namespace))
+    assert idle.scale(3).manifest["spec"]["numNodes"] == 3
+    job = client.submit(manifest_of(train)).wait("Running", PATIENCE_SECONDS)
+    with pytest.raises(ClientError, match="cannot change in a started job"):
+        job.scale(3)
+
+
+def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_told_apart(client: Client, namespace: str) -> None:
+    client.submit(tfjob("same", image="localhost/t", namespace=namespace))
+    client.submit(trainjob("same", image="localhost/t", nodes=1, namespace=namespace))
+    assert [(job.kind, job.name) for job in client.jobs(namespace)] == [("tfjob", "same"), ("trainjob", "same")]
+    assert [job.kind for job in client.jobs(namespace, kind="TrainJob")] == ["trainjob"]
+    with pytest.raises(AmbiguousNameError, match="tfjob and trainjob called same: say which"):
+        client.job("same", namespace=namespace)
+    assert client.job("same", "tfjobs", namespace).kind == "tfjob"
+    assert {("tfjob", namespace), ("trainjob", namespace)} <= {
+        (job.kind, job.namespace) for job in client.jobs(all_namespaces=True)
+    }
+    assert len(client.jobs("no-such-namespace")) == 0
+
+
+def test_a_handle_means_one_job_and_not_its_namesake(client: Client, namespace: str) -> None:
+    first = client.submit(tfjob("same", image="localhost/t", namespace=namespace))
+    first.delete(wait=True, timeout_seconds=PATIENCE_SECONDS)
+    second = client.submit(tfjob("same", image="localhost/t", namespace=namespace))
+    for call in (first.refresh, first.suspend, first.delete, first.wait):
+        with pytest.raises(ClientError):
+            call()
+    assert second.refresh().manifest["spec"].get("suspend") is not True
+
+
+def test_a_dry_run_leaves_nothing(client: Client, either: Trial) -> None:
+    job = client.submit(manifest_of(either), dry_run=True)
+    assert job.uid
+    with pytest.raises(ClientError, match="not found"):
+        client.job(either.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy: must be one of All, Running, None", id="here"),
+        pytest.param({"cleanPodPolice": "All"}, 'unknown field "spec.cleanPodPolice"', id="by the server"),
+    ],
+)
+def test_what_is_wrong_with_a_manifest_is_said(client: Client, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClientError, match=words):
+        client.submit(tfjob("wrong", image="localhost/t", **change))
+
+
+def test_a_description_tells_of_every_replica(client: Client, either: Trial) -> None:
+    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
+    replicas = {"master-0", "worker-0"} if either.container else {"node-0", "node-1"}
+
+    def all_run() -> bool:
+        return all(row.ready for row in job.describe().replicas)
+
+    eventually(all_run, PATIENCE_SECONDS, 0.2)
+    shown = job.describe()
+    assert {row.replica for row in shown.replicas} == replicas
+    assert {row.pod for row in shown.replicas} == set(either.children("pods"))
+    assert shown.kind.lower() == job.kind
+    assert either.name in shown._repr_html_()
+
+
+def test_events_are_those_of_the_job(client: Client, either: Trial) -> None:
+    job = client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
+    eventually(lambda: job.events(), PATIENCE_SECONDS, 0.2)
+    assert {event.about for event in job.events()} == {""}
+
+
+# Logs
+
+
+@pytest.fixture
+def logged(client: Client, either: Trial, logging_node: Kubelet) -> Iterator[tuple[Job, dict[str, str]]]:
+    """A job of two replicas, the chief first, that run where there are logs, and their pods."""
+    with contextlib.ExitStack() as stack:
+        job = client.submit(on_node(either, logging_node, stack))
+        replicas = ("master-0", "worker-0") if either.container else ("node-0", "node-1")
+        pods = {replica: either.await_pod(replica)["metadata"]["name"] for replica in replicas}
+        for pod in pods.values():
+            set_pod_running(either.jobs.api, either.namespace, pod)
+        yield job, pods
+
+
+def on_node(trial: Trial, node: Kubelet, stack: contextlib.ExitStack) -> dict[str, Any]:
+    if not trial.container:
+        template = {"spec": {"nodeName": node.name, "containers": [{"name": "node"}]}}
+        runtime = stack.enter_context(cluster_runtime(trial.jobs.api, templates={"node": template}))
+        await_cached(trial, runtime)
+        return manifest_of(trial, runtime=runtime)
+    manifest = manifest_of(trial)
+    for each in manifest["spec"]["replicaSpecs"]:
+        each["template"]["spec"]["nodeName"] = node.name
+    return manifest
+
+
+def test_logs_are_the_chiefs_unless_told(logged: tuple[Job, dict[str, str]]) -> None:
+    job, pods = logged
+    (chief, pod), (other, _) = pods.items()
+    assert [str(line) for line in job.logs()] == [f"[{chief}] step 1 of {pod}", f"[{chief}] step 2"]
+    assert [line.text for line in job.logs(other, tail=1)][-1] == "step 2"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_logs_of_all_replicas_say_whose_each_line_is(logged: tuple[Job, dict[str, str]], follow: bool) -> None:
+    job, pods = logged
+    lines = [(line.replica, line.text) for line in job.logs("all", follow=follow)]
+    every = [(replica, text) for replica, pod in pods.items() for text in (f"step 1 of {pod}", "step 2")]
+    assert sorted(lines) == sorted(every)
+
+
+def test_whoever_stops_reading_followed_logs_leaves_no_thread(
+    logged: tuple[Job, dict[str, str]], logging_node: Kubelet
+) -> None:
+    job, _ = logged
+    may_end = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        yield b"early\n"
+        may_end.wait(60.0)
+
+    logging_node.chunks = endless()
+    lines = job.logs("all", follow=True)
+    try:
+        assert next(lines).text == "early"
+        lines.close()  # type: ignore[attr-defined]  # a generator is an iterator that can be closed
+        eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith("log-")])
+    finally:
+        may_end.set()
+
+
+def test_a_log_that_cannot_be_had_is_explained(client: Client, either: Trial) -> None:
+    is_over(either, 0)
+    job = client.submit(manifest_of(either)).wait(timeout_seconds=PATIENCE_SECONDS)
+    with pytest.raises(ClientError, match="has no replica worker-9: it has "):
+        job.logs("worker-9")
+
+
+# Rights
+
+
+@pytest.fixture(scope="module")
+def viewer(
+    control_plane: Cluster, playground: Playground, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """A client with the role `view` in the playground's namespace alone."""
+    roles = {each["metadata"]["name"]: each["rules"] for each in yaml.safe_load_all(USER_ROLES.read_text("utf-8"))}
+    api, namespace = control_plane.api, playground.jobs.namespace
+    builtin = api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view")["rules"]
+    with account_with(api, namespace, [*roles["tfjob-viewer"], *builtin]) as token:
+        kubeconfig = write_kubeconfig(control_plane, token, tmp_path_factory.mktemp("viewer") / "kubeconfig")
+        with Client(str(kubeconfig), namespace=namespace) as client:
+            yield client
+
+
+def test_whoever_only_reads_needs_the_role_view(client: Client, viewer: Client, either: Trial) -> None:
+    client.submit(manifest_of(either)).wait("Running", PATIENCE_SECONDS)
+    job = viewer.job(either.name).wait("Running", PATIENCE_SECONDS)
+    assert either.name in [each.name for each in viewer.jobs()]
+    assert len(job.describe().replicas) == 2
+    assert job.events() is not None
+    refused: list[Callable[[], object]] = [
+        job.suspend,
+        job.delete,
+        lambda: job.scale(1),
+        lambda: viewer.submit(manifest_of(either)),
+    ]
+    for call in refused:
+        with pytest.raises(ClientError, match="ask for the role `edit` in that namespace"):
+            call()
+    with pytest.raises(ClientError, match="ask for the role `view` in that namespace"):
+        viewer.jobs(all_namespaces=True)
