@@ -18,7 +18,7 @@ def main(wanted: list[str]) -> None:
     if stack.existing_kubeconfig() is not None:
         return
     check_platform()
-    binaries.ensure_all([*binaries.CONTROL_PLANE, "kubectl"], to_stderr)
+    binaries.ensure_all([*binaries.CONTROL_PLANE, "kubectl", "dockerfilelint"], to_stderr)
     if "nodes" in wanted and os.geteuid() == 0:
         from localcluster import images, nodes
 

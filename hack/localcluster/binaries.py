@@ -77,6 +77,7 @@ PROGRAMS = {
         _plugin("host-local", "ipam"),
         _plugin("portmap", "meta"),
         Program("coredns", "coredns", ".", "github.com/coredns/coredns"),
+        Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
     )
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -127,8 +127,8 @@ def _link_flags(program: Program) -> str:
 
 def _output_name(program: Program) -> str:
     """What go calls the program: the last element of its path that is no version."""
-    if program.package == ".":
-        return "coredns"
+    if program.package == ".":  # the module itself, which is called as its folder is
+        return program.folder
     elements = [element for element in program.package.split("/") if not re.fullmatch(r"v\d+", element)]
     return elements[-1]
 

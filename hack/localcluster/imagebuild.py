@@ -6,6 +6,7 @@ a container that may not write could not keep what it compiles, and would do it 
 
 from __future__ import annotations
 
+import configparser
 import shutil
 import sys
 from pathlib import Path
@@ -30,13 +31,13 @@ int main(void) {
 _BASE_PACKAGES = ("python3", "ca-certificates")
 # What a wheel is built from, beside src/.
 _PROJECT_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
-_CONTROLLER_SCRIPT = """\
+_SCRIPT = """\
 #!/usr/bin/python3
 import sys
 
-from tfjob_controller.cli import main
+from {module} import {function}
 
-sys.exit(main())
+sys.exit({function}())
 """
 
 
@@ -97,19 +98,32 @@ def storage(root: Path, parent: Path | None, report: Report) -> None:
 def controller_inputs() -> bytes:
     sources = [path for path in (REPOSITORY / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     metadata = [path for path in sources if not any(part.endswith(".egg-info") for part in path.parts)]
-    return digest([*metadata, *(REPOSITORY / name for name in _PROJECT_FILES)])
+    return digest([*metadata, *(REPOSITORY / name for name in _PROJECT_FILES)]) + repr(_scripts()).encode()
 
 
 def controller(root: Path, parent: Path | None, report: Report) -> None:
-    """The wheel of this project, as /usr/local/bin/tfjob-controller."""
+    """The wheel of this project, with its programs in /usr/local/bin."""
     with PythonPackages(root, parent) as packages:
         packages.install(["--no-deps", str(_wheel(packages.scratch))])
         remove(packages.folder, ["bin"])
         packages.compile()
-    script = root / "usr/local/bin/tfjob-controller"
-    script.parent.mkdir(parents=True)
-    script.write_text(_CONTROLLER_SCRIPT)
-    script.chmod(0o755)
+    programs = root / "usr/local/bin"
+    programs.mkdir(parents=True)
+    for name, text in _scripts().items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+
+
+def _scripts() -> dict[str, str]:
+    """By the name of the program; pip's own would name this machine's Python."""
+    settings = configparser.ConfigParser()
+    settings.read(REPOSITORY / "setup.cfg")
+    found = {}
+    for line in settings["options.entry_points"]["console_scripts"].strip().splitlines():
+        name, _, target = (word.strip() for word in line.partition("="))
+        module, _, function = target.partition(":")
+        found[name] = _SCRIPT.format(module=module, function=function)
+    return found
 
 
 def kube_scheduler_inputs() -> bytes:
