@@ -12,6 +12,7 @@ from generate import kinds, samples
 from generate.crd import CustomKind, render_crd
 from generate.reference import render_events, render_flags, render_gang, render_metrics, render_tfjob
 from generate.trainreference import render_trainingruntime, render_trainjob
+from monitoring import component
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def generated(root: Path) -> dict[Path, str]:
     """Every generated file: path from the project's root → wanted text."""
-    return {Path(name): render() for name, render in PAGES.items()} | samples.generate(root)
+    return (
+        {Path(name): render() for name, render in PAGES.items()}
+        | samples.generate(root)
+        | {Path(name): text for name, text in component.files().items()}
+    )
 
 
 def outdated(root: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
@@ -145,16 +146,18 @@ def _flag_table(options: Sequence[Option]) -> str:
 def render_metrics() -> str:
     gangs = GangMetrics(CollectorRegistry())
     gangs.collect(list, dict)
+    gangs.collect_underway(lambda: None)
     return page(
         "Metrics",
         "src/tfjob_controller/telemetry/",
         "At `/metrics`, in the formats of Prometheus and OpenMetrics. Names of the queue, of syncs, of requests and of "
         "leader election are those of client-go and controller-runtime. No label carries the name of a job or gang, "
         "but for `tfjob_training_metric`, of which there is a limited number. "
-        "On Linux there are also the `process_*` series of every Prometheus client.",
+        "What to make of them: [monitoring](../monitoring.md).",
         f"## tfjob-controller run\n\n{_metric_table(_collectors())}",
-        "## tfjob-controller extender\n\nThose of requests, watches and threads above, and:\n\n"
-        + _metric_table(list(gangs.registry._collector_to_names)),
+        "## tfjob-controller extender\n\nThose of requests, watches, threads and leader election (that of the "
+        "kube-scheduler beside it) above, and:\n\n" + _metric_table(list(gangs.registry._collector_to_names)),
+        f"## Both\n\nThose of every Prometheus client; `process_*` on Linux alone.\n\n{_metric_table(_of_process())}",
     )
 
 
@@ -196,7 +199,12 @@ def _collectors() -> list[Collector]:
     metrics.collect_training(list)
     # The registry's public side shows samples only, and there are none yet. Those of the process depend on the system.
     registered = list(metrics.registry._collector_to_names)
-    return [each for each in registered if not isinstance(each, ProcessCollector)]
+    return [each for each in registered if not isinstance(each, ProcessCollector | PlatformCollector)]
+
+
+def _of_process() -> list[Collector]:
+    registry = CollectorRegistry()
+    return [ProcessCollector(registry=registry), PlatformCollector(registry=registry)]
 
 
 def _metric_rows(collector: Collector) -> Iterator[tuple[str, str, str, str]]:
@@ -204,4 +212,6 @@ def _metric_rows(collector: Collector) -> Iterator[tuple[str, str, str, str]]:
     for family in families:
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = getattr(collector, "_labelnames", getattr(family, "_labelnames", ()))
+        if isinstance(collector, PlatformCollector):
+            labels = [*family.samples[0].labels]
         yield code(name), family.type, ", ".join(map(code, labels)), family.documentation
