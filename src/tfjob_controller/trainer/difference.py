@@ -13,7 +13,7 @@ Contract with the engine:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -43,12 +43,12 @@ from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import is_finished as is_finished_pod
 from tfjob_controller.trainer.pods import last_exit, training_container
-from tfjob_controller.trainer.replicas import View, job_outcome
+from tfjob_controller.trainer.replicas import View, has_failed_suspended, job_outcome
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.training import judge, to_restart
-from tfjob_controller.trainer.views import views_of
+from tfjob_controller.trainer.views import had_all, views_of
 from tfjob_controller.trainer.work import Work
 
 
@@ -139,7 +139,7 @@ def _in_step(step: Step, status: TrainingStatus, *, holds: bool, resumes: bool) 
     elif plan.has_generations:
         actions = _turning(plan, observed, views, status, holds=holds)
     else:
-        actions = _running(plan, observed, views, status.restart_counts)
+        actions = _running(plan, observed, views, status)
     return actions if resumes or plan.policy.suspend else dataclasses.replace(actions, suspends=())
 
 
@@ -209,7 +209,7 @@ def _running_gang(
     suspend = plan.policy.suspend
     stale = {job.metadata.name for job in gate.stale}
     here = [view for view in views if view.replica.name not in stale]
-    redone = (*_redone(here, status.restart_counts), *_moved(gate, here))
+    redone = (*_redone(plan, here, status), *_moved(gate, here))
     waits = holds or is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
@@ -265,11 +265,11 @@ def _moved(gate: Gate, views: Sequence[View]) -> Iterator[Delete]:
             yield _delete(JOBS, view.job, foreground=True)
 
 
-def _running(plan: Plan, observed: Observed, views: Sequence[View], restart_counts: Mapping[str, int]) -> Actions:
+def _running(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus) -> Actions:
     suspend = plan.policy.suspend
     return Actions(
         creates=() if suspend else tuple(_creates(plan, observed, views)),
-        deletes=(*_surplus(plan, observed), *_redone(views, restart_counts)),
+        deletes=(*_surplus(plan, observed), *_redone(plan, views, status)),
         suspends=tuple(_toggled(plan, views, suspend)),
     )
 
@@ -286,7 +286,7 @@ def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: Trai
         creates=() if waits else tuple(_creates(plan, observed, views)),
         deletes=(
             *_surplus(plan, observed),
-            *_redone(here, status.restart_counts),
+            *_redone(plan, here, status),
             *(() if suspend else _taken_down(turnover.stale)),
         ),
         suspends=tuple(_toggled(plan, views if suspend else here, suspend)),
@@ -338,14 +338,21 @@ def _lost(plan: Plan, observed: Observed, now: datetime) -> Iterator[Delete]:
             yield _delete(JOBS, job)
 
 
-def _redone(views: Sequence[View], restart_counts: Mapping[str, int]) -> Iterator[Delete]:
+def _redone(plan: Plan, views: Sequence[View], status: TrainingStatus) -> Iterator[Delete]:
     """Their pods have ended, or are lost with their node and would keep a Job for ever."""
     for view in views:
-        if view.replica.role.restarts_together:
+        if view.job is None or not view.must_redo or view.job.metadata.deletion_timestamp is not None:
             continue
-        job = view.job if view.must_redo and is_recorded(view, restart_counts) else None
-        if job is not None and job.metadata.deletion_timestamp is None:
-            yield _delete(JOBS, job)
+        together = view.replica.role.restarts_together
+        if _goes_alone(plan, view, view.job, status) if together else is_recorded(view, status.restart_counts):
+            yield _delete(JOBS, view.job)
+
+
+def _goes_alone(plan: Plan, view: View, job: Job, status: TrainingStatus) -> bool:
+    """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
+    it would be taken for one that somebody deleted.
+    """
+    return has_failed_suspended(job) and not view.pods and not had_all(plan, status)
 
 
 def _toggled(plan: Plan, views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:

@@ -5,7 +5,8 @@ of which the last exit of the training container counts (exit_codes.py). A repli
 no pod yet is Running.
 
 What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
-kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition.
+kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
+is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that).
 """
 
 from __future__ import annotations
@@ -119,6 +120,11 @@ def job_outcome(job: Job) -> str:
     return ""
 
 
+def has_failed_suspended(job: Job) -> bool:
+    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
+    return job.spec.suspend and job_outcome(job) == JOB_FAILED
+
+
 def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: bool, times: _Times) -> View:
     job = observed.jobs.get(replica.name)
     pods = _pods_of(job, observed.pods.get(replica.name, ()))
@@ -128,12 +134,26 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
     outcome = "" if job is None else job_outcome(job)
     view = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
     if outcome == JOB_FAILED and replica.decides:
+        if _was_stopped(view):
+            return View(replica, UNKNOWN, job, pod, pods, must_redo=True)
         return View(replica, FAILED, job, pod, pods, view.exited, ended_in=view.ended_in)
     if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, view.exited)):
         return View(replica, SUCCEEDED, job, pod, pods, view.exited)
     if suspended and view.state == RUNNING and not view.is_up:
         return View(replica, UNKNOWN, job, pod, pods)
     return view
+
+
+def _was_stopped(view: View) -> bool:
+    """Did it fail because its Job was suspended, and not before?"""
+    if view.job is None or not has_failed_suspended(view.job):
+        return False
+    return view.pod is None or not ended_by_itself(view.pod)
+
+
+def ended_by_itself(pod: Pod) -> bool:
+    """Not because somebody deleted it."""
+    return is_finished(pod) and pod.metadata.deletion_timestamp is None
 
 
 def _pods_of(job: Job | None, pods: Sequence[Pod]) -> Sequence[Pod]:

@@ -79,7 +79,10 @@ def of_steps_to_do(plan: Plan, views: Sequence[View]) -> Sequence[View]:
 
 def _is_over(view: View) -> bool:
     """Not because its Job is suspended, or was until now."""
-    return (view.is_restarting or view.must_redo) and not (view.job is not None and view.job.spec.suspend)
+    if not (view.is_restarting or view.must_redo):
+        return False
+    is_suspended = view.job is not None and view.job.spec.suspend
+    return not is_suspended or (view.pod is not None and replicas.ended_by_itself(view.pod))
 
 
 def _failed_replica(views: Sequence[View], restarting: Sequence[View], now: datetime) -> Verdict | None:

@@ -19,8 +19,8 @@ def views_of(plan: Plan, observed: Observed, status: TrainingStatus, now: dateti
     views = classify(plan, seen, status.succeeded_indexes, now, status.start_time)
     if not plan.restarts_together:
         return views
-    had_all = plan.gang is None and _had_all(plan, status)
-    return tuple(tried_again(view) if _has_lost_its_job(plan, view, had_all) else view for view in views)
+    had = plan.gang is None and had_all(plan, status)
+    return tuple(tried_again(view) if _has_lost_its_job(plan, view, had) else view for view in views)
 
 
 def _has_lost_its_job(plan: Plan, view: View, had_all: bool) -> bool:
@@ -35,7 +35,7 @@ def _has_lost_its_job(plan: Plan, view: View, had_all: bool) -> bool:
     return bool(view.pods) or had_all
 
 
-def _had_all(plan: Plan, status: TrainingStatus) -> bool:
+def had_all(plan: Plan, status: TrainingStatus) -> bool:
     """Had all replicas of the present set their Jobs when the status was written? See `status._state_told`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False

@@ -258,6 +258,23 @@ def test_suspend_and_resume_are_told() -> None:
     assert [event.reason for event in cluster.events] == ["Suspended", "Creating", "Resumed", "Running"]
 
 
+def test_a_chief_whose_program_ends_with_an_error_as_it_is_suspended_has_not_failed() -> None:
+    cluster = running_world()
+    cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.exits("master-0", 1, "Error")
+    cluster.job_ends("master-0", "Failed")
+    assert cluster.settle().status.state == "Unknown"
+    cluster.pods.clear()
+    cluster.settle()
+    cluster.change(suspend=False)
+    cluster.settle()
+    cluster.all_run()
+    status = cluster.settle().status
+    assert (status.phase, status.state, status.restarts) == ("Running", "Running", 0)
+
+
 def test_a_job_may_be_suspended_from_the_beginning() -> None:
     cluster = world(suspend=True)
     cluster.settle()

@@ -397,6 +397,25 @@ def test_what_a_suspended_node_ends_with_counts_for_nothing_though_the_job_is_re
     assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
 
 
+def test_a_node_whose_job_failed_for_being_stopped_is_made_anew_and_no_restart_is_counted() -> None:
+    """As torchrun, which ends with 1 when told to end: `podFailurePolicy` fails a Job for that, suspended or not."""
+    cluster = running_train_world(maxRestarts=0)
+    cluster.stops_slowly = True
+    cluster.change(suspend=True)
+    cluster.settle()
+    for node in NODES:
+        cluster.exits(node, 1, "Error")
+        cluster.job_ends(node, "Failed")
+    cluster.settle()
+    assert true_conditions(cluster) == {"Created", "Suspended"}
+    cluster.pods.clear()
+    cluster.settle()
+    cluster.change(suspend=False)
+    started_again(cluster)
+    assert true_conditions(cluster) == {"Created", "Running"}
+    assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
+
+
 def test_a_pod_that_something_else_holds_keeps_a_job_from_being_resumed_only_for_a_while() -> None:
     cluster = running_train_world()
     cluster.stops_slowly = True

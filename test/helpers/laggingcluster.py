@@ -1,0 +1,202 @@
+"""A cluster in memory whose controller sees it late: its caches of child Jobs and of pods lag, each by itself.
+
+`truth` holds what is; the controller's own writes are in its cache at once (see `kube.store`), all else when a test
+says that a cache has caught up. What the Job controller and the kubelets do is as in Kubernetes 1.36
+(pkg/controller/job/job_controller.go): pods that it deletes are not counted, but an exit code that fails the Job does
+so whatever became of the pod, and no pod is made beside one that is still going.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec.structs
+
+from helpers.clusterinmemory import World
+from tfjob_controller.api.core import JOBS, Job, Pod
+from tfjob_controller.trainer.difference import Actions, Create, Delete, plan_actions
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.status import next_status
+
+_FIRST_RETRYABLE = 128
+
+
+@dataclass
+class LaggingCluster:
+    """`stops_with`: what a program exits with that is told to end."""
+
+    truth: World
+    stops_with: int = 143
+    seen_jobs: dict[str, Job] = field(default_factory=dict)
+    seen_pods: dict[str, list[Pod]] = field(default_factory=dict)
+    failures: int = 0
+    # Has it something to do later, even if nothing happens?
+    wakes: bool = False
+    # Pods of which the Job controller took its finalizer before it deleted them: their end is not counted.
+    _uncounted: set[str] = field(default_factory=set)
+
+    # The controller
+
+    def sync(self) -> bool:
+        """One sync; was there anything to do?"""
+        truth, work = self.truth, self.truth.work
+        actions = plan_actions(work, truth.plan, self._observed(), truth.now)
+        self._carry_out(actions)
+        result = next_status(work, truth.plan, self._observed(), truth.now)
+        if result.status is not work.status:
+            truth.job = truth.kind.written(truth.job, result.status)
+        truth.events.extend(result.events)
+        self.wakes = result.wake_after_seconds is not None
+        return bool(actions) or result.status is not work.status
+
+    def dies(self, writes: int) -> None:
+        """The controller ends in the middle of a sync, after so many of its writes, and before its status."""
+        actions = plan_actions(self.truth.work, self.truth.plan, self._observed(), self.truth.now)
+        all_of_them = [
+            *(Actions(creates=(each,)) for each in actions.creates),
+            *(Actions(deletes=(each,)) for each in actions.deletes),
+            *(Actions(suspends=(each,)) for each in actions.suspends),
+        ]
+        for each in all_of_them[:writes]:
+            self._carry_out(each)
+        self.jobs_seen()
+        self.pods_seen()
+
+    def _observed(self) -> Observed:
+        return replace(self.truth.observed, jobs=dict(self.seen_jobs), pods=dict(self.seen_pods))
+
+    def jobs_seen(self) -> None:
+        self.seen_jobs = dict(self.truth.jobs)
+
+    def pods_seen(self) -> None:
+        self.seen_pods = {name: list(pods) for name, pods in self.truth.pods.items()}
+
+    def _carry_out(self, actions: Actions) -> None:
+        """Of what has changed meanwhile: a child that exists is adopted, one that is gone or another is left alone."""
+        truth = self.truth
+        for create in actions.creates:
+            if not _exists(truth, create):
+                truth.carry_out(Actions(creates=(create,)))
+            self._assume(create.name)
+        for delete in actions.deletes:
+            if _is_there(truth, delete):
+                truth.carry_out(Actions(deletes=(delete,)))
+        for toggled in actions.suspends:
+            if toggled.name in truth.jobs:
+                job = truth.jobs[toggled.name]
+                spec = msgspec.structs.replace(job.spec, suspend=toggled.suspend)
+                truth.jobs[toggled.name] = msgspec.structs.replace(job, spec=spec)
+                self._assume(toggled.name)
+
+    def _assume(self, name: str) -> None:
+        if name in self.truth.jobs:
+            self.seen_jobs[name] = self.truth.jobs[name]
+
+    # The Job controller, the garbage collector and the kubelets
+
+    def job_controller(self, replica_id: str) -> None:
+        """Looks at one Job."""
+        truth = self.truth
+        name = truth.name(replica_id)
+        job = truth.jobs.get(name)
+        if job is None:
+            return
+        pods = self._pods_of(name)
+        if job.metadata.deletion_timestamp is not None:
+            self._collect(name, pods)
+        elif not job_outcome(job):
+            self._run(replica_id, job, pods)
+
+    def _run(self, replica_id: str, job: Job, pods: Sequence[Pod]) -> None:
+        outcome = self._outcome(pods)
+        if outcome:
+            self.truth.job_ends(replica_id, outcome)
+        elif job.spec.suspend:
+            self._uncounted.update(pod.metadata.uid for pod in pods if not is_finished(pod))
+            self.truth.told_to_go(job.metadata.name)
+        elif all(is_finished(pod) for pod in pods):
+            self.truth.pod(replica_id, newest=True, phase="Pending")
+
+    def _outcome(self, pods: Sequence[Pod]) -> str:
+        for pod in pods:
+            if pod.status.phase == "Failed" and (_exit_code(pod) < _FIRST_RETRYABLE or self._counts(pod)):
+                return "Failed"
+        return "Complete" if any(pod.status.phase == "Succeeded" and self._counts(pod) for pod in pods) else ""
+
+    def _counts(self, pod: Pod) -> bool:
+        return pod.metadata.uid not in self._uncounted
+
+    def _collect(self, name: str, pods: Sequence[Pod]) -> None:
+        """Of a Job that is deleted in the foreground."""
+        if pods:
+            self.truth.told_to_go(name)
+        else:
+            self.truth.delete_job(name)
+
+    def kubelet(self, replica_id: str) -> None:
+        """Takes one step with the pods of a replica: they run; or, told to go, end; or, ended, are gone."""
+        name = self.truth.name(replica_id)
+        for pod in list(self.truth.pods.get(name, ())):
+            if pod.metadata.deletion_timestamp is None:
+                if not is_finished(pod):
+                    self.truth.runs(replica_id)
+            elif not is_finished(pod) and _has_run(pod):
+                self.truth.exits(replica_id, self.stops_with, "Error" if self.stops_with else "Completed")
+            else:
+                self.truth.pods[name].remove(pod)
+
+    def suspend(self, wanted: bool) -> None:
+        self.truth.change(suspend=wanted)
+
+    def advance(self) -> None:
+        self.truth.advance(1)
+
+    def is_killed(self, replica_id: str) -> None:
+        """Its program, where it runs: by the kernel, say."""
+        pods = self._pods_of(self.truth.name(replica_id))
+        running = [pod for pod in pods if not is_finished(pod) and _has_run(pod)]
+        if running and all(pod.metadata.deletion_timestamp is None for pod in running):
+            self.truth.exits(replica_id, 137, "Error")
+            self.failures += 1
+
+    def _pods_of(self, name: str) -> Sequence[Pod]:
+        return self.truth.pods.get(name, ())
+
+    def runs_on(self) -> None:
+        """Everybody does what is to do, and sees it, until nothing changes any more."""
+        replicas = [replica.id for replica in self.truth.plan.replicas]
+        for _ in range(100):
+            before = (self.truth.job, dict(self.truth.jobs), {name: list(p) for name, p in self.truth.pods.items()})
+            for replica_id in replicas:
+                self.job_controller(replica_id)
+                self.kubelet(replica_id)
+            self.jobs_seen()
+            self.pods_seen()
+            self.sync()
+            self.truth.advance(1)
+            if not self.wakes and before == (self.truth.job, self.truth.jobs, self.truth.pods):
+                return
+        raise AssertionError(f"never comes to rest: {self.truth.job.status}")
+
+
+def _exists(truth: World, create: Create) -> bool:
+    return {"Job": truth.jobs, "Service": truth.services}.get(create.resource.kind, {}).get(create.name) is not None
+
+
+def _is_there(truth: World, delete: Delete) -> bool:
+    if delete.resource is not JOBS:
+        return True
+    job = truth.jobs.get(delete.name)
+    return job is not None and job.metadata.uid == delete.uid
+
+
+def _has_run(pod: Pod) -> bool:
+    return bool(pod.status.container_statuses)
+
+
+def _exit_code(pod: Pod) -> int:
+    ended = [each.state.terminated for each in pod.status.container_statuses if each.state.terminated is not None]
+    return ended[0].exit_code if ended else _FIRST_RETRYABLE

@@ -1,0 +1,77 @@
+"""TrainJobs whose controller sees child Jobs and pods late, each kind by itself and in either order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.laggingcluster import LaggingCluster
+from helpers.trainworld import generations, train_world
+
+# A method of the cluster and its arguments.
+Step = tuple[Any, ...]
+
+NODES = ("node-0", "node-1")
+QUIET: tuple[Step, ...] = (
+    *(("sync",), ("sync",), ("jobs_seen",), ("pods_seen",), ("advance",)),
+    *((name, node) for name in ("job_controller", "kubelet") for node in NODES),
+    *(("dies", writes) for writes in (0, 1, 2)),
+)
+TOGGLES: tuple[Step, ...] = (("suspend", True), ("suspend", False))
+KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
+# 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
+exit_codes = st.sampled_from([143, 1, 0])
+
+
+def histories(*steps: Step) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.sampled_from(steps), max_size=40)
+
+
+def after(history: list[Step], stops_with: int, **job: object) -> LaggingCluster:
+    """A set that ran, lived that, is not suspended any more, and has come to rest."""
+    cluster = LaggingCluster(train_world(**job), stops_with)
+    cluster.runs_on()
+    assert ready(cluster) == 2
+    for name, *arguments in history:
+        getattr(cluster, name)(*arguments)
+    cluster.suspend(False)
+    cluster.runs_on()
+    return cluster
+
+
+def ready(cluster: LaggingCluster) -> int:
+    ready: int = cluster.truth.job.status.jobs_status[0].ready
+    return ready
+
+
+@given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes)
+@settings(max_examples=300)
+def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(history: list[Step], stops_with: int) -> None:
+    cluster = after(history, stops_with, maxRestarts=0)
+    status = cluster.truth.job.status
+    assert (status.phase, ready(cluster), status.restarts) == ("Running", 2, 0), status.reason
+    assert generations(cluster.truth) == {"0"}
+
+
+@given(history=histories(*QUIET, *KILLS), stops_with=exit_codes)
+@settings(max_examples=300)
+def test_a_set_is_restarted_no_more_often_than_a_node_failed(history: list[Step], stops_with: int) -> None:
+    cluster = after(history, stops_with)
+    status = cluster.truth.job.status
+    assert (status.phase, ready(cluster)) == ("Running", 2), status.reason
+    assert min(1, cluster.failures) <= status.restarts <= cluster.failures
+    assert generations(cluster.truth) == {str(status.restarts)}
+
+
+@given(history=histories(*QUIET, *TOGGLES, *KILLS), stops_with=exit_codes)
+@settings(max_examples=300)
+def test_a_set_that_fails_about_when_it_is_suspended_runs_again_all_the_same(
+    history: list[Step], stops_with: int
+) -> None:
+    cluster = after(history, stops_with)
+    status = cluster.truth.job.status
+    assert (status.phase, ready(cluster)) == ("Running", 2), status.reason
+    assert status.restarts <= cluster.failures
+    assert generations(cluster.truth) == {str(status.restarts)}
