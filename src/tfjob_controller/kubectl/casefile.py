@@ -1,0 +1,96 @@
+"""All that the cluster still knows of one job: its objects as they are, and the events about them.
+
+Read with a viewer's rights, kind by kind, in bounded requests. What may not be read is left out, and said in one line
+each: the rest is still worth telling. Objects are plain JSON, since a timeline is made of fields that nothing else
+reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import JOBS, PODS
+from tfjob_controller.api.gang import GANGS
+from tfjob_controller.client.reads import EVENTS
+from tfjob_controller.client.snapshot import Snapshot
+from tfjob_controller.client.views import runtime_id
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.trainer.labels import job_labels, selector_string
+
+Object = dict[str, Any]
+
+# Of a namespace with more events than that the first ones would be as good as any others.
+MAX_EVENTS = 10_000
+# Children whose events are asked for, also those that are gone by now.
+_CHILDREN = ("Pod", "Job", "Gang")
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """`unread` are lines that say what is missing here, and why."""
+
+    seen: Snapshot
+    jobs: list[Object] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+    gangs: list[Object] = field(default_factory=list)
+    events: list[Object] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """As the controller's log lines have it."""
+        return f"{self.seen.metadata.namespace}/{self.seen.metadata.name}"
+
+
+def read_case(requester: Requester, seen: Snapshot) -> CaseFile:
+    """Raises `ApiError` for what is neither a missing right nor a missing kind."""
+    case = CaseFile(seen)
+    if name := runtime_id(seen.job):
+        labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
+        selector = selector_string(labels)
+        for resource, found in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
+            found.extend(_read(requester, case, resource, selector))
+    case.events.extend(event for event in _read(requester, case, EVENTS, "") if _is_about(case, event))
+    return case
+
+
+def _read(requester: Requester, case: CaseFile, resource: Resource, selector: str) -> Iterator[Object]:
+    client = ResourceClient(requester, resource, msgspec.json.decode, **_PATIENCE)
+    count = 0
+    try:
+        for page in client.pages(case.seen.metadata.namespace, selector):
+            yield from (msgspec.json.decode(item) for item in page.items)
+            count += len(page.items)
+            if count >= MAX_EVENTS:
+                case.unread.append(f"{resource.plural}: only the first {count} were read")
+                return
+    except ApiError as error:
+        if error.is_forbidden:
+            case.unread.append(f"{resource.plural}: {error.message}")
+        elif not error.is_not_found:  # a cluster without that kind
+            raise
+
+
+def _is_about(case: CaseFile, event: Object) -> bool:
+    """About the job itself, or a child of it: those of all attempts have the runtime id in their names."""
+    about, meta = event.get("involvedObject", {}), case.seen.metadata
+    if about.get("uid") == meta.uid:
+        return True
+    runtime = runtime_id(case.seen.job)
+    if not runtime or about.get("kind") not in _CHILDREN:
+        return False
+    return f"-{runtime}" in about.get("name", "") and event_time(event)[:19] >= (meta.creation_timestamp or "")[:19]
+
+
+def event_time(event: Object) -> str:
+    """When it happened first, RFC 3339."""
+    moment = event.get("eventTime") or event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")
+    return str(moment or "")
