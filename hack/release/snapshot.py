@@ -1,0 +1,95 @@
+"""What a release leaves behind in the repository: its manifests as they are applied, and its program.
+
+    crds.yaml             the kinds
+    OVERLAY.yaml          all else that the overlay holds, with the release's image tag
+    program.tar.xz        src/tfjob_controller, so that an upgrade can be tested from the real thing without git
+    release.yaml          version and commit
+
+Everything comes from the commit, nothing from the working tree.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster import binaries
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASES = ROOT / "test" / "data" / "releases"
+OVERLAYS = ("standalone", "gang-scheduling")
+PROGRAM = "program.tar.xz"
+_PACKAGE = "src/tfjob_controller"
+_IMAGE = "localhost/tfjob-controller"
+_CRD = "CustomResourceDefinition"
+
+Object = dict[str, Any]
+
+
+class ReleaseError(Exception):
+    """One line that says what to do."""
+
+
+def take(version: str, commit: str) -> dict[str, bytes]:
+    """The files of a release, by name. Raises ReleaseError."""
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name)
+        _unpack(_git("archive", commit), tree)
+        check_version(tree, version)
+        rendered = {overlay: _render(tree, overlay, version) for overlay in OVERLAYS}
+        crds = [each for each in rendered[OVERLAYS[0]] if each["kind"] == _CRD]
+        files = {"crds.yaml": _yaml(crds)}
+        for overlay, objects in rendered.items():
+            files[f"{overlay}.yaml"] = _yaml(each for each in objects if each["kind"] != _CRD)
+    files[PROGRAM] = lzma.compress(_git("archive", commit, _PACKAGE), preset=9 | lzma.PRESET_EXTREME)
+    full = _git("rev-parse", f"{commit}^{{commit}}").decode().strip()
+    return files | {"release.yaml": _yaml([{"version": version, "commit": full}])}
+
+
+def check_version(tree: Path, version: str) -> None:
+    """What the tree itself says must be this version."""
+    said = re.search(r"^version = (.+)$", (tree / "setup.cfg").read_text(), re.MULTILINE)
+    if said is None or said[1] != version:
+        raise ReleaseError(f"setup.cfg says version {said and said[1]}, not {version}: change it and commit")
+    if f"\n## {version}" not in (tree / "CHANGELOG.md").read_text():
+        raise ReleaseError(f"CHANGELOG.md has no section {version}: write down what an upgrade to it changes")
+
+
+def _render(tree: Path, overlay: str, version: str) -> list[Object]:
+    folder = tree / "release"
+    folder.mkdir(exist_ok=True)
+    images = [{"name": _IMAGE, "newTag": version}]
+    (folder / "kustomization.yaml").write_text(
+        yaml.safe_dump({"resources": [f"../manifests/overlays/{overlay}"], "images": images})
+    )
+    done = subprocess.run(
+        [str(binaries.ensure("kubectl")), "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ReleaseError(f"overlay {overlay} cannot be rendered: {done.stderr.strip()}")
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def _yaml(objects: Iterable[Object]) -> bytes:
+    return yaml.safe_dump_all(objects, sort_keys=True, width=120).encode()
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def _git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        raise ReleaseError(f"git {arguments[0]}: {done.stderr.decode().strip()}")
+    return done.stdout

@@ -1,0 +1,193 @@
+"""From a release to this tree, with the released manifests and the released programs: what was there goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.cluster import Cluster, new_namespace, new_token, set_pod_terminated, write_kubeconfig
+from helpers.controller import Jobs
+from helpers.controllerprocess import WORKING
+from helpers.fleet import fleet_kubelet, runs
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob, workers
+from helpers.poll import eventually
+from helpers.released import THIS_TREE, Program
+from helpers.renderings import SYSTEM, render_overlay
+from helpers.trainmanifests import runtime, trainjob
+from localcluster.api import Api
+from release.records import Release, releases
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+OVERLAY = "gang-scheduling"
+KINDS = "tfjobs.kubeflow.org,trainjobs.kubeflow.org,trainingruntimes.kubeflow.org,gangs.scheduling.kubeflow.org"
+# Jobs by their names; of each kind one that runs until it is told to end, and one that is over.
+RUNNING, OVER, GANGED, ASLEEP = "running", "over", "ganged", "asleep"
+PODS = 2
+LAST = releases()[-1]
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A cluster with a release, and jobs in one namespace."""
+
+    cluster: Cluster
+    system: Kubectl
+    user: Kubectl
+    tfjobs: Jobs
+    trainjobs: Jobs
+    folder: Path
+
+    def apply(self, objects: list[Object]) -> None:
+        """As a user does; nothing may be said against it."""
+        answer = self.system.run("apply", "-f", "-", manifest=yaml.safe_dump_all(objects))
+        assert (answer.code, answer.error) == (0, "")
+
+    def controller(self, source: Path) -> Program:
+        lease = ("--leader-elect", f"--leader-elect-lease-namespace={SYSTEM}", "--leader-elect-retry-period=500ms")
+        return self._program(source, "run", "tfjob-controller", *lease, "--gang-mode=affinity")
+
+    def gang_scheduler(self, source: Path) -> Program:
+        return self._program(source, "extender", "gang-scheduler", "--mode=affinity")
+
+    def _program(self, source: Path, command: str, account: str, *flags: str) -> Program:
+        """With the rights of its ServiceAccount, and those alone."""
+        name = f"{command}-{'new' if source == THIS_TREE else 'old'}"
+        token = new_token(self.cluster.api, SYSTEM, account)
+        kubeconfig = write_kubeconfig(self.cluster, token, self.folder / f"{name}.kubeconfig")
+        argv = [command, f"--kubeconfig={kubeconfig}", "--metrics-bind-address=0", "--health-probe-bind-address=0"]
+        return Program.start(source, [*argv, *flags], self.folder / f"{name}.log", self.cluster.folder)
+
+    def submit(self) -> None:
+        forever, soon = runs_forever(), runs(0.2)
+        notes = soon["metadata"]["annotations"]
+        for name, template, spec in (
+            (RUNNING, forever, {}),
+            (OVER, soon, {}),
+            (GANGED, forever, {"gang": {"enabled": True}}),
+            (ASLEEP, forever, {"suspend": True}),
+        ):
+            self.tfjobs.submit(tfjob(master(template=template), workers(1, template=template), name=name, **spec))
+        self.user.must("create", "-f", "-", manifest=runtime("own", namespaced=True, framework="torch"))
+        self.trainjobs.submit(trainjob(f"train-{RUNNING}", PODS, ["torchrun"]))
+        self.trainjobs.submit(trainjob(f"train-{OVER}", PODS, annotations=notes))
+
+    def has_settled(self) -> bool:
+        statuses = {name: each.get("status", {}) for name, each in self.stored().items()}
+        wanted = {f"TFJob/{RUNNING}": "Running", f"TFJob/{GANGED}": "Running", f"TFJob/{OVER}": "Done"}
+        wanted |= {f"TrainJob/train-{RUNNING}": "Running", f"TrainJob/train-{OVER}": "Done"}
+        asleep = statuses[f"TFJob/{ASLEEP}"].get("conditions")
+        return bool(asleep) and all(statuses[name].get("phase") == phase for name, phase in wanted.items())
+
+    def stored(self) -> dict[str, Object]:
+        """All objects of our kinds, but for the number of their last change."""
+        found = yaml.safe_load(self.user.must("get", KINDS, "-o", "yaml"))["items"]
+        for each in found:
+            del each["metadata"]["resourceVersion"]
+        return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
+
+    def children(self) -> dict[str, tuple[str, int]]:
+        """The UIDs of all that belongs to jobs, and how often the containers of a pod were started anew."""
+        plurals = ("pods", "jobs", "services")
+        found = {(plural, name): each for plural in plurals for name, each in self.tfjobs.children(plural).items()}
+        return {" ".join(key): (each["metadata"]["uid"], restarts(each)) for key, each in found.items()}
+
+    def end(self, job: str) -> None:
+        """Let all pods of a job succeed."""
+        for name, pod in self.tfjobs.children("pods").items():
+            labels = pod["metadata"]["labels"]
+            if job in (labels.get("tf_job_name"), labels.get("train_job_name")):
+                set_pod_terminated(self.cluster.api, self.user.namespace, name)
+
+
+def runs_forever() -> Object:
+    return {**runs(0), "metadata": {}}
+
+
+def restarts(child: Object) -> int:
+    return sum(each["restartCount"] for each in child.get("status", {}).get("containerStatuses", ()))
+
+
+@pytest.fixture(params=[LAST], ids=lambda release: release.version)
+def release(request: pytest.FixtureRequest) -> Release:
+    found: Release = request.param
+    return found
+
+
+@pytest.fixture
+def installed(own_control_plane: Cluster, release: Release, tmp_path: Path) -> Iterator[Installation]:
+    """The release as its users have it."""
+    api, cache = own_control_plane.api, tmp_path / "cache"
+    namespace = new_namespace(api)
+    system, user = (Kubectl(own_control_plane.kubeconfig, cache, each) for each in (SYSTEM, namespace))
+    jobs = Jobs(api, namespace), Jobs(api, namespace, TRAINJOBS)
+    installation = Installation(own_control_plane, system, user, *jobs, tmp_path)
+    installation.apply([*release.objects(OVERLAY), *release.crds])
+    eventually(lambda: user.run("get", KINDS).code == 0, period=0.2)
+    with fleet_kubelet(Api.from_kubeconfig(own_control_plane.kubeconfig), namespace):
+        yield installation
+
+
+def lost(before: Any, after: Any) -> dict[str, Any]:
+    """What of `before` is no longer so, by its path."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        found = {name: lost(value, after.get(name)) for name, value in before.items()}
+        return {f"{name} {path}".strip(): what for name, each in found.items() for path, what in each.items()}
+    return {} if before == after else {"": (before, after)}
+
+
+def test_jobs_go_on_and_what_is_stored_stays(installed: Installation, release: Release, tmp_path: Path) -> None:
+    released = release.unpack_program(tmp_path / "released")
+    controller, gang_scheduler = installed.controller(released), installed.gang_scheduler(released)
+    installed.submit()
+    eventually(installed.has_settled, period=0.2)
+    stored, children = installed.stored(), installed.children()
+
+    installed.apply(render_overlay(installed.system, OVERLAY))
+    # As Deployments do it: the gang scheduler ends before the next one begins, the controller after.
+    gang_scheduler.stop()
+    installed.gang_scheduler(THIS_TREE).await_log(WORKING)
+    successor = installed.controller(THIS_TREE)
+    successor.await_log("waiting for the lease")
+    controller.stop()
+    successor.await_log(WORKING)
+
+    # It works, for it does something new.
+    installed.tfjobs.submit(tfjob(master(template=runs(0.2)), name="new", gang={"enabled": True}))
+    installed.tfjobs.await_phase("Done", "new")
+    now, there = installed.stored(), installed.children()
+    assert {name: lost(each, now[name]) for name, each in stored.items() if lost(each, now[name])} == {}
+    assert {name: there.get(name) for name in children} == children
+
+    every_stored_object_can_be_written_again(installed.user, stored)
+    running_jobs_can_be_changed_and_end(installed)
+
+
+def every_stored_object_can_be_written_again(user: Kubectl, stored: Mapping[str, Object]) -> None:
+    """Wholly, as it was before the upgrade: the server looks at each field."""
+    for each in stored.values():
+        meta = {name: each["metadata"][name] for name in ("name", "namespace")} | {"labels": {"upgraded": "yes"}}
+        answer = user.run("replace", "--dry-run=server", "-f", "-", manifest={**each, "metadata": meta})
+        assert (answer.code, answer.error) == (0, "")
+
+
+def running_jobs_can_be_changed_and_end(installed: Installation) -> None:
+    installed.user.must("scale", f"tfjob/{RUNNING}", "--replicas=2")
+    installed.user.must("patch", "tfjob", ASLEEP, "--type=merge", "--patch", '{"spec": {"suspend": false}}')
+    for jobs, name in (
+        (installed.tfjobs, ASLEEP),
+        (installed.tfjobs, RUNNING),
+        (installed.trainjobs, f"train-{RUNNING}"),
+    ):
+        jobs.await_phase("Running", name)
+        installed.end(name)
+        jobs.await_phase("Done", name)
