@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from tfjob_controller.client.views import status_of, views_of
 from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
-from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.replicas import SUCCEEDED, View
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; the kernel's probes notice a connection that is dead.
@@ -28,12 +30,16 @@ MAX_FOLLOWED = 32
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is everything."""
+    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is everything.
+
+    With `over_restarts` what is followed ends with the replica, and not with one run of it.
+    """
 
     replica: str = ""
     follow: bool = False
     previous: bool = False
     tail: int | None = None
+    over_restarts: bool = False
 
     def query(self, container: str) -> dict[str, str]:
         query = {"container": container}
@@ -69,6 +75,9 @@ class LogReader:
         self._options = options
         self._say = say
         self._closed = threading.Event()
+        self._look_lock = threading.Lock()
+        self._looked_at = -math.inf
+        self._seen: tuple[list[View], bool] = ([], False)
         self._lock = threading.Lock()
         self._streams: set[Lines] = set()
 
@@ -89,14 +98,24 @@ class LogReader:
         return found
 
     def lines(self, replica_id: str) -> Iterator[bytes]:
-        """Without their ends. Whoever stops reading closes the iterator, which ends the connection."""
-        started = self._started_pod(replica_id)
-        if started is None:
-            return
-        pod, container = started
-        path = PODS.path(self._reader.namespace, pod.metadata.name, "log")
+        """Without their ends. Whoever stops reading closes the iterator, which ends the connection.
+
+        If followed over restarts, of all runs of the replica, in whatever pod, until it succeeds or the job ends.
+        """
+        last: _Run | None = None
+        while (run := self._next_run(replica_id, last)) is not None:
+            query = self._options.query(run.container)
+            if last is not None:  # what its tail was is over; and of the same run all but what is new was read
+                query.pop("tailLines", None)
+                query |= {"tailLines": "0"} if run.id == last.id else {}
+            yield from self._read(run, query)
+            if not (self._options.follow and self._options.over_restarts):
+                return
+            last = run
+
+    def _read(self, run: _Run, query: dict[str, str]) -> Iterator[bytes]:
+        path = PODS.path(self._reader.namespace, run.pod.metadata.name, "log")
         silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
-        query = self._options.query(container)
         with self._requester.stream(path, query=query, read_timeout_seconds=silent) as lines, self._known(lines):
             yield from lines
 
@@ -120,17 +139,20 @@ class LogReader:
             with self._lock:
                 self._streams.discard(lines)
 
-    def _started_pod(self, replica_id: str) -> tuple[Pod, str] | None:
-        """The newest pod, if followed once its program has started, and the container to read; None once closed."""
+    def _next_run(self, replica_id: str, last: _Run | None) -> _Run | None:
+        """The newest run, if followed once its program has started; None if none comes after `last`, or once closed."""
         said = ""
+        if last is not None:
+            self._closed.wait(_LOOK_SECONDS)
         while not self._closed.is_set():
             views, is_over = self._look()
             view = next((view for view in views if view.replica.id == replica_id), None)
-            pod = view.pod if view is not None else None
-            if view is not None and pod is not None:
-                container = view.replica.role.container
-                if not self._options.follow or is_over or _has_started(pod, container):
-                    return pod, container
+            run = _run_of(view)
+            is_readable = run is not None and (not self._options.follow or is_over or run.has_started)
+            if run is not None and is_readable and run.follows(last, is_over=is_over):
+                return run
+            if last is not None and (is_over or view is None or view.state == SUCCEEDED):
+                return None
             why = _why_no_log(view, is_over)
             if is_over or not self._options.follow:
                 raise ClientError(f"{replica_id} has no pod: {why}")
@@ -141,14 +163,45 @@ class LogReader:
         return None
 
     def _look(self) -> tuple[list[View], bool]:
-        job = self._reader.job(self._name)
-        observed = self._reader.children(job)
-        return list(views_of(job, observed, datetime.now(UTC))), is_finished(status_of(job))
+        """Many replicas are followed at once, and all of them look at the same."""
+        with self._look_lock:
+            if time.monotonic() - self._looked_at >= _LOOK_SECONDS / 2:
+                job = self._reader.job(self._name)
+                observed = self._reader.children(job)
+                self._seen = list(views_of(job, observed, datetime.now(UTC))), is_finished(status_of(job))
+                self._looked_at = time.monotonic()
+            return self._seen
 
 
-def _has_started(pod: Pod, container_name: str) -> bool:
-    container = training_container(pod, container_name)
-    return container is not None and (container.state.waiting is None or container.restart_count > 0)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of a replica's program: in one pod, after so many restarts there."""
+
+    pod: Pod
+    container: str
+    restarts: int
+    has_started: bool
+    is_running: bool
+
+    @property
+    def id(self) -> tuple[str, int]:
+        return self.pod.metadata.uid, self.restarts
+
+    def follows(self, last: _Run | None, *, is_over: bool) -> bool:
+        """Is there more to read than was read of `last`? While the job goes on, a run may have been cut off."""
+        return last is None or self.id != last.id or (self.is_running and not is_over)
+
+
+def _run_of(view: View | None) -> _Run | None:
+    if view is None or view.pod is None:
+        return None
+    name = view.replica.role.container
+    status = training_container(view.pod, name)
+    if status is None:
+        return _Run(view.pod, name, 0, has_started=False, is_running=False)
+    waits = status.state.waiting is not None
+    has_started = not waits or status.restart_count > 0
+    return _Run(view.pod, name, status.restart_count, has_started, status.state.running is not None)
 
 
 def _why_no_log(view: View | None, is_over: bool) -> str:

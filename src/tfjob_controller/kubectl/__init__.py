@@ -1,1 +1,1 @@
-"""`kubectl tfjob`: what a user asks of the TFJobs of a cluster. Reads only, with the user's own rights."""
+"""`kubectl tfjob`: what a user asks of the jobs of a cluster, and does with them, with the user's own rights."""

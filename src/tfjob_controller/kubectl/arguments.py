@@ -1,86 +1,202 @@
-"""The command line of the plugin. Only the standard library is imported: `--help` and `--version` are fast."""
+"""The command line of the plugin: what all commands have in common, and how it is read.
+
+Only the standard library is imported, and of all commands only the module of the one that is called: `--help`,
+`--version` and completion are fast.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
+
+from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
 
 PROGRAM = "kubectl tfjob"
 
-TABLE, WIDE, JSON = "table", "wide", "json"
-ALL_REPLICAS = "all"
+TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
+TFJOB, TRAINJOB = "tfjob", "trainjob"
+KINDS = (TFJOB, TRAINJOB)
+# What may stand before the slash: as kubectl has it, singular, plural and short name.
+_KIND_WORDS = {"tfjob": TFJOB, "tfjobs": TFJOB, "tfj": TFJOB}
+_KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
+# `list -o name` prints the group too.
+_KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
+_MAX_NAME = 253
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[hms])+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 class UsageError(Exception):
     """The command line cannot be used; one line."""
 
 
-_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """A job as it was named; `kind` is empty where the name stood alone."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.kind else self.name
 
 
-class _Parser(argparse.ArgumentParser):
+_Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class Parser(argparse.ArgumentParser):
     """argparse's only way to say a problem in one line, without the usage before it, is to override this method."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=PROGRAM, description="TFJobs of a cluster: which there are, why one does not run, its logs.")
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """What was asked for; `program` is what stood behind `--`. Raises `UsageError`; exits for `--help`."""
+    own, program = _split(argv)
+    called = command_of(next((each for each in own if not each.startswith("-")), ""))
+    parsed = build_parser(called).parse_args(own)
+    if program is not None and parsed.command != "submit":
+        raise UsageError("what follows `--` is a command to run: only `submit` takes one")
+    parsed.program = program or []
+    return parsed
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
+    if "--" not in argv:
+        return argv, None
+    index = list(argv).index("--")
+    return argv[:index], list(argv[index + 1 :])
+
+
+def build_parser(called: Command | None) -> Parser:
+    """The whole command line, of which only the called command has its flags."""
+    parser = Parser(
+        prog=PROGRAM,
+        description="TFJobs and TrainJobs of a cluster: submit them, see why one does not run, read its logs.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=_Parser)
-    _add_list(commands)
-    _add_describe(commands)
-    _add_logs(commands)
-    _add_queue(commands)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
+    for each in COMMANDS:
+        _add_command(commands, each, is_called=each == called)
     return parser
 
 
-def _add_list(commands: _Commands) -> None:
-    command = _command(commands, "list", "the jobs of a namespace, as `kubectl get tfjobs` shows them")
-    command.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    _add_output(command, TABLE, WIDE, JSON)
-
-
-def _add_describe(commands: _Commands) -> None:
-    command = _command(commands, "describe", "one job in full: why it does not run, its replicas, conditions, events")
-    command.add_argument("name", metavar="NAME", help="of the job")
-    _add_output(command, TABLE, JSON)
-
-
-def _add_logs(commands: _Commands) -> None:
-    command = _command(commands, "logs", "what the training program of a replica printed")
-    command.add_argument("name", metavar="NAME", help="of the job")
-    command.add_argument("-f", "--follow", action="store_true", help="wait for it to start, and show it as it comes")
-    command.add_argument(
-        "--replica",
-        default="",
-        metavar="REPLICA",
-        help="worker-1, or all workers by `worker`, or `all`. Default: the chief",
+def _add_command(commands: _Commands, command: Command, *, is_called: bool) -> None:
+    if not is_called:
+        commands.add_parser(command.name, help=command.summary, add_help=False)
+        return
+    module = importlib.import_module(command.module)
+    parser = commands.add_parser(
+        command.name,
+        help=command.summary,
+        description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+        epilog=f"examples:\n{_indented(module.EXAMPLES)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    command.add_argument("--tail", type=_count, metavar="N", help="the last N lines only")
-    command.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
+    module.add_arguments(parser)
 
 
-def _add_queue(commands: _Commands) -> None:
-    command = _command(commands, "queue", "the jobs that wait for room as a gang, in order, and what each one lacks")
-    command.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    _add_output(command, TABLE, JSON)
+def flags_of(command: Command) -> Parser:
+    """A parser of the command alone, to look at."""
+    parser = Parser(prog=f"{PROGRAM} {command.name}", allow_abbrev=False)
+    importlib.import_module(command.module).add_arguments(parser)
+    return parser
 
 
-def _command(commands: _Commands, name: str, says: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".", allow_abbrev=False)
-    command.add_argument("-n", "--namespace", default="", metavar="NAME", help="Default: that of the context")
-    command.add_argument("--kubeconfig", default="", metavar="FILE", help="Default: as kubectl finds it")
-    command.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig. Default: its current one")
-    return command
+def _indented(lines: str) -> str:
+    return "\n".join(f"  {line}" for line in lines.strip().splitlines())
 
 
-def _add_output(command: argparse.ArgumentParser, *formats: str) -> None:
-    command.add_argument("-o", "--output", choices=formats, default=TABLE, help=f"Default: {TABLE}")
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Which cluster, and where in it: of every command that asks one."""
+    parser.add_argument("-n", "--namespace", default="", type=_namespace, metavar="NAME", help="default: the context's")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
+    parser.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one")
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a number of lines, not {text!r}")
+def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+
+
+def add_kind(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kind", choices=KINDS, default="", help="those of one kind only; default: both")
+
+
+def add_job(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """The job that is meant: `parsed.job`, or `parsed.jobs`."""
+    says = "NAME, tfjob/NAME or trainjob/NAME"
+    if several:
+        parser.add_argument("jobs", metavar="JOB", type=job_name, nargs="+", help=says)
+    else:
+        parser.add_argument("job", metavar="JOB", type=job_name, help=says)
+
+
+def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"default: {formats[0]}")
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="DURATION",
+        help="such as 90s, 10m or 1h30m; 0 looks once. Default: no limit",
+    )
+
+
+def job_name(text: str) -> JobName:
+    """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
+    word, slash, name = text.rpartition("/")
+    if slash and word not in _KIND_WORDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
+    return JobName(_KIND_WORDS[word] if slash else "", dns_name(name, "a job"))
+
+
+def _namespace(text: str) -> str:
+    return dns_name(text, "a namespace") if text else ""
+
+
+def dns_name(text: str, what: str) -> str:
+    if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text[:80]!r} cannot be the name of {what}: lower-case letters, digits, - and . are allowed"
+        )
+    return text
+
+
+def count(text: str) -> int:
+    """A whole number that is not negative."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
     return int(text)
+
+
+def positive(text: str) -> int:
+    if (found := count(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return found
+
+
+def seconds(text: str) -> float:
+    """A duration as Go writes it, or plain seconds."""
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def refuse(words: str) -> None:
+    """One line on standard error, whatever the words hold."""
+    print(f"{PROGRAM}: {' '.join(words.split())}", file=sys.stderr)

@@ -1,16 +1,20 @@
 """`kubectl tfjob`: the plugin's way in. Heavy imports wait until the command line is known to be good.
 
-Exit codes: 1 when the API server or a job stands in the way, 2 for a command line or kubeconfig that cannot be used.
+Exit codes: 1 when the API server or a job stands in the way, 2 for a command line or kubeconfig that cannot be used;
+`wait` has 124 besides, for a time that is over.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import PROGRAM, UsageError, build_parser
+from tfjob_controller.kubectl.arguments import PROGRAM, UsageError, build_parser, parse, refuse
+from tfjob_controller.kubectl.registry import command_of
+from tfjob_controller.kubectl.session import Session
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -21,77 +25,70 @@ EXIT_BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the plugin; returns the exit code."""
-    parser = build_parser()
     try:
-        parsed = parser.parse_args(sys.argv[1:] if argv is None else argv)
+        return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
     except UsageError as error:
-        return _refuse(str(error), EXIT_USAGE)
-    if parsed.show_version:
-        print(f"{PROGRAM} {_version()}")
-        return 0
-    if parsed.command is None:
-        parser.print_help()
-        return 0
-    if argv is None:  # this is the process: its standard output is for answers alone
-        _log_to_standard_error()
-    return _connected(parsed)
-
-
-def _log_to_standard_error() -> None:
-    from tfjob_controller.telemetry import logging
-
-    logging.configure("console", "warning")
-
-
-def _connected(parsed: Any) -> int:
-    from tfjob_controller.kube.config import ConfigError, load_config
-    from tfjob_controller.kube.errors import ApiError
-    from tfjob_controller.kube.transport import Transport, default_user_agent
-    from tfjob_controller.kubectl.errors import CommandError, in_words
-
-    try:
-        config = load_config(parsed.kubeconfig or None, parsed.context or None)
-    except ConfigError as error:
-        return _refuse(str(error), EXIT_USAGE)
-    agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
-    transport = Transport(config, qps=0, user_agent=agent)
-    try:
-        code = _carry_out(parsed, transport, parsed.namespace or config.namespace)
-        sys.stdout.flush()  # here, where a reader that is gone is no surprise
-        return code
-    except CommandError as error:
-        return _refuse(str(error), EXIT_FAILED)
-    except ApiError as error:
-        return _refuse(in_words(error, config.origin), EXIT_FAILED)
+        refuse(str(error))
+        return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _close_standard_output()
         return EXIT_BROKEN_PIPE
+
+
+def _main(argv: Sequence[str], *, is_process: bool) -> int:
+    if argv and argv[0] == "__complete":  # what the scripts of `completion` call
+        from tfjob_controller.kubectl.complete import print_candidates
+
+        return print_candidates(argv[1:])
+    parsed = parse(argv)
+    if parsed.show_version:
+        print(f"{PROGRAM} {_version()}")
+        return 0
+    if parsed.command is None:
+        build_parser(None).print_help()
+        return 0
+    return _carry_out(parsed, is_process=is_process)
+
+
+def _carry_out(parsed: Any, *, is_process: bool) -> int:
+    command = command_of(parsed.command)
+    assert command is not None  # noqa: S101 -- the parser knows no others
+    module = importlib.import_module(command.module)
+    session = Session(parsed, logs=is_process)
+    try:
+        code: int = module.run(session, parsed)
+        sys.stdout.flush()  # here, where a reader that is gone is no surprise
+        return code
+    except Exception as error:
+        if (refusal := _refusal(error, session)) is None:
+            raise
+        words, code = refusal
+        refuse(words)
+        return code
     finally:
-        transport.close()
+        session.close()
 
 
-def _carry_out(parsed: Any, transport: Any, namespace: str) -> int:
-    from tfjob_controller.kubectl import commands
+def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
+    """What is said of it, and the exit code; None for what is no refusal but a fault of this program."""
+    from tfjob_controller.client.errors import ClientError, in_words
+    from tfjob_controller.kube.credentials import ConfigError
+    from tfjob_controller.kube.errors import ApiError
 
-    if parsed.command == "list":
-        return commands.show_list(transport, "" if parsed.all_namespaces else namespace, parsed.output)
-    if parsed.command == "describe":
-        return commands.show_job(transport, namespace, parsed.name, parsed.output)
-    if parsed.command == "queue":
-        return commands.show_queue(transport, "" if parsed.all_namespaces else namespace, parsed.output)
-    return commands.show_logs(transport, namespace, parsed.name, parsed)
+    if isinstance(error, ConfigError):
+        return str(error), EXIT_USAGE
+    # The client's own remedies are for programs.
+    refused = error.api_error if isinstance(error, ClientError) else error
+    if isinstance(refused, ApiError):
+        return in_words(refused, session.origin), EXIT_FAILED
+    return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None
 
 
 def _close_standard_output() -> None:
     """Whoever read has seen enough (`| head`); Python would complain once more when it flushes at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _refuse(words: str, code: int) -> int:
-    print(f"{PROGRAM}: {' '.join(words.split())}", file=sys.stderr)
-    return code
 
 
 def _version() -> str:

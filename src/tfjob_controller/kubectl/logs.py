@@ -1,42 +1,67 @@
 """Prints what the training programs printed, from one replica or from many side by side.
 
-Several replicas are read in turn or, when they are followed, by a thread each; every line begins with its replica.
+Several replicas are read in turn or, when they are followed, by a thread each; every line begins with its replica, in
+a colour of its own on a terminal.
 """
 
 from __future__ import annotations
 
+import os
 import queue
-import sys
 import threading
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Mapping, Sequence
+from typing import IO
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.job import Job
 from tfjob_controller.client.logs import MAX_FOLLOWED, LogOptions, LogReader
 from tfjob_controller.client.reads import Reader
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kubectl.output import say
+from tfjob_controller.kubectl.session import Session
+
+# Of the 16 that every terminal has, those that can be read on black and on white.
+_COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
 
 
-def print_logs(requester: Requester, namespace: str, name: str, options: LogOptions, out: BinaryIO) -> int:
+def print_logs(session: Session, job: Job, options: LogOptions, out: IO[str]) -> int:
     """The exit code is 0 if any of the replicas had a log. Raises `ClientError`, or `ApiError` for the job itself."""
-    reader = LogReader(requester, Reader(requester, namespace), name, options, _say)
-    logs = _Printer(reader, options, out)
-    views = reader.chosen()
-    if len(views) == 1:
-        logs.show(views[0].replica.id, b"")
+    reads = Reader(session.requester, session.namespace, job.snapshot.kind)
+    reader = LogReader(session.requester, reads, job.name, options, say)
+    ids = [view.replica.id for view in reader.chosen()]
+    if len(ids) == 1:
+        _Printer(reader, options, out, {}).show(ids[0])
         return 0
+    printer = _Printer(reader, options, out, prefixes(ids, coloured=is_coloured(out)))
     if options.follow:
-        return _all_at_once(logs, [view.replica.id for view in views])
-    shown = [logs.try_to_show(view.replica.id, b"[%s] " % view.replica.id.encode()) for view in views]
+        return _all_at_once(printer, ids)
+    shown = [printer.try_to_show(each) for each in ids]
     return 0 if any(shown) else 1
 
 
-def _say(words: str) -> None:
-    print(words, file=sys.stderr)
+def follow_chief(session: Session, job: Job) -> None:
+    """Of a job that was just made: until its chief's program has ended. That it left no log is said."""
+    import sys
+
+    try:
+        print_logs(session, job, LogOptions(follow=True, over_restarts=True), sys.stdout)
+    except (ApiError, ClientError) as error:
+        say(error.message if isinstance(error, ApiError) else str(error))
 
 
-def _all_at_once(logs: _Printer, ids: Sequence[str]) -> int:
+def is_coloured(out: IO[str]) -> bool:
+    """See https://no-color.org: any value but the empty one."""
+    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
+    """What stands before each line of a replica."""
+    if not coloured:
+        return {each: f"[{each}] ".encode() for each in ids}
+    return {each: f"\x1b[{_COLOURS[index % len(_COLOURS)]}m[{each}]\x1b[0m ".encode() for index, each in enumerate(ids)}
+
+
+def _all_at_once(printer: _Printer, ids: Sequence[str]) -> int:
     if len(ids) > MAX_FOLLOWED:
         raise ClientError(
             f"{len(ids)} replicas are too many to follow (at most {MAX_FOLLOWED}): leave out -f, or choose"
@@ -45,7 +70,7 @@ def _all_at_once(logs: _Printer, ids: Sequence[str]) -> int:
 
     def follow(replica_id: str) -> None:
         try:
-            ends.put(logs.try_to_show(replica_id, b"[%s] " % replica_id.encode()))
+            ends.put(printer.try_to_show(replica_id))
         except OSError as error:  # nobody reads any more
             ends.put(error)
 
@@ -64,23 +89,25 @@ def _all_at_once(logs: _Printer, ids: Sequence[str]) -> int:
 class _Printer:
     """Thread-safe."""
 
-    def __init__(self, reader: LogReader, options: LogOptions, out: BinaryIO) -> None:
+    def __init__(self, reader: LogReader, options: LogOptions, out: IO[str], prefixed: Mapping[str, bytes]) -> None:
         self._reader = reader
         self._options = options
-        self._out = out
+        self._out = out.buffer  # type: ignore[attr-defined] # lines may hold any bytes; only text streams lack it
+        self._prefixes = prefixed
         self._lock = threading.Lock()
 
-    def try_to_show(self, replica_id: str, prefix: bytes) -> bool:
+    def try_to_show(self, replica_id: str) -> bool:
         """One of many: what is wrong with it is said, and the others go on."""
         try:
-            self.show(replica_id, prefix)
+            self.show(replica_id)
         except (ApiError, ClientError) as error:
             words = error.message if isinstance(error, ApiError) else str(error)
-            _say(f"{replica_id}: {words}")
+            say(f"{replica_id}: {words}")
             return False
         return True
 
-    def show(self, replica_id: str, prefix: bytes) -> None:
+    def show(self, replica_id: str) -> None:
+        prefix = self._prefixes.get(replica_id, b"")
         for line in self._reader.lines(replica_id):
             with self._lock:
                 self._out.write(prefix + line + b"\n")

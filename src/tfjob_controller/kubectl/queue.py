@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, decode_gang
+from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, Missing, decode_gang
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kubectl.errors import CommandError
+from tfjob_controller.kubectl.output import age
 
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
@@ -20,7 +21,10 @@ _NO_PLACE = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One gang that waits. `position` is 0 for one that could not run on an empty cluster; `owner` is Kind/name."""
+    """One gang that waits. `position` is 0 for one that could not run on an empty cluster; `owner` is Kind/name.
+
+    `missing` says by resource what its pods request together, and what the nodes that suit them have left.
+    """
 
     position: int
     namespace: str
@@ -30,6 +34,7 @@ class Waiting:
     priority: int
     since: str
     message: str
+    missing: Sequence[Missing] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ def read_queue(requester: Requester, namespace: str) -> Queue:
         gangs = client.list(namespace)
     except ApiError as error:
         if error.is_not_found:
-            raise CommandError(NO_GANGS_KIND) from None
+            raise ClientError(NO_GANGS_KIND) from None
         raise
     return queue_of(gangs)
 
@@ -76,13 +81,16 @@ def _row(gang: Gang) -> Waiting:
         priority=gang.spec.priority,
         since=status.waiting_since or meta.creation_timestamp or "",
         message=status.message,
+        missing=status.missing,
     )
 
 
-def rows_of(queue: Queue, now: datetime, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """For people: headers and cells."""
+def rows_of(
+    queue: Queue, now: datetime, *, with_namespace: bool, wide: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """For people: headers and cells; `wide` adds the figures of what is missing."""
     space = ["Namespace"] if with_namespace else []
-    headers = ["Position", *space, "Gang", "Of", "Pods", "Priority", "Waits", "Message"]
+    headers = ["Position", *space, "Gang", "Of", "Pods", "Priority", "Waits", *(["Missing"] if wide else []), "Message"]
     rows = [
         [
             str(each.position or "-"),
@@ -91,7 +99,8 @@ def rows_of(queue: Queue, now: datetime, *, with_namespace: bool) -> tuple[list[
             each.owner,
             str(each.pods),
             str(each.priority),
-            waited(each.since, now),
+            age(each.since, now),
+            *([_missing(each.missing)] if wide else []),
             each.message,
         ]
         for each in queue.waiting
@@ -99,11 +108,6 @@ def rows_of(queue: Queue, now: datetime, *, with_namespace: bool) -> tuple[list[
     return headers, rows
 
 
-def waited(since: str, now: datetime) -> str:
-    """Such as 45s, 12m or 3h."""
-    if not since:
-        return ""
-    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
-    if seconds < 120:
-        return f"{seconds}s"
-    return f"{seconds // 60}m" if seconds < 7200 else f"{seconds // 3600}h"
+def _missing(missing: Sequence[Missing]) -> str:
+    """Such as `cpu 4 of 16`: what is left of what is asked for."""
+    return ", ".join(f"{each.resource} {each.available or '0'} of {each.requested}" for each in missing)

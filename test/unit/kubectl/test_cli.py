@@ -56,7 +56,7 @@ def test_help_imports_neither_the_client_nor_rich() -> None:
     [
         pytest.param(["walk"], "invalid choice: 'walk'", id="unknown command"),
         pytest.param(["list", "--foo"], "unrecognized arguments: --foo", id="unknown flag"),
-        pytest.param(["describe"], "required: NAME", id="no name"),
+        pytest.param(["describe"], "required: JOB", id="no name"),
         pytest.param(["list", "-o", "xml"], "invalid choice: 'xml'", id="unknown format"),
         pytest.param(["logs", "j", "--tail", "-1"], "--tail", id="negative count"),
         pytest.param(["list", "--kubeconfig=/nowhere/kubeconfig"], "/nowhere/kubeconfig", id="no such kubeconfig"),
@@ -75,9 +75,10 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HttpServer(pages) as server:
-        assert cli.main(["list", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 0
+        only = ["--kind", "tfjob", "--kubeconfig", kubeconfig(tmp_path, server.url)]
+        assert cli.main(["list", *only]) == 0
         assert capsys.readouterr().out == "NAME   AGE\njob-1  -\njob-2  -\n"
-        assert cli.main(["list", "-A", "-o", "wide", "--kubeconfig", kubeconfig(tmp_path, server.url)]) == 0
+        assert cli.main(["list", "-A", "-o", "wide", *only]) == 0
         assert capsys.readouterr().out.splitlines()[1].split() == ["ns", "job-1", "why", "-"]
     assert server.requests[0].path == "/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"
     assert server.requests[0].headers["user-agent"].startswith("kubectl-tfjob/")

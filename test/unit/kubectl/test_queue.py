@@ -8,8 +8,8 @@ import pytest
 
 from helpers.memoryapi import MemoryApi, refusal
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kubectl.errors import CommandError
 from tfjob_controller.kubectl.queue import queue_of, read_queue, rows_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,5 +58,5 @@ def test_a_row_says_whose_it_is_how_large_how_long_it_waits_and_why() -> None:
 def test_a_cluster_without_the_kind_is_said_so() -> None:
     api = MemoryApi()
     api.script.append(refusal(404, "NotFound"))
-    with pytest.raises(CommandError, match="no gang scheduling"):
+    with pytest.raises(ClientError, match="no gang scheduling"):
         read_queue(api, "team")

@@ -1,0 +1,1 @@
+"""One module for each command: its flags, and what it does. See `kubectl.registry`."""

@@ -1,0 +1,93 @@
+"""`kubectl tfjob list`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from tfjob_controller.kubectl.arguments import (
+    JSON,
+    NAME,
+    TABLE,
+    WIDE,
+    YAML,
+    add_all_namespaces,
+    add_cluster,
+    add_kind,
+    add_output,
+)
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.kinds import Kind
+    from tfjob_controller.client.reads import Reader
+    from tfjob_controller.kubectl.session import Session
+    from tfjob_controller.kubectl.tables import Listed
+
+EXAMPLES = """
+kubectl tfjob list
+kubectl tfjob list -A -o wide
+kubectl tfjob list --kind trainjob -o name
+"""
+
+_FoundT = TypeVar("_FoundT")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_all_namespaces(parser)
+    add_kind(parser)
+    add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
+    add_cluster(parser)
+
+
+def run(session: Session, parsed: Namespace) -> int:
+    from tfjob_controller.kubectl.output import is_for_programs, print_value
+    from tfjob_controller.kubectl.tables import Listed
+
+    if is_for_programs(parsed.output):
+        found = _of_each(session, parsed.kind, lambda _, reader: reader.manifests())
+        items = [item for each in found for item in each]
+        return print_value({"apiVersion": "v1", "kind": "List", "items": items}, parsed.output)
+    listed = _of_each(session, parsed.kind, lambda kind, reader: Listed(kind, list(reader.tables())))
+    listed = [each for each in listed if each.rows]
+    return _print_names(listed) if parsed.output == NAME else _print_tables(listed, session, parsed)
+
+
+def _of_each(session: Session, wanted: str, read: Callable[[Kind, Reader], _FoundT]) -> list[_FoundT]:
+    """What `read` finds of each kind. A kind that is not installed has no jobs; without any there is no list."""
+    from tfjob_controller.client.kinds import kinds_named
+    from tfjob_controller.client.reads import Reader
+    from tfjob_controller.kube.errors import ApiError
+
+    found: list[_FoundT] = []
+    missing: list[ApiError] = []
+    for kind in kinds_named(wanted or None):
+        try:
+            found.append(read(kind, Reader(session.requester, session.scope, kind)))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            missing.append(error)
+    if not found:
+        raise missing[0]
+    return found
+
+
+def _print_names(listed: Sequence[Listed]) -> int:
+    """As `kubectl get -o name` does."""
+    for each in listed:
+        for row in each.rows:
+            print(f"{each.kind.word}.{each.kind.resource.group}/{row.object.metadata.name}")
+    return 0
+
+
+def _print_tables(listed: Sequence[Listed], session: Session, parsed: Namespace) -> int:
+    from tfjob_controller.kubectl.output import say, screen
+    from tfjob_controller.kubectl.tables import rows_of
+
+    if not listed:
+        what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
+        say(f"No {what} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
+        return 0
+    screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
+    return 0

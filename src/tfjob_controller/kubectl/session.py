@@ -1,0 +1,100 @@
+"""What a command asks of: one cluster, opened when it is first needed, and closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfjob_controller.kubectl.arguments import JobName, UsageError
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.client import Client
+    from tfjob_controller.client.job import Job
+    from tfjob_controller.kube.config import Config
+    from tfjob_controller.kube.requester import Lines, Requester
+    from tfjob_controller.kube.transport import Transport
+
+
+class Session:
+    """The cluster that the command line names. Every use may raise `ConfigError`, requests raise `ApiError`."""
+
+    def __init__(self, parsed: Any, *, logs: bool = False) -> None:
+        """With `logs` this is the process, and what is logged goes to standard error: the other is for answers."""
+        self._parsed = parsed
+        self._logs = logs
+        self._config: Config | None = None
+        self._transport: Transport | None = None
+
+    @property
+    def config(self) -> Config:
+        if self._config is None:
+            from tfjob_controller.kube.config import load_config
+
+            self._config = load_config(self._parsed.kubeconfig or None, self._parsed.context or None)
+        return self._config
+
+    @property
+    def requester(self) -> Requester:
+        """No limit on requests, and each is sent once: whoever waits is a person, who can ask again."""
+        if self._transport is None:
+            from tfjob_controller.kube.transport import Transport, default_user_agent
+
+            if self._logs:
+                _log_to_standard_error()
+            agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
+            self._transport = Transport(self.config, qps=0, user_agent=agent)
+        return _Once(self._transport)
+
+    @property
+    def namespace(self) -> str:
+        """Never empty: that of the command line, or the context's."""
+        return str(self._parsed.namespace or self.config.namespace)
+
+    @property
+    def scope(self) -> str:
+        """The namespace that a list is about; empty for all of them."""
+        return "" if getattr(self._parsed, "all_namespaces", False) else self.namespace
+
+    @property
+    def origin(self) -> str:
+        """Where the cluster is, and how that is known; "the cluster" before it was needed."""
+        return self._config.origin if self._config is not None else "the cluster"
+
+    @property
+    def client(self) -> Client:
+        from tfjob_controller.client.client import Client
+
+        return Client.over(self.requester, self.namespace, self.origin)
+
+    def job(self, wanted: JobName) -> Job:
+        """Raises `ClientError` if there is none, `UsageError` if the name alone means two."""
+        from tfjob_controller.client.errors import AmbiguousNameError
+
+        try:
+            return self.client.job(wanted.name, wanted.kind or None)
+        except AmbiguousNameError:
+            name = wanted.name
+            raise UsageError(f"{name} is a TFJob and a TrainJob: say tfjob/{name} or trainjob/{name}") from None
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+class _Once:
+    """A requester that tries nothing again."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def request(self, method: str, path: str, **options: Any) -> bytes:
+        return self._transport.request(method, path, **options | {"retry": False})
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+        return self._transport.stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
+
+
+def _log_to_standard_error() -> None:
+    from tfjob_controller.telemetry import logging
+
+    logging.configure("console", "warning")
