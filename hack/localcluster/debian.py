@@ -98,6 +98,17 @@ def fetch(packages: Iterable[str], status: Path, cache: Path) -> None:
         run(*argv)
 
 
+def download(package: str, folder: Path) -> None:
+    """The .deb file of one package in `folder`, and nothing installed."""
+    argv = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package]
+    try:
+        run(*argv, cwd=folder)
+    except CommandError:
+        # The lists of a fresh machine are empty or old.
+        run("apt-get", "-qq", "update")
+        run(*argv, cwd=folder)
+
+
 def read_sources() -> str:
     """All of apt's sources of this machine, both formats."""
     paths = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]

@@ -13,11 +13,13 @@ class CommandError(LocalClusterError):
     """A tool ended with an error; the message is its name and its last words."""
 
 
-def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 600.0) -> str:
+def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 600.0, cwd: Path | None = None) -> str:
     """The tool's standard output. Raises CommandError if it is missing, fails, or takes too long."""
     command = [str(word) for word in argv]
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds, check=True)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds, check=True, cwd=cwd
+        )
     except FileNotFoundError as error:
         raise CommandError(f"{command[0]}: not found on this machine") from error
     except subprocess.TimeoutExpired as error:
