@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from helpers import deployed
 from helpers.cluster import Cluster
-from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.deployed import SYSTEM
+from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster import images
-from localcluster import nodes as nodes_module
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-SYSTEM = "tfjob-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gang-scheduler"
 
 Object = dict[str, Any]
@@ -26,20 +25,9 @@ Object = dict[str, Any]
 
 @pytest.fixture
 def installed(own_nodes: Cluster, tmp_path: Path) -> Iterator[Kubectl]:
-    """`kubectl apply -k manifests/overlays/gang-scheduling`, with images that are on the nodes; away afterwards."""
-    for image in (images.BASE, images.CONTROLLER, images.KUBE_SCHEDULER):
-        nodes_module.load_image(own_nodes.folder, image)
-    kubectl = Kubectl(own_nodes.kubeconfig, tmp_path / "installed", SYSTEM)
-    rendered = list(yaml.safe_load_all(kubectl.must("kustomize", str(MANIFESTS / "overlays" / "gang-scheduling"))))
-    for each in rendered:
-        if each["kind"] == "Deployment":
-            for part in each["spec"]["template"]["spec"]["containers"]:
-                part |= {"image": part["image"].rpartition(":")[0] + ":latest", "imagePullPolicy": "Never"}
-    kubectl.must("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=yaml.safe_dump_all(rendered))
-    yield kubectl
-    # All but the kinds, which other tests use.
-    gone = [each for each in rendered if each["kind"] not in ("CustomResourceDefinition", "ConfigMap")]
-    kubectl.must("delete", "--ignore-not-found", "-f", "-", manifest=yaml.safe_dump_all(gone))
+    """`kubectl apply -k manifests/overlays/gang-scheduling`; away afterwards."""
+    with deployed.installed(own_nodes, "gang-scheduling", tmp_path / "installed") as kubectl:
+        yield kubectl
 
 
 def job(name: str) -> Object:

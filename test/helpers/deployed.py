@@ -1,0 +1,51 @@
+"""An overlay on real nodes as its user applies it: rendered by kustomize, with the images that the nodes have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers.cluster import Cluster
+from helpers.kubectl import MANIFESTS, Kubectl
+from localcluster import images
+from localcluster import nodes as nodes_module
+
+SYSTEM = "tfjob-system"
+# Other tests use the kinds; what is in the namespace goes with it.
+_STAYING = ("CustomResourceDefinition", "ConfigMap")
+
+Object = dict[str, Any]
+
+
+@contextlib.contextmanager
+def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
+    """`kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace. All but the kinds is away afterwards."""
+    kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
+    objects = rendered(kubectl, overlay)
+    for image in sorted({"localhost/base", *(part["image"] for part in _containers(objects))}):
+        nodes_module.load_image(cluster.folder, image)
+    manifest = yaml.safe_dump_all(objects)
+    kubectl.must("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=manifest)
+    try:
+        yield kubectl
+    finally:
+        gone = yaml.safe_dump_all([each for each in objects if each["kind"] not in _STAYING])
+        kubectl.must("delete", "--ignore-not-found", "-f", "-", manifest=gone)
+
+
+def rendered(kubectl: Kubectl, overlay: str) -> list[Object]:
+    """The overlay's objects; nothing of them is changed but where images come from, since nodes here cannot pull."""
+    objects = list(yaml.safe_load_all(kubectl.must("kustomize", str(MANIFESTS / "overlays" / overlay))))
+    for part in _containers(objects):
+        name = part["image"].rpartition("/")[2].partition(":")[0].partition("@")[0]
+        part |= {"image": f"{images.plain(f'localhost/{name}')}:latest", "imagePullPolicy": "Never"}
+    return objects
+
+
+def _containers(objects: list[Object]) -> list[Object]:
+    deployments = [each for each in objects if each["kind"] == "Deployment"]
+    return [part for each in deployments for part in each["spec"]["template"]["spec"]["containers"]]
