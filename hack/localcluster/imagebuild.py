@@ -30,7 +30,7 @@ int main(void) {
 """
 _BASE_PACKAGES = ("python3", "ca-certificates")
 # What a wheel is built from, beside src/.
-_PROJECT_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+PROJECT_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 _SCRIPT = """\
 #!/usr/bin/python3
 import sys
@@ -98,7 +98,7 @@ def storage(root: Path, parent: Path | None, report: Report) -> None:
 def controller_inputs() -> bytes:
     sources = [path for path in (REPOSITORY / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     metadata = [path for path in sources if not any(part.endswith(".egg-info") for part in path.parts)]
-    return digest([*metadata, *(REPOSITORY / name for name in _PROJECT_FILES)]) + repr(_scripts()).encode()
+    return digest([*metadata, *(REPOSITORY / name for name in PROJECT_FILES)]) + repr(_scripts()).encode()
 
 
 def controller(root: Path, parent: Path | None, report: Report) -> None:
@@ -141,7 +141,7 @@ def _wheel(scratch: Path) -> Path:
     """The wheel of this project, built from a copy of the sources so that nothing appears among them."""
     source = scratch / "source"
     source.mkdir()
-    for name in _PROJECT_FILES:
+    for name in PROJECT_FILES:
         shutil.copy(REPOSITORY / name, source)
     shutil.copytree(REPOSITORY / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", scratch, source)
