@@ -1,0 +1,200 @@
+"""`kubectl tfjob explain` on a real API server: what happened to a real job, with a viewer's rights."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from helpers.cluster import Cluster, new_token, set_pod_waiting, write_kubeconfig
+from helpers.kubectl import Kubectl
+from helpers.logkubelet import Kubelet
+from helpers.manifests import container, master, pod_template, workers
+from helpers.playground import FOREVER, Playground, Trial, alone, ends
+from helpers.poll import eventually
+from helpers.rights import RBAC, Right, await_rights
+from tfjob_controller.kubectl import cli
+
+pytestmark = pytest.mark.cluster
+
+GANG = "scheduling.kubeflow.org/v1alpha1"
+
+Object = dict[str, Any]
+# Code, standard output, standard error.
+Explain = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """The controller's log would mix with what the plugin prints: here they share a process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture(scope="module")
+def viewer(
+    control_plane: Cluster,
+    administrator: Kubectl,
+    playground: Playground,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Path]:
+    """The kubeconfig of somebody who has `view` in the playground, and nothing else anywhere."""
+    namespace, api = playground.jobs.namespace, control_plane.api
+    administrator.must("apply", "--server-side", "--force-conflicts", "-f", str(RBAC / "user-roles.yaml"))
+    administrator.must("create", "serviceaccount", "explainer", "-n", namespace)
+    account = f"--serviceaccount={namespace}:explainer"
+    administrator.must("create", "rolebinding", "explainer", "--clusterrole=view", account, "-n", namespace)
+    token = new_token(api, namespace, "explainer")
+    await_rights(api, token, namespace, Right("kubeflow.org", "tfjobs", "get"))
+    yield write_kubeconfig(control_plane, token, tmp_path_factory.mktemp("viewer") / "kubeconfig")
+    administrator.must("delete", "rolebinding,serviceaccount", "explainer", "-n", namespace)
+
+
+@pytest.fixture
+def explain(viewer: Path, trial: Trial, capfd: pytest.CaptureFixture[str]) -> Explain:
+    """Runs it for the test's job, as the viewer."""
+
+    def run(*arguments: str, kubeconfig: Path = viewer) -> tuple[int, str, str]:
+        capfd.readouterr()
+        name = f"{trial.jobs.resource.kind.lower()}/{trial.name}"
+        code = cli.main(["explain", name, *arguments, "-n", trial.namespace, "--kubeconfig", str(kubeconfig)])
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def told(explain: Explain) -> Object:
+    """Its answer for programs."""
+    code, out, error = explain("-o", "json")
+    assert (code, error) == (0, "")
+    found: Object = json.loads(out)
+    return found
+
+
+def test_it_tells_a_jobs_life_in_the_order_of_time(explain: Explain, trial: Trial) -> None:
+    trial.plays("worker-0", ends(3, "no GPU here"), FOREVER)
+    trial.submit(master(), workers(1))
+    trial.await_status(lambda status: status.get("restarts", 0) >= 1)
+    eventually(lambda: trial.status().get("ready", {}).get("worker") == "1/1", 20.0)
+    eventually(lambda: any("SuccessfulCreate" in each["text"] for each in told(explain)["timeline"]))
+    found = told(explain)
+    assert (found["kind"], found["name"], found["unread"]) == ("TFJob", trial.name, [])
+    times = [each["time"][:19] for each in found["timeline"]]
+    assert times == sorted(times)
+    said = [(each["replica"], each["text"]) for each in found["timeline"]]
+    order = [
+        ("", "created"),
+        ("worker-0", "tensorflow ended with exit code 3: no GPU here"),
+        ("worker-0", "tensorflow started (restart 1)"),
+    ]
+    places = [next(place for place, line in enumerate(said) if line == wanted) for wanted in order]
+    assert places == sorted(places)
+    assert found["timeline"][places[1]]["isWarning"]
+    assert any(text.startswith("scheduled to ") for _, text in said)
+    assert any(text.startswith("Running is True") for _, text in said)
+    own = next(each for each in found["timeline"] if "SuccessfulCreate [tfjob-controller]" in each["text"])
+    assert len(own["reconcileId"]) == 32
+    assert found["now"].startswith("it runs: ")
+    assert "restarts so far: 1" in found["next"]
+
+
+def test_it_says_why_a_job_does_not_run_and_what_would_change_that(explain: Explain, trial: Trial) -> None:
+    trial.submit(master(template=alone()), workers(1, template=alone()))
+    pod = trial.await_pod("worker-0")["metadata"]["name"]
+    message = "no such image: localhost/typo"
+    set_pod_waiting(trial.jobs.api, trial.namespace, pod, "ErrImagePull", message)
+    code, out, _ = explain()
+    assert code == 0
+    now, next_ = out.splitlines()[-2:]
+    assert now == f"now: worker-0 waits: ErrImagePull: {message}"
+    assert "mend the image" in next_
+
+
+def test_what_repeats_is_one_line_with_its_count(explain: Explain, trial: Trial) -> None:
+    trial.submit(master(template=pod_template(container(), nodeSelector={"no": "such-node"})))
+    (pod,) = eventually(lambda: trial.pods("master-0"))
+    series = {"count": 7, "lastObservedTime": "2031-02-03T04:05:06.000000Z"}
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": trial.namespace}
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{trial.name}-repeated"},
+        "eventTime": "2031-02-03T04:00:00.000000Z",
+        "reportingController": "a-test",
+        "reportingInstance": "a-test",
+        "action": "Try",
+        "reason": "TriedAgain",
+        "regarding": {**about, "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
+        "note": "in vain",
+        "type": "Warning",
+        "series": series,
+    }
+    trial.jobs.api.create(f"/apis/events.k8s.io/v1/namespaces/{trial.namespace}/events", event)
+    trial.await_reason("master-0: Unschedulable")
+    _, out, _ = explain()
+    line = next(line for line in out.splitlines() if "TriedAgain" in line)
+    assert line.startswith("2031-02-03T04:00:00Z  master-0  pod/")
+    assert line.endswith("! TriedAgain [a-test]: in vain (7x until 2031-02-03T04:05:06Z)")
+    assert "now: master-0 is not scheduled: " in out
+    assert "next: kube-scheduler tries again by itself" in out
+
+
+def test_a_gang_tells_of_its_queue_and_its_place(explain: Explain, trial: Trial) -> None:
+    trial.submit(master(template=alone()), gang={"enabled": True})
+    path = f"/apis/{GANG}/namespaces/{trial.namespace}/gangs/{trial.name}-{trial.runtime_id}"
+    gang = eventually(lambda: trial.jobs.api.find(path), 30)
+    seen = {"observedGeneration": gang["metadata"]["generation"], "waitingSince": "2026-01-01T00:00:00Z"}
+    missing = [{"resource": "cpu", "requested": "8", "available": "2"}]
+    waits = {**seen, "phase": "Waiting", "position": 2, "message": "8 cpu and 2 are free", "missing": missing}
+    trial.jobs.api.patch(f"{path}/status", {"status": waits})
+    found = told(explain)
+    assert found["now"] == "it waits for room as a gang at position 2 of the queue: 8 cpu and 2 are free"
+    assert "it starts once there is room for all of it: cpu 8 (now 2)" in found["next"]
+    placement = [{"node": "node-7", "members": ["master-0"]}]
+    admitted = {"phase": "Admitted", "attempt": 1, "placement": placement, "admittedTime": "2026-01-01T00:00:09Z"}
+    trial.jobs.api.patch(f"{path}/status", {"status": {**seen, **admitted, "position": 0, "missing": None}})
+    said = [(each["time"], each["text"]) for each in told(explain)["timeline"]]
+    assert ("2026-01-01T00:00:00Z", "queued") in said
+    assert ("2026-01-01T00:00:09Z", "admitted (attempt 1): node-7: master-0") in said
+
+
+def test_the_controllers_log_is_merged_for_who_may_read_it_and_else_missed_in_one_line(
+    explain: Explain, trial: Trial, control_plane: Cluster, logging_node: Kubelet
+) -> None:
+    trial.submit(master())
+    trial.await_phase("Running")
+    labels = {"app": "tfjob-controller"}
+    spec = {"nodeName": logging_node.name, "containers": [{"name": "manager", "image": "localhost/none"}]}
+    name = f"controller-{trial.name}"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    key, reconcile_id = f"{trial.namespace}/{trial.name}", "0123456789abcdef0123456789abcdef"
+    line = {"event": "wrote", "created": 1, "level": "info", "timestamp": "2031-01-01T00:00:00.5Z"}
+    lines = [{**line, "key": key, "reconcile_id": reconcile_id}, {**line, "key": f"{key}-other"}]
+    logging_node.logs[name] = "".join(f"{json.dumps(each)}\n" for each in lines) + f"no JSON, but of {key}\n"
+    trial.jobs.api.create(f"/api/v1/namespaces/{trial.namespace}/pods", pod)
+    _, out, error = explain("--controller-logs", "--controller-namespace", trial.namespace)
+    merged = [each.split() for each in out.splitlines() if f"pod/{name}" in each]
+    assert merged == [["2031-01-01T00:00:00Z", "-", f"pod/{name}", reconcile_id, "wrote", "created=1"]]
+    assert error == ""
+    code, out, error = explain("--controller-logs")
+    assert code == 0
+    assert "now: it runs" in out
+    assert error.startswith("not read: the controller's logs: pods is forbidden: ")
+    assert error.count("\n") == 1
+
+
+def test_a_trainjob_is_explained_too(viewer: Path, train: Trial, capfd: pytest.CaptureFixture[str]) -> None:
+    train.train(2)
+    train.await_phase("Running")
+    code = cli.main(["explain", f"trainjob/{train.name}", "-n", train.namespace, "--kubeconfig", str(viewer)])
+    out = capfd.readouterr().out
+    assert code == 0
+    assert "node-0" in out
+    assert "now: it runs" in out
