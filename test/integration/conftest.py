@@ -75,7 +75,7 @@ def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFa
     kubectl = Kubectl(spare_control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
     kubectl.install_crds()
     # An established CRD answers 429 until its storage is there.
-    eventually(lambda: kubectl.run("get", "gangs,tfjobs").code == 0, 30, 0.1)
+    eventually(lambda: kubectl.run("get", "gangs,tfjobs,trainjobs").code == 0, 30, 0.1)
     return spare_control_plane
 
 
@@ -84,7 +84,9 @@ def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
     """Two small nodes with nothing on them, a namespace `gangs`, and an auditor that fails a test for what it saw."""
     api = gang_plane.api
     # Owners before what they own: else they make it anew.
-    owners = ("/apis/kubeflow.org/v1alpha1/namespaces/gangs/tfjobs", "/apis/batch/v1/namespaces/gangs/jobs")
+    group = "/apis/kubeflow.org"
+    kinds = (f"{group}/v1alpha1/namespaces/gangs/tfjobs", f"{group}/v2alpha1/namespaces/gangs/trainjobs")
+    owners = (*kinds, "/apis/batch/v1/namespaces/gangs/jobs")
     for path in (*owners, "/api/v1/namespaces/gangs/pods", GANGS.format("gangs"), "/api/v1/nodes"):
         clear(api, path)
     for name in ("node-a", "node-b"):
