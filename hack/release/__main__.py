@@ -1,4 +1,4 @@
-"""`python -m release VERSION [COMMIT]` records a release; without a version, this tree's CRDs are judged against them all.
+"""`python -m release VERSION [COMMIT]` records a release; without one it judges this tree's CRDs against all of them.
 
 See docs/releasing.md.
 """

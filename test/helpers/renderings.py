@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,9 @@ _FOREIGN_GROUPS = ("monitoring.coreos.com/",)
 
 
 def render(kubectl: Kubectl, folder: Path) -> list[Object]:
-    return list(yaml.safe_load_all(kubectl.must("kustomize", str(folder))))
+    # In C where it can be: CRDs are long.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return list(yaml.load_all(kubectl.must("kustomize", str(folder)), loader))
 
 
 def render_overlay(kubectl: Kubectl, overlay: str) -> list[Object]:
@@ -39,6 +42,7 @@ def render_with(kubectl: Kubectl, folder: Path, overlay: str, *components: str) 
         return os.path.relpath(MANIFESTS.joinpath(*parts).resolve(), folder.resolve())
 
     text = {
+        "namespace": SYSTEM,
         "resources": [relative("overlays", overlay)],
         "components": [relative("components", each) for each in components],
     }
@@ -63,8 +67,9 @@ def our_own(objects: Iterable[Object]) -> list[Object]:
 
 
 def moved(objects: Iterable[Object], namespace: str) -> str:
-    """As YAML, with all that is in a namespace in this one: the cluster may be somebody's own."""
-    return re.sub(f"namespace: ({SYSTEM}|{JOBS})\n", f"namespace: {namespace}\n", yaml.safe_dump_all(objects))
+    """As one List, with all that is in a namespace in this one: the cluster may be somebody's own."""
+    whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    return re.sub(f'"namespace": "({SYSTEM}|{JOBS})"', f'"namespace": "{namespace}"', whole)
 
 
 def template_of(deployment: Object) -> Object:

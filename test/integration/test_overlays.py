@@ -13,6 +13,7 @@ import yaml
 from helpers.kubectl import Kubectl
 from helpers.renderings import (
     COMPONENTS,
+    JOBS,
     OVERLAYS,
     SYSTEM,
     containers_of,
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.cluster
 
 # What components are for: one that changes the gang scheduler needs it there.
 EVERYTHING = "gang-scheduling"
+CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
 RESTRICTED = "pod-security.kubernetes.io/{}=restricted"
 _RENDERED: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
@@ -109,6 +111,12 @@ def test_the_namespace_enforces_restricted_pods(rendered: list[Object]) -> None:
     assert {each["metadata"]["namespace"] for each in of_kind(rendered, "Deployment", "ServiceAccount")} == {SYSTEM}
 
 
+def test_whatever_is_in_a_namespace_says_in_which(rendered: list[Object]) -> None:
+    """Else it is made where kubectl happens to be, and a monitor or a policy there sees none of our pods."""
+    others = [each for each in rendered if each["kind"] not in CLUSTER_WIDE]
+    assert {each["metadata"].get("namespace") for each in others} <= {SYSTEM, JOBS}
+
+
 def test_every_selector_selects(rendered: list[Object], deployments: list[Object]) -> None:
     for deployment in deployments:
         assert all(selects(each, deployment) for each in own_selectors(deployment))
@@ -118,6 +126,12 @@ def test_every_selector_selects(rendered: list[Object], deployments: list[Object
     for policy in of_kind(rendered, "NetworkPolicy"):
         assert policy["metadata"]["namespace"] == SYSTEM
         assert [each for each in deployments if selects(policy["spec"]["podSelector"], each)]
+
+
+def test_every_monitor_scrapes_a_port_that_pods_have(rendered: list[Object], deployments: list[Object]) -> None:
+    for monitor in of_kind(rendered, "PodMonitor"):
+        (scraped,) = [each for each in deployments if selects(monitor["spec"]["selector"], each)]
+        assert {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]} <= port_names(scraped)
 
 
 def test_no_two_deployments_share_pods(deployments: list[Object]) -> None:
