@@ -23,6 +23,7 @@ from helpers.rights import RBAC, Right
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from tfjob_controller.kubectl import cli
+from tfjob_controller.kubectl.registry import COMMANDS
 
 pytestmark = pytest.mark.cluster
 
@@ -235,24 +236,49 @@ def quiet() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-# The plugin's commands that only read.
-READING = (
-    ("list",),
-    ("list", "-o", "wide"),
-    ("describe", "NAME"),
-    ("queue",),
-)
+# The plugin's commands that only read, and those that change something.
+READING = {
+    "list": ("-o", "wide"),
+    "describe": ("NAME",),
+    "explain": ("NAME",),
+    "wait": ("NAME", "--for=running"),
+    "queue": (),
+    "top": (),
+}
+# Reads too: what a kubelet has to answer for is tested with the log's own tests.
+READING_LOGS = {"logs"}
+WITHOUT_CLUSTER = {"completion"}
+CHANGING = {
+    "scale": ("NAME", "2"),
+    "suspend": ("NAME",),
+    "resume": ("NAME",),
+    "delete": ("NAME",),
+    "submit": ("mine", "--image=localhost/none"),
+}
 
 
 @pytest.mark.usefixtures("quiet")
-def test_the_plugin_reads_with_a_viewers_rights(seen: tuple[Path, Trial], capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_plugin_reads_with_a_viewers_rights_and_changes_nothing(
+    seen: tuple[Path, Trial], capfd: pytest.CaptureFixture[str]
+) -> None:
     kubeconfig, trial = seen
-    for command in READING:
-        arguments = [trial.name if each == "NAME" else each for each in command]
-        code = cli.main([*arguments, "-n", trial.namespace, "--kubeconfig", str(kubeconfig)])
-        shown = capfd.readouterr()
-        assert code == 0, (command, shown.err)
-        assert "forbidden" not in shown.out + shown.err, command
+    assert READING.keys() | READING_LOGS | WITHOUT_CLUSTER | CHANGING.keys() == {each.name for each in COMMANDS}
+
+    def run(command: str, arguments: tuple[str, ...]) -> tuple[int, str, str]:
+        given = [f"tfjob/{trial.name}" if each == "NAME" else each for each in arguments]
+        code = cli.main([command, *given, "-n", trial.namespace, "--kubeconfig", str(kubeconfig)])
+        return code, *capfd.readouterr()
+
+    for command, arguments in READING.items():
+        code, out, error = run(command, arguments)
+        assert code == 0, (command, error)
+        assert trial.name in out or command in ("queue", "wait"), command
+        # Nodes are in no namespace: without them `top` shows what jobs hold, and says what it does not show.
+        assert "forbidden" not in error or command == "top", (command, error)
+    for command, arguments in CHANGING.items():
+        code, _, error = run(command, arguments)
+        assert (code, error.count("\n")) == (1, 1), (command, error)
+        assert "ask for the role `edit` in that namespace" in error
 
 
 def is_refused(answer: Answer) -> bool:
