@@ -1,0 +1,169 @@
+"""What the client makes of names, manifests and refusals, without a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from helpers.scripted import ScriptedRequester
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
+from tfjob_controller.api.validation import validate
+from tfjob_controller.client import Client, ClientError, tfjob, trainjob
+from tfjob_controller.client.errors import in_words
+from tfjob_controller.kube.errors import ApiError
+
+MISSING = ApiError(404, "NotFound", 'tfjobs.kubeflow.org "a" not found')
+
+
+def over(*answers: Any) -> Client:
+    return Client.over(ScriptedRequester(*answers), "ns", "there")
+
+
+def test_what_is_imported_first_is_light() -> None:
+    code = "from tfjob_controller.client import Client, tfjob, trainjob, JobFailedError; import sys; "
+    code += "print({'kubernetes', 'rich', 'urllib3', 'structlog', 'yaml', 'cryptography'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_every_public_name_is_there() -> None:
+    import tfjob_controller.client as package
+
+    assert {name: getattr(package, name) for name in package.__all__}
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = package.Nothing
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match=r"no kubeconfig at .*: name one"):
+        Client(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        pytest.param(lambda client: client.job("a", "job"), "there is no kind 'job': it must be one of", id="kind"),
+        pytest.param(lambda client: client.submit({}), "this is no job: apiVersion and kind", id="no job"),
+        pytest.param(lambda client: client.submit(["a"]), "this is no job: apiVersion and kind", id="a list"),
+        pytest.param(lambda client: client.submit(tfjob("", image="i")), "metadata.name: is required", id="no name"),
+        pytest.param(
+            lambda client: client.submit(tfjob("a", image="i", ttlSecondsAfterFinished=-1)),
+            "spec.ttlSecondsAfterFinished: must be from 0",
+            id="tfjob",
+        ),
+        pytest.param(
+            lambda client: client.submit(trainjob("a", image="i", nodes=0)), "spec.numNodes: must be ", id="trainjob"
+        ),
+        pytest.param(
+            lambda client: client.submit(tfjob("a", image="i", workers=two)), "replicas: expected int", id="type"
+        ),
+        pytest.param(
+            lambda client: client.submit(tfjob("a", image="i", backoffLimit=object())), "what JSON does not", id="json"
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_sent(call: Any, words: str) -> None:
+    with pytest.raises(ClientError, match=words):
+        call(over())
+
+
+two: Any = "two"
+
+
+def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
+    with pytest.raises(ClientError, match='"a" not found: `kubectl tfjob list -A` shows'):
+        over(MISSING, MISSING).job("a")
+
+
+def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
+    unknown = ApiError(404, "", "404 page not found")
+    empty = b'{"metadata": {}, "items": []}'
+    assert len(over(empty, unknown).jobs()) == 0
+    with pytest.raises(ClientError, match="knows no TFJobs: `kubectl apply"):
+        over(unknown).jobs(kind="tfjob")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(ApiError(0, "Timeout", "no answer"), "no answer: is the API server of there up?", id="away"),
+        pytest.param(ApiError(401, "", "who?"), "there does not know you (any more): log in again", id="401"),
+        pytest.param(ApiError(403, "", 'User "u" cannot list resource "tfjobs"'), "role `view`", id="reads"),
+        pytest.param(ApiError(403, "", 'User "u" cannot patch resource "tfjobs"'), "role `edit`", id="writes"),
+        pytest.param(ApiError(422, "", "spec.x: Invalid value"), "spec.x: Invalid value", id="invalid"),
+    ],
+)
+def test_a_refusal_is_told_with_its_remedy(error: ApiError, words: str) -> None:
+    assert words in in_words(error, "there")
+
+
+def test_a_quota_is_no_matter_of_roles() -> None:
+    error = ApiError(403, "Forbidden", 'tfjobs "a" is forbidden: exceeded quota: q')
+    assert in_words(error, "there") == error.message
+
+
+# What the builders make
+
+
+def test_a_tfjob_is_built_from_a_few_words() -> None:
+    built = tfjob(
+        "a",
+        image="i",
+        command=["train"],
+        workers=2,
+        ps=1,
+        resources={"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1},
+        env={"RATE": 0.1, "KEY": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}},
+        gang={"minWorkers": 1},
+        autoscaling={"maxWorkers": 4},
+        cleanPodPolicy="None",
+    )
+    job = decode_tfjob(msgspec.json.encode(built))
+    assert validate(job) is None
+    counts = {each.tf_replica_type: each.replicas for each in job.spec.replica_specs}
+    assert counts == {"MASTER": 1, "WORKER": 2, "PS": 1}
+    (container,) = built["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"]
+    assert container["name"] == "tensorflow"
+    assert container["resources"]["limits"] == {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}
+    assert [each["name"] for each in container["env"]] == ["RATE", "KEY"]
+    assert job.spec.clean_pod_policy == "None"
+
+
+def test_without_a_master_worker_0_is_the_chief() -> None:
+    built = tfjob("a", image="i", workers=2, master=False)
+    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    assert built["spec"]["terminationPolicy"]["chief"]["replicaName"] == "WORKER"
+
+
+def test_a_trainjob_is_built_from_a_few_words() -> None:
+    built = trainjob(
+        "a",
+        image="i",
+        command=["torchrun", "train.py"],
+        nodes=2,
+        framework="torch",
+        processes_per_node="gpu",
+        resources={"nvidia.com/gpu": 8},
+        dataset="s3://bucket/data",
+        model={"storageUri": "hf://org/model", "secretRef": {"name": "hub"}},
+        output="s3://bucket/out",
+        gang=True,
+        maxRestarts=3,
+    )
+    job = decode_trainjob(msgspec.json.encode(built))
+    assert validate_trainjob(job) is None
+    assert (job.spec.num_nodes, job.spec.trainer.num_proc_per_node, job.spec.max_restarts) == (2, "gpu", 3)
+    assert job.spec.model_config is not None
+    assert job.spec.model_config.output is not None
+    assert job.spec.model_config.output.storage_uri == "s3://bucket/out"
+    assert "env" not in built["spec"]["trainer"]
+
+
+def test_what_is_not_said_is_left_to_the_runtime() -> None:
+    assert trainjob("a", runtime="torch-distributed")["spec"] == {"runtimeRef": {"name": "torch-distributed"}}
