@@ -49,6 +49,10 @@ unit: $(READY) ## Unit and property tests: no cluster, about a minute
 test: $(READY) ## All tests: unit, property, integration, end to end (real nodes need root on Linux)
 	@hack/run-tests
 
+.PHONY: release
+release: $(READY) ## Judge the CRDs by those of all releases; VERSION=0.2.0 records a release (docs/releasing.md)
+	@$(PY) -m release $(VERSION) $(COMMIT)
+
 ##@ Cluster
 # NAME=… is another stack beside the default one.
 STACK = $(if $(NAME),--name $(NAME))

@@ -1,0 +1,40 @@
+"""The pages on installing name all that can be installed, and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from helpers.docs import DOCS
+from helpers.kubectl import MANIFESTS
+
+PAGE = (DOCS / "operations.md").read_text("utf-8")
+INSTALL = PAGE.partition("\n## Install\n")[2].partition("\n### ")[0]
+PATHS = {
+    (page.name, path)
+    for page in (*DOCS.glob("**/*.md"), DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md")
+    for path in re.findall(r"manifests/(?:overlays|components|base)[\w./-]*[\w-]", page.read_text("utf-8"))
+}
+
+
+def table(heading: str) -> set[str]:
+    rows = INSTALL.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("heading", "folder"), [("overlay", "overlays"), ("component", "components")])
+def test_the_page_names_every_overlay_and_component(heading: str, folder: str) -> None:
+    assert table(heading) == {path.parent.name for path in (MANIFESTS / folder).glob("*/kustomization.yaml")}
+
+
+@pytest.mark.parametrize(("page", "path"), sorted(PATHS), ids=": ".join)
+def test_every_manifest_that_a_page_names_is_there(page: str, path: str) -> None:
+    assert (MANIFESTS.parent / path).exists()
+
+
+def test_the_page_on_releases_shows_an_exception_that_can_be_written_so() -> None:
+    page = (DOCS / "releasing.md").read_text("utf-8")
+    (entry,) = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    assert set(entry) == {"release", "crd", "version", "path", "rule", "reason"}
