@@ -33,7 +33,7 @@ def test_as_html_everything_is_escaped() -> None:
 
 
 def test_as_text_a_cell_stays_on_its_line_and_rules_no_terminal() -> None:
-    assert repr(table("a\nb\x1b[2J", "")).splitlines()[1:] == ["a b\\x1b[2J  7", "-            -"]
+    assert repr(table("a\nb\x1b[2J", "")).splitlines()[1:] == ["a b\\x1b[2J  7", "-           -"]
 
 
 def test_an_empty_table_says_so() -> None:
