@@ -206,7 +206,9 @@ def _library_settings(merger: KubeConfigMerger, context: str, origin: str, *, pe
     except ConfigException as error:
         missing = str(error) if str(error).startswith("File does not exist: ") else "an entry is incomplete"
         raise ConfigError(f"{origin}, context {context!r}: {missing}") from None
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+    except OSError as error:  # certificates that stand in it go through files of their own
+        raise ConfigError(f"{origin}, context {context!r}: no temporary file for a certificate: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise ConfigError(f"{origin}, context {context!r}: an entry is malformed (see `kubectl config view`)") from None
     return settings
 

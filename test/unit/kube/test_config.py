@@ -292,6 +292,15 @@ class TestMistakes:
         cluster = {"server": SERVER, "certificate-authority-data": "x"}
         assert "an entry is malformed" in refusal(write(tmp_path / "k", cluster=cluster))
 
+    def test_nowhere_to_put_a_certificate(
+        self, refusal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]
+    ) -> None:
+        """As in a container with a read-only root and no volume at /tmp."""
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        data = base64.b64encode(certificate[0].read_bytes() + b"\n").decode()
+        path = write(tmp_path / "k", cluster={"server": SERVER, "certificate-authority-data": data})
+        assert "no temporary file for a certificate: " in refusal(path)
+
     def test_a_key_that_does_not_fit(self, refusal: Any, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
         (tmp_path / "key.pem").write_text("x")
         user = {"client-certificate": str(certificate[0]), "client-key": "key.pem"}
