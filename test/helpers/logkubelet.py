@@ -42,5 +42,5 @@ class Kubelet:
     def _answer(self, request: Request) -> Answer:
         self.requests.append(request)
         pod = request.path.split("/")[-2]
-        text = self.logs.get(pod, f"step 1 of {pod}\nstep 2\n")
+        text = self.logs.get(pod, f"step 1 of {pod}\nstep 2\n") if request.query.get("tailLines") != "0" else ""
         return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=self.chunks)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import plugin as plugins
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangauditor import audited
@@ -130,3 +131,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def logging_node(api: Api, pair: tuple[Path, Path]) -> Iterator[Kubelet]:
     with Kubelet(api, f"node-{secrets.token_hex(4)}", pair) as kubelet:
         yield kubelet
+
+
+@pytest.fixture
+def plugin(control_plane: Cluster, playground: Playground, capfd: pytest.CaptureFixture[str]) -> Iterator[plugins.Run]:
+    """Runs `kubectl tfjob` in this process, in the playground's namespace unless told."""
+    with plugins.quiet():
+        yield plugins.runner(capfd, control_plane.kubeconfig, playground.jobs.namespace)

@@ -1,63 +1,38 @@
-"""The plugin against a real API server, with a real controller's jobs."""
+"""The plugin against a real API server, with a real controller's jobs: what reads."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
+import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
+import yaml
 
 from helpers.cluster import (
     Cluster,
     delete_service_account,
     new_service_account,
-    set_pod_running,
     set_pod_waiting,
     write_kubeconfig,
 )
-from helpers.logkubelet import Kubelet
+from helpers.kubectl import MANIFESTS
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import FOREVER, Playground, Trial, alone, ends
+from helpers.playground import FOREVER, Trial, alone, ends
+from helpers.plugin import Run, program
 from helpers.poll import eventually
+from helpers.trainmanifests import trainjob
 from localcluster import binaries
 from localcluster.api import Api
+from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.kubectl import cli
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """The controller's log would mix with what the plugin prints: here they share a process."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
-
-
-# Code, standard output, standard error.
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def plugin(control_plane: Cluster, playground: Playground, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the plugin in this process, in the playground's namespace unless told."""
-
-    def run(*arguments: str, kubeconfig: Path = control_plane.kubeconfig) -> tuple[int, str, str]:
-        capfd.readouterr()
-        given = [] if {"-n", "-A"} & set(arguments) else ["-n", playground.jobs.namespace]
-        code = cli.main([*arguments, *given, "--kubeconfig", str(kubeconfig)])
-        shown = capfd.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 def test_list_shows_what_kubectl_get_shows(plugin: Run, trial: Trial) -> None:
@@ -85,13 +60,13 @@ def test_list_as_json_is_the_jobs_themselves(plugin: Run, trial: Trial) -> None:
     _, out, _ = plugin("list", "-o", "json")
     listed = json.loads(out)
     job = next(each for each in listed["items"] if each["metadata"]["name"] == trial.name)
-    assert listed["kind"] == "TFJobList"
+    assert (listed["kind"], job["kind"]) == ("List", "TFJob")
     assert job["spec"]["replicaSpecs"][0]["tfReplicaType"] == "MASTER"
     assert "managedFields" not in job["metadata"]
 
 
 def test_an_empty_namespace_is_no_error(plugin: Run, namespace: str) -> None:
-    assert plugin("list", "-n", namespace) == (0, "", f"No TFJobs in namespace {namespace}.\n")
+    assert plugin("list", "-n", namespace) == (0, "", f"No jobs in namespace {namespace}.\n")
 
 
 def test_describe_says_which_replica_waits_and_why(plugin: Run, trial: Trial) -> None:
@@ -156,7 +131,14 @@ def test_describe_of_a_finished_job_shows_how_it_ended(plugin: Run, trial: Trial
     ("arguments", "words"),
     [
         pytest.param(["describe", "nobody"], 'tfjobs.kubeflow.org "nobody" not found: `kubectl tfjob list', id="job"),
+        pytest.param(["describe", "trainjob/nobody"], 'trainjobs.kubeflow.org "nobody" not found', id="train job"),
         pytest.param(["logs", "nobody"], '"nobody" not found', id="log"),
+        pytest.param(["wait", "nobody"], '"nobody" not found', id="wait"),
+        pytest.param(["scale", "nobody", "2"], '"nobody" not found', id="scale"),
+        pytest.param(["suspend", "nobody"], '"nobody" not found', id="suspend"),
+        pytest.param(["resume", "nobody"], '"nobody" not found', id="resume"),
+        pytest.param(["delete", "nobody"], '"nobody" not found', id="delete"),
+        pytest.param(["explain", "nobody"], '"nobody" not found', id="explain"),
     ],
 )
 def test_what_does_not_exist_is_one_line_and_code_1(plugin: Run, arguments: list[str], words: str) -> None:
@@ -181,21 +163,52 @@ def test_missing_rights_are_named_with_their_remedy(
     assert token not in error
 
 
-def test_the_role_view_is_enough(
-    plugin: Run, control_plane: Cluster, trial: Trial, namespace: str, tmp_path: Path
-) -> None:
-    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
-    rules = [*control_plane.api.get(path)["rules"]]
-    rules.append({"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["get", "list", "watch"]})
+@pytest.fixture
+def viewers(control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
+    """A kubeconfig of somebody with Kubernetes' role view, to which tfjob-viewer is added."""
+    rules = [*control_plane.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view")["rules"]]
+    roles = yaml.safe_load_all((MANIFESTS / "base/rbac/user-roles.yaml").read_text())
+    rules += next(role["rules"] for role in roles if role["metadata"]["name"] == "tfjob-viewer")
     token = new_service_account(control_plane.api, namespace, "viewer", rules)
-    mine = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
+    yield write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
+    delete_service_account(control_plane.api, namespace, "viewer")
+
+
+def test_the_role_view_is_enough_for_whatever_reads(plugin: Run, viewers: Path, trial: Trial) -> None:
     trial.submit(master())
     trial.await_phase("Running")
-    try:
-        codes = [plugin("list", kubeconfig=mine)[0], plugin("describe", trial.name, kubeconfig=mine)[0]]
-    finally:
-        delete_service_account(control_plane.api, namespace, "viewer")
-    assert codes == [0, 0]
+    name = trial.name
+    reads = (["list"], ["list", "-A"], ["list", "-o", "yaml"], ["describe", name], ["queue", "-A"], ["explain", name])
+    for command in (*reads, ["wait", name, "--for", "running"]):
+        assert plugin(*command, kubeconfig=viewers)[::2] in ((0, ""), (0, plugin(*command)[2])), command
+    # What is free needs more, and one line says so.
+    code, out, error = plugin("top", kubeconfig=viewers)
+    assert code == 0
+    assert f"tfjob/{name}" in out
+    assert "(free)" not in out
+    assert error.startswith("What is free is not shown: nodes is forbidden")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["suspend", "NAME"],
+        ["resume", "NAME"],
+        ["scale", "NAME", "2"],
+        ["delete", "NAME"],
+        ["submit", "new", "--image", "localhost/train"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_viewer_who_would_change_something_is_told_what_to_ask_for(
+    plugin: Run, viewers: Path, trial: Trial, command: list[str]
+) -> None:
+    trial.submit(master(), workers(1))
+    code, out, error = plugin(*(trial.name if each == "NAME" else each for each in command), kubeconfig=viewers)
+    assert (code, out) == (1, "")
+    assert error.endswith("ask for the role `edit` in that namespace\n")
+    assert error.count("\n") == 1
 
 
 def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> None:
@@ -208,74 +221,85 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
     assert trial.name in done.stdout
 
 
-def on(node: Kubelet) -> dict[str, Any]:
-    return pod_template(container(), nodeName=node.name)
+# Both kinds
 
 
-def start(trial: Trial, *replicas: str) -> dict[str, str]:
-    """Report their pods as running; the pods' names."""
-    pods = {replica: trial.await_pod(replica)["metadata"]["name"] for replica in replicas}
-    for pod in pods.values():
-        set_pod_running(trial.jobs.api, trial.namespace, pod)
-    return pods
+@pytest.fixture
+def pair_of(api: Api, namespace: str) -> str:
+    """A namespace that no controller looks at, with a job of each kind, both called twin, and one of its own."""
+    api.create(TFJOBS.path(namespace), tfjob(master(), name="twin"))
+    api.create(TFJOBS.path(namespace), tfjob(master(), name="only-tf"))
+    api.create(TRAINJOBS.path(namespace), trainjob("twin", 2))
+    api.create(TRAINJOBS.path(namespace), trainjob("only-train", 2))
+    return namespace
 
 
-def test_logs_are_the_chiefs_unless_told(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
-    trial.submit(master(template=on(logging_node)), workers(1, template=on(logging_node)))
-    pods = start(trial, "master-0", "worker-0")
-    assert plugin("logs", trial.name, "--tail", "7") == (0, f"step 1 of {pods['master-0']}\nstep 2\n", "")
-    assert logging_node.requests[-1].path.endswith("/tensorflow")
-    assert logging_node.requests[-1].query["tailLines"] == "7"
-    assert plugin("logs", trial.name, "--replica", "worker-0")[1].startswith(f"step 1 of {pods['worker-0']}\n")
+def test_a_list_shows_both_kinds_and_says_which_is_which(plugin: Run, pair_of: str) -> None:
+    code, out, error = plugin("list", "-n", pair_of)
+    assert (code, error) == (0, "")
+    header, *rows = out.splitlines()
+    columns = ["KIND", "NAME", "PHASE", "STATE", "MASTERS", "WORKERS", "PS", "NODES", "RUNTIME", "AGE"]
+    assert header.split() == columns
+    assert [row.split()[:2] for row in rows] == [
+        ["TFJob", "only-tf"],
+        ["TFJob", "twin"],
+        ["TrainJob", "only-train"],
+        ["TrainJob", "twin"],
+    ]
 
 
-def test_logs_of_all_replicas_say_whose_each_line_is(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
-    trial.submit(master(template=on(logging_node)), workers(2, template=on(logging_node)))
-    pods = start(trial, "master-0", "worker-0", "worker-1")
-    every = {f"[{replica}] step 1 of {pod}" for replica, pod in pods.items()} | {f"[{each}] step 2" for each in pods}
-    for arguments in (["--replica", "all"], ["--replica", "all", "-f"]):
-        code, out, _ = plugin("logs", trial.name, *arguments)
-        assert (code, set(out.splitlines())) == (0, every)
+def test_a_list_may_be_of_one_kind_and_of_names_alone(plugin: Run, pair_of: str) -> None:
+    assert plugin("list", "-n", pair_of, "--kind", "trainjob", "-o", "name") == (
+        0,
+        "trainjob.kubeflow.org/only-train\ntrainjob.kubeflow.org/twin\n",
+        "",
+    )
+    _, out, _ = plugin("list", "-n", pair_of, "--kind", "trainjob")
+    assert out.split()[:2] == ["NAME", "STATE"]
+    _, out, _ = plugin("list", "-n", pair_of, "-o", "yaml")
+    assert [each["kind"] for each in yaml.safe_load(out)["items"]] == ["TFJob", "TFJob", "TrainJob", "TrainJob"]
 
 
-def test_followed_logs_wait_for_the_program_and_come_line_by_line(
-    control_plane: Cluster, trial: Trial, logging_node: Kubelet
-) -> None:
-    may_end = threading.Event()
-
-    def lines() -> Iterator[bytes]:
-        yield b"early\n"
-        may_end.wait(30.0)
-        yield b"late\n"
-
-    logging_node.chunks = lines()
-    trial.submit(master(template=on(logging_node)))
-    trial.await_pod("master-0")
-    command = [sys.executable, "-c", "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"]
-    command += ["logs", "-f", trial.name, "-n", trial.namespace, "--kubeconfig", str(control_plane.kubeconfig)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        assert following.stderr is not None
-        assert following.stderr.readline() == "waiting for master-0: it has not started yet\n"
-        start(trial, "master-0")
-        assert following.stdout.readline() == "early\n"
-        may_end.set()
-        assert following.stdout.readline() == "late\n"
-        assert following.wait(10) == 0
+@pytest.mark.parametrize("command", ["describe", "wait", "suspend", "delete", "explain"])
+def test_a_name_that_two_jobs_have_needs_its_kind(plugin: Run, pair_of: str, command: str) -> None:
+    code, out, error = plugin(command, "twin", "-n", pair_of)
+    assert (code, out) == (2, "")
+    assert error == "kubectl tfjob: twin is a TFJob and a TrainJob: say tfjob/twin or trainjob/twin\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        pytest.param([], "master-0 has no pod: ", id="no pod"),
-        pytest.param(["--replica", "worker-9"], "has no replica worker-9: it has master-0", id="no such replica"),
-    ],
-)
-def test_a_log_that_cannot_be_had_is_explained(plugin: Run, trial: Trial, arguments: list[str], words: str) -> None:
-    trial.plays("master-0", ends(0))
-    trial.submit(master(), cleanPodPolicy="All")
-    trial.await_phase("Done")
-    eventually(lambda: not trial.pods("master-0"), 20.0)
-    code, _, error = plugin("logs", trial.name, *arguments)
-    assert code == 1
-    assert words in error
+@pytest.mark.parametrize("word", ["trainjob/twin", "trainjobs/twin", "trj/twin", "trainjob.kubeflow.org/twin"])
+def test_a_kind_is_named_as_for_kubectl(plugin: Run, pair_of: str, word: str) -> None:
+    code, out, _ = plugin("describe", word, "-n", pair_of, "-o", "json")
+    assert (code, json.loads(out)["kind"]) == (0, "TrainJob")
+
+
+def test_describe_shows_each_node_of_a_train_job(plugin: Run, train: Trial) -> None:
+    train.train(2)
+    train.await_phase("Running")
+    code, out, _ = plugin("describe", train.name)
+    assert code == 0
+    rows = [line.split()[:2] for line in out.splitlines() if line.startswith("node-")]
+    assert rows == [["node-0", "Running"], ["node-1", "Running"]]
+    assert "TrainJob" in out
+
+
+# How it ends
+
+
+def test_ctrl_c_ends_what_waits_without_a_word(control_plane: Cluster, trial: Trial) -> None:
+    trial.submit(master())
+    trial.await_phase("Running")
+    flags = ["-n", trial.namespace, "--kubeconfig", str(control_plane.kubeconfig)]
+    with program("wait", trial.name, *flags) as waiting:
+        eventually(lambda: _has_connection(waiting.pid), 60.0)
+        waiting.send_signal(signal.SIGINT)
+        out, error = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out, error) == (cli.EXIT_INTERRUPTED, "", "")
+
+
+def _has_connection(pid: int) -> bool:
+    """Whether that process has a TCP connection, so that it is in the middle of its work."""
+    with open(f"/proc/{pid}/net/tcp") as file:
+        inodes = {line.split()[9] for line in file.readlines()[1:] if line.split()[3] == "01"}
+    links = Path(f"/proc/{pid}/fd").iterdir()
+    return any(os.readlink(link).removeprefix("socket:[").removesuffix("]") in inodes for link in links)

@@ -1,0 +1,70 @@
+"""`kubectl tfjob` as a test calls it: in its own process, or as a program."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from helpers import interrupt
+from tfjob_controller.kubectl import cli
+
+# Code, standard output, standard error.
+Run = Callable[..., tuple[int, str, str]]
+_PROGRAM = "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"
+
+
+def runner(capfd: pytest.CaptureFixture[str], kubeconfig: Path, namespace: str) -> Run:
+    """Runs the plugin in this process, in that namespace unless told."""
+
+    def run(*arguments: str, kubeconfig: Path = kubeconfig) -> tuple[int, str, str]:
+        capfd.readouterr()
+        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        given = [] if {"-n", "-A"} & set(own) else ["-n", namespace]
+        code = cli.main([*own, *given, "--kubeconfig", str(kubeconfig), *arguments[len(own) :]])
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The controller's log would mix with what the plugin prints: in tests they share a process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The plugin as a process of its own, which is killed if it has not ended."""
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, preexec_fn=interrupt.allow) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def environment(kubeconfig: Path, namespace: str, folder: Path) -> dict[str, str]:
+    """For kubectl and shells: the plugin's programs first on PATH, and the namespace as the context's."""
+    import yaml
+
+    config = yaml.safe_load(kubeconfig.read_text())
+    for context in config["contexts"]:
+        context["context"]["namespace"] = namespace
+    own = folder / "kubeconfig-of-a-shell"
+    own.touch(mode=0o600)
+    own.write_text(yaml.safe_dump(config))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return dict(os.environ, PATH=path, KUBECONFIG=str(own), HOME=str(folder))
