@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import itertools
 import re
 from pathlib import Path
 
@@ -81,6 +82,27 @@ def test_an_image_runs_as_nobody_and_installs_nothing(name: str) -> None:
 
 def test_the_controller_is_what_a_build_without_a_target_makes() -> None:
     assert [*FILE.stages][-1] == "controller"
+
+
+def documented_builds() -> list[list[str]]:
+    """The words of each `docker build` in the docs."""
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text() for page in pages).replace("\\\n", " ")
+    lines = (line.partition("docker build ")[2].partition("#")[0] for line in text.splitlines())
+    return [re.sub(r"\$\([^)]*\)|`.*", "", line).split() for line in lines if line]
+
+
+def test_what_the_docs_tell_docker_to_build_is_there() -> None:
+    arguments = {step.words({})[0].partition("=")[0] for each in FILE.stages.values() for step in each.of("ARG")}
+    known = {"--build-arg": arguments | {*FILE.arguments}, "--target": {*FILE.stages}}
+    named = [
+        (flag, value.partition("=")[0])
+        for words in documented_builds()
+        for flag, value in itertools.pairwise(words)
+        if flag in known
+    ]
+    assert {("--build-arg", "REVISION"), ("--build-arg", "PYTHON_IMAGE"), ("--target", "initializer")} <= {*named}
+    assert [(flag, value) for flag, value in named if value not in known[flag]] == []
 
 
 @pytest.mark.parametrize("stage", FILE.stages)
