@@ -27,15 +27,17 @@ def tfjob(
     env: Environment | None = None,
     gang: bool | Mapping[str, Any] | None = None,
     autoscaling: Mapping[str, Any] | None = None,
+    pod: Mapping[str, Any] | None = None,
     namespace: str = "",
     **spec: Any,
 ) -> Manifest:
-    """A TFJob. Every replica runs the same image; `ps` without a `command` of their own run TensorFlow's server.
+    """A TFJob whose master and workers run the same program; its parameter servers run TensorFlow's own server.
 
-    `gang` True or {"minWorkers": 2}; `autoscaling` such as {"minWorkers": 1, "maxWorkers": 8}. Further arguments are
-    fields of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+    `gang` is True or {"minWorkers": 2}; `autoscaling` is such as {"minWorkers": 1, "maxWorkers": 8}. `pod` is what else
+    their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are fields
+    of the spec as they stand in the manifest, such as cleanPodPolicy="None".
     """
-    template = _template("tensorflow", image, command, args, resources, env)
+    template = _template("tensorflow", image, command, args, resources, env, pod)
     replicas: list[dict[str, Any]] = []
     if master:
         replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
@@ -72,9 +74,11 @@ def trainjob(
     namespace: str = "",
     **spec: Any,
 ) -> Manifest:
-    """A TrainJob. `dataset`, `model` and `output` are URIs such as s3://bucket/path, or mappings with more.
+    """A TrainJob. What is left out is the runtime's.
 
-    Further arguments are fields of the spec as they stand in the manifest, such as maxRestarts=3.
+    `dataset`, `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
+    `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
+    manifest, such as maxRestarts=3.
     """
     trainer: dict[str, Any] = _given(
         image=image,
@@ -113,9 +117,11 @@ def _template(
     args: Sequence[str],
     resources: Resources | None,
     env: Environment | None,
+    pod: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     found = _given(command=list(command), args=list(args), env=_env(env), resources=_resources(resources))
-    return {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": container, "image": image, **found}]}}
+    containers = [{"name": container, "image": image, **found}]
+    return {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -122,13 +122,16 @@ def test_a_tfjob_is_built_from_a_few_words() -> None:
         env={"RATE": 0.1, "KEY": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}},
         gang={"minWorkers": 1},
         autoscaling={"maxWorkers": 4},
+        pod={"nodeSelector": {"gpu": "a100"}},
         cleanPodPolicy="None",
     )
     job = decode_tfjob(msgspec.json.encode(built))
     assert validate(job) is None
     counts = {each.tf_replica_type: each.replicas for each in job.spec.replica_specs}
     assert counts == {"MASTER": 1, "WORKER": 2, "PS": 1}
-    (container,) = built["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"]
+    pod = built["spec"]["replicaSpecs"][1]["template"]["spec"]
+    assert pod["nodeSelector"] == {"gpu": "a100"}
+    (container,) = pod["containers"]
     assert container["name"] == "tensorflow"
     assert container["resources"]["limits"] == {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}
     assert [each["name"] for each in container["env"]] == ["RATE", "KEY"]
