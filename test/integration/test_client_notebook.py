@@ -74,7 +74,6 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
         control_plane.api,
         namespace=trial.namespace,
         nodes=(logging_node.name,),
-        behaviour=lambda pod, attempt: Outcome(),
     )
     player = threading.Thread(target=end_when_it_was_scaled, name="player", daemon=True)
     try:
