@@ -15,14 +15,14 @@ import yaml
 
 from localcluster.errors import LocalClusterError
 from release.crds import Verdict, incompatibilities, judge
-from release.records import Release, exceptions, releases
+from release.records import LOADER, Release, exceptions, releases
 from release.snapshot import RELEASES, ROOT, ReleaseError, take
 
 CRDS = ROOT / "manifests" / "base" / "crds"
 
 
 def present_crds(folder: Path = CRDS) -> list[dict[str, Any]]:
-    return [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+    return [yaml.load(path.read_text(), LOADER) for path in sorted(folder.glob("*.yaml"))]
 
 
 def verdict_on(release: Release, crds: list[dict[str, Any]]) -> Verdict:

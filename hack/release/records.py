@@ -18,6 +18,9 @@ import yaml
 from release.crds import Incompatibility
 from release.snapshot import PROGRAM, RELEASES
 
+# In C where it can be: CRDs are long.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 Object = dict[str, Any]
 
 
@@ -35,7 +38,7 @@ class Release:
 
     def objects(self, name: str) -> list[Object]:
         """Of `crds`, or of an overlay without them."""
-        return list(yaml.safe_load_all((self.folder / f"{name}.yaml").read_text()))
+        return list(yaml.load_all((self.folder / f"{name}.yaml").read_text(), LOADER))
 
     def unpack_program(self, folder: Path) -> Path:
         """Its package tfjob_controller; what goes into PYTHONPATH."""

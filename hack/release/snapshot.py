@@ -39,19 +39,19 @@ class ReleaseError(Exception):
     """One line that says what to do."""
 
 
-def take(version: str, commit: str) -> dict[str, bytes]:
-    """The files of a release, by name. Raises ReleaseError."""
+def take(version: str, commit: str, root: Path = ROOT) -> dict[str, bytes]:
+    """The files of a release, by name, from the repository at `root`. Raises ReleaseError."""
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name)
-        _unpack(_git("archive", commit), tree)
+        _unpack(_git(root, "archive", commit), tree)
         check_version(tree, version)
         rendered = {overlay: _render(tree, overlay, version) for overlay in OVERLAYS}
         crds = [each for each in rendered[OVERLAYS[0]] if each["kind"] == _CRD]
         files = {"crds.yaml": _yaml(crds)}
         for overlay, objects in rendered.items():
             files[f"{overlay}.yaml"] = _yaml(each for each in objects if each["kind"] != _CRD)
-    files[PROGRAM] = lzma.compress(_git("archive", commit, _PACKAGE), preset=9 | lzma.PRESET_EXTREME)
-    full = _git("rev-parse", f"{commit}^{{commit}}").decode().strip()
+    files[PROGRAM] = lzma.compress(_git(root, "archive", commit, _PACKAGE), preset=9 | lzma.PRESET_EXTREME)
+    full = _git(root, "rev-parse", f"{commit}^{{commit}}").decode().strip()
     return files | {"release.yaml": _yaml([{"version": version, "commit": full}])}
 
 
@@ -88,8 +88,8 @@ def _unpack(archive: bytes, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def _git(*arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=False)
+def _git(root: Path, *arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
     if done.returncode:
         raise ReleaseError(f"git {arguments[0]}: {done.stderr.decode().strip()}")
     return done.stdout
