@@ -56,6 +56,7 @@ def _plugin(name: str, kind: str) -> Program:
 
 # How each program is built; `requirement` is what go.mod pins.
 _ETCD = "go.etcd.io/etcd/server/v3"
+_CONTROLLER_TOOLS = "sigs.k8s.io/controller-tools"
 _RUNC = "github.com/opencontainers/runc"
 
 PROGRAMS = {
@@ -77,6 +78,7 @@ PROGRAMS = {
         _plugin("host-local", "ipam"),
         _plugin("portmap", "meta"),
         Program("coredns", "coredns", ".", "github.com/coredns/coredns"),
+        Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
     )
 }

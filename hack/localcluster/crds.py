@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -19,10 +20,16 @@ def install_crds(api: Api) -> None:
     """Apply them, and wait until the server serves them. Raises LocalClusterError if that takes minutes."""
     for path in sorted(CRDS.glob("*.yaml")):
         for crd in yaml.safe_load_all(path.read_text()):
-            api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
-            spec = crd["spec"]
-            for version in spec["versions"]:
-                _wait_served(api, f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}")
+            install_crd(api, crd)
+
+
+def install_crd(api: Api, crd: dict[str, Any]) -> None:
+    """Apply it, and wait until the server serves its kind. Raises LocalClusterError if that takes minutes."""
+    api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
+    spec = crd["spec"]
+    for version in spec["versions"]:
+        if version["served"]:
+            _wait_served(api, f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}")
 
 
 def _wait_served(api: Api, path: str) -> None:

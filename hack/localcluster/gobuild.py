@@ -74,7 +74,7 @@ def _build_lock(program: Program, report: Report) -> Iterator[None]:
 def _build(batch: list[Program], report: Report) -> None:
     first = batch[0]
     _check_platform(first)
-    go = find_go(_go_version(first.module_dir / "go.mod"), cache_root(), report)
+    go = go_of(first.module_dir, report)
     names = ", ".join(program.name for program in batch)
     report(f"building {names} {first.version} from source (once; kept in {cache_path(first).parent})")
     started = time.monotonic()
@@ -87,6 +87,11 @@ def _build(batch: list[Program], report: Report) -> None:
         for program in batch:
             (Path(folder) / _output_name(program)).replace(cache_path(program))
     report(f"built {names} in {time.monotonic() - started:.0f} s")
+
+
+def go_of(module: Path, report: Report) -> Path:
+    """A `go` that is new enough for the module in that folder."""
+    return find_go(_go_version(module / "go.mod"), cache_root(), report)
 
 
 def _check_platform(program: Program) -> None:

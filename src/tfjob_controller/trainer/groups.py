@@ -103,6 +103,7 @@ def _wanted(terms: GroupTerms, views: Sequence[View]) -> Wanted:
     least = [replace(member, count=counts[member.name]) for member in terms.terms.members]
     return Wanted(
         members=[member for member in terms.terms.members if member.count > 0],
+        start_count=sum(least_of(terms.terms, {}).values()),
         # A group of none is refused, and one that has nothing left to do is deleted in a moment.
         min_count=max(1, sum(member.count for member in least)),
         min_resources=_sum(least),

@@ -42,10 +42,12 @@ def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) ->
 
 
 def _words(terms: GroupTerms, step: Step) -> str:
-    """The scheduler's own: of the gang as a whole, and else of its first pod that waits."""
+    """The scheduler's own: of the gang as a whole, and of its first pod that says more."""
     group = step.observed.pod_group
     of_group = terms.backend.words(group) if group is not None else ""
-    of_pod = next((words for view in step.views if (words := _unscheduled(view.pods))), "")
+    of_pods = (words for view in step.views if (words := _unscheduled(view.pods)))
+    # The group has borrowed the words of one of them.
+    of_pod = next((words for words in of_pods if words not in of_group), "")
     return "; ".join(each for each in (of_group, of_pod) if each)
 
 

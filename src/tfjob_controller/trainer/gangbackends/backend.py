@@ -4,7 +4,8 @@ Theory of operation. The job's controller writes one object for the gang (`body`
 it (`join`), and leaves the rest to the backend's scheduler. Pods go out at once, and that scheduler holds them; a
 backend that `holds` back is one that wants no pods before it has let the gang in.
 
-Bodies are merge-patched as the job changes. Where `is_immutable` the object is deleted and made anew.
+Bodies are merge-patched as the job changes. Where `is_immutable` an object that does not fit any more is deleted, and
+made anew once it is gone.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The gang as it should be now: what has succeeded takes no part any more.
+    """The gang as it should be now.
 
-    `members`: those that should run, by kind. `min_count` and `min_resources`: the least that may start, and what that
-    requests as quantities. Empty texts and None are not asked for.
+    `members`: all of them, by kind, and `start_count`: the least of them that may start. `min_count` and
+    `min_resources`: that without those that have succeeded, who need no node any more, and what it requests as
+    quantities. Empty texts and None are not asked for.
     """
 
     members: Sequence[Member]
+    start_count: int
     min_count: int
     min_resources: Mapping[str, str]
     queue: str = ""

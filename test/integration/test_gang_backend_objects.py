@@ -1,0 +1,235 @@
+"""What other projects' schedulers are given, on their own CRDs; the test plays the scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, new_namespace, set_pod_terminated
+from helpers.controller import Jobs, running_controller
+from helpers.manifests import container, parameter_servers, pod_template, tfjob, workers
+from helpers.playground import PATIENCE_SECONDS, condition
+from helpers.poll import eventually
+from helpers.trainmanifests import trainjob
+from localcluster.foreigncrds import install_foreign_crds
+from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.trainer.gangbackends import BACKENDS
+
+# What is built once, on a machine that is new and busy.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+Object = dict[str, Any]
+NAME = "example-job"
+QUEUES = {"volcano": "scheduling.volcano.sh/queue-name", "kueue": "kueue.x-k8s.io/queue-name"}
+
+
+@pytest.fixture(scope="module")
+def foreign(spare_control_plane: Cluster) -> Cluster:
+    """With the CRDs of all of them, and those of this project."""
+    install_foreign_crds(spare_control_plane.api)
+    return spare_control_plane
+
+
+@pytest.fixture
+def cluster(foreign: Cluster, gang_plane: Cluster) -> Cluster:
+    return foreign
+
+
+@contextlib.contextmanager
+def controlled(cluster: Cluster, backend: str, **options: Any) -> Iterator[Backed]:
+    namespace = new_namespace(cluster.api)
+    with running_controller(cluster.kubeconfig, namespace, gang_backend=backend, **options):
+        yield Backed(cluster, backend, Jobs(cluster.api, namespace))
+    cluster.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
+
+
+class Backed:
+    """A namespace whose controller has one of the backends."""
+
+    def __init__(self, cluster: Cluster, backend: str, jobs: Jobs) -> None:
+        self.api = cluster.api
+        self.backend = backend
+        self.jobs = jobs
+        resource = BACKENDS[backend].resource
+        self.path = f"/apis/{resource.api_version}/namespaces/{jobs.namespace}/{resource.plural}"
+
+    def submit(self, manifest: Object, queue: str = "") -> None:
+        if queue:
+            manifest["metadata"]["labels"] = {QUEUES[self.backend]: queue}
+        self.jobs.submit(manifest)
+
+    def groups(self) -> list[Object]:
+        return self.api.list(self.path)
+
+    def group(self, **spec: Any) -> Object:
+        """The only one, once it asks for this."""
+
+        def asks() -> Object | None:
+            found = self.groups()
+            return found[0] if len(found) == 1 and found[0]["spec"].items() >= spec.items() else None
+
+        return eventually(asks, PATIENCE_SECONDS, 0.05) or {}
+
+    def says(self, **status: Any) -> None:
+        """The scheduler writes the group's status."""
+        self.api.patch(f"{self.path}/{self.group()['metadata']['name']}/status", {"status": status})
+
+    def await_gone(self) -> None:
+        eventually(lambda: not self.groups(), PATIENCE_SECONDS, 0.05)
+
+    def await_pods(self, count: int) -> list[Object]:
+        eventually(lambda: len(self.jobs.children("pods")) == count, PATIENCE_SECONDS, 0.05)
+        return list(self.jobs.children("pods").values())
+
+    def await_reason(self, *words: str, name: str = NAME) -> Object:
+        eventually(
+            lambda: all(word in self.jobs.status(name).get("reason", "") for word in words), PATIENCE_SECONDS, 0.05
+        )
+        return condition(self.jobs.status(name), "Scheduled")
+
+
+def gang(*replica_specs: Object, workers_count: int = 3, **spec: Any) -> Object:
+    """Workers of one CPU and 64 MiB each, and parameter servers of half a CPU."""
+    template = asking(cpu="1", memory="64Mi")
+    entries = replica_specs or (
+        workers(workers_count, template=template),
+        parameter_servers(2, template=asking(cpu="500m")),
+    )
+    return tfjob(*entries, **{"gang": {"enabled": True}, **spec})
+
+
+def asking(**requests: str) -> Object:
+    return pod_template(container(resources={"requests": requests}), restartPolicy="OnFailure")
+
+
+def unready(api_condition: str, message: str, status: str = "False") -> Object:
+    moment = "2026-11-22T03:00:00Z"
+    return {
+        "type": api_condition,
+        "status": status,
+        "reason": "Pending",
+        "message": message,
+        "lastTransitionTime": moment,
+    }
+
+
+def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(cluster: Cluster) -> None:
+    with controlled(cluster, "volcano") as backed:
+        spec = {"gang": {"enabled": True, "minWorkers": 2}, "priorityClassName": "high"}
+        cluster.api.create_if_missing(
+            "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 10}
+        )
+        backed.submit(gang(**spec), queue="research")
+        asked = {"minMember": 4, "minResources": {"cpu": "3", "memory": "128Mi"}}
+        group = backed.group(**asked, queue="research", priorityClassName="high")
+        assert [owner["kind"] for owner in group["metadata"]["ownerReferences"]] == ["TFJob"]
+        for pod in backed.await_pods(5):
+            assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
+            assert (pod["spec"]["schedulerName"], pod["spec"].get("nodeName")) == ("volcano", None)
+        backed.says(phase="Pending")
+        backed.await_reason("the queue has not let it in yet")
+        message = "3/4 tasks in gang unschedulable: pod group is not ready"
+        backed.says(phase="Inqueue", conditions=[{**unready("Unschedulable", message, "True"), "transitionID": "1"}])
+        said = backed.await_reason(message)
+        assert (said["status"], said["reason"]) == ("False", "WaitingForCapacity")
+
+
+def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_made_anew(cluster: Cluster) -> None:
+    with controlled(cluster, "coscheduling", gang_scheduler_name="our-scheduler") as backed:
+        backed.submit(gang(gang={"enabled": True, "timeoutSeconds": 3600}))
+        asked = {"minMember": 5, "minResources": {"cpu": "4", "memory": "192Mi"}, "scheduleTimeoutSeconds": 60}
+        group = backed.group(**asked)
+        for pod in backed.await_pods(5):
+            assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == group["metadata"]["name"]
+            assert pod["spec"]["schedulerName"] == "our-scheduler"
+        backed.jobs.change({"spec": {"replicaSpecs": gang(workers_count=4)["spec"]["replicaSpecs"]}})
+        backed.group(minMember=6)
+        backed.api.delete(f"{backed.path}/{group['metadata']['name']}")
+        assert backed.group(minMember=6)["metadata"]["uid"] != group["metadata"]["uid"]
+        backed.jobs.change({"spec": {"suspend": True}})
+        backed.await_gone()
+        backed.jobs.change({"spec": {"suspend": False}})
+        backed.group(minMember=6)
+
+
+def test_what_has_succeeded_is_waited_for_no_more(cluster: Cluster) -> None:
+    with controlled(cluster, "coscheduling") as backed:
+        backed.submit(gang(workers(3, template=asking(cpu="1"))))
+        backed.group(minMember=3)
+        (last, *_) = sorted((pod["metadata"]["name"] for pod in backed.await_pods(3)), reverse=True)
+        set_pod_terminated(backed.api, backed.jobs.namespace, last, 0)
+        backed.group(minMember=2, minResources={"cpu": "2"})
+        for pod in backed.jobs.children("pods"):
+            set_pod_terminated(backed.api, backed.jobs.namespace, pod, 0)
+        backed.jobs.await_phase("Done")
+        backed.await_gone()
+
+
+def test_kueue_lets_a_job_in_and_takes_it_out_again(cluster: Cluster) -> None:
+    with controlled(cluster, "kueue") as backed:
+        backed.submit(gang(), queue="research")
+        group = backed.group(queueName="research")
+        sets = {each["name"]: each for each in group["spec"]["podSets"]}
+        assert {name: each["count"] for name, each in sets.items()} == {"worker": 3, "ps": 2}
+        (one,) = sets["worker"]["template"]["spec"]["containers"]
+        assert one["resources"]["requests"] == {"cpu": "1", "memory": "64Mi"}
+        backed.says(conditions=[unready("QuotaReserved", "insufficient unused quota for cpu in flavor default")])
+        said = backed.await_reason("waits for room", "insufficient unused quota")
+        assert said["reason"] == "WaitingForCapacity"
+        assert [backed.jobs.children(kind) for kind in ("jobs", "pods")] == [{}, {}]
+        backed.says(conditions=[unready("Admitted", "", "True")])
+        pods = backed.await_pods(5)
+        assert "kueue.x-k8s.io/queue-name" not in str(pods) + str(backed.jobs.children("jobs"))
+        backed.says(conditions=[unready("Evicted", "Preempted to accommodate a higher priority Workload", "True")])
+        backed.await_pods(0)
+        assert all(job["spec"]["suspend"] for job in backed.jobs.children("jobs").values())
+        eventually(lambda: backed.group()["metadata"]["uid"] != group["metadata"]["uid"], PATIENCE_SECONDS, 0.05)
+        assert not backed.jobs.get()["spec"].get("suspend")
+        backed.says(conditions=[unready("Admitted", "", "True")])
+        backed.await_pods(5)
+
+
+def test_a_workload_that_somebody_has_stopped_stays_so(cluster: Cluster) -> None:
+    with controlled(cluster, "kueue") as backed:
+        backed.submit(gang(), queue="research")
+        group = backed.group()
+        backed.api.patch(f"{backed.path}/{group['metadata']['name']}", {"spec": {"active": False}})
+        backed.says(conditions=[unready("Evicted", "The workload is deactivated", "True")])
+        backed.await_reason("spec.active of its Workload")
+        assert backed.group()["metadata"]["uid"] == group["metadata"]["uid"]
+
+
+def test_without_a_queue_the_job_says_which_label_it_lacks(cluster: Cluster) -> None:
+    with controlled(cluster, "kueue") as backed:
+        backed.jobs.submit(gang())
+        backed.await_reason("the job has no label kueue.x-k8s.io/queue-name")
+
+
+@pytest.mark.parametrize("backend", ["volcano", "coscheduling", "kueue"])
+def test_a_train_job_is_a_gang_there_too(cluster: Cluster, backend: str) -> None:
+    with controlled(cluster, backend) as backed:
+        manifest = trainjob("train", 2, gang={"enabled": True})
+        manifest["spec"]["trainer"]["resourcesPerNode"] = {"requests": {"cpu": "1"}}
+        Jobs(backed.api, backed.jobs.namespace, TRAINJOBS).submit(manifest)
+        assert backed.group()["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
+
+
+def test_a_backend_that_is_not_installed_is_named_in_one_line(cluster: Cluster) -> None:
+    # This server has no alpha kinds turned on.
+    namespace = new_namespace(cluster.api)
+    with running_controller(cluster.kubeconfig, namespace, ready=False, gang_backend="kubernetes") as manager:
+        found = eventually(lambda: [each for each in manager.problems() if "podgroups" in each and "CRD" in each])
+        assert len(found) == 1
+        assert "does not serve PodGroup scheduling.k8s.io/v1alpha2" in found[0]
+        assert "\n" not in found[0]
+
+
+def test_a_job_that_is_no_gang_has_no_group(cluster: Cluster) -> None:
+    with controlled(cluster, "volcano") as backed:
+        backed.submit(gang(gang={"enabled": False}))
+        for pod in backed.await_pods(5):
+            assert pod["spec"]["schedulerName"] == "default-scheduler"
+        assert backed.groups() == []

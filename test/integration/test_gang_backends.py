@@ -1,0 +1,126 @@
+"""Gangs that another scheduler runs, on a real API server: Kubernetes' own kube-scheduler does so in earnest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, make_node, new_namespace, set_pod_terminated
+from helpers.controller import Jobs, running_controller
+from helpers.gangbackends import gang_control_plane
+from helpers.gangowner import SMALL
+from helpers.manifests import container, pod_template, tfjob, workers
+from helpers.playground import PATIENCE_SECONDS, condition
+from helpers.poll import eventually, never
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One node that takes four pods of one CPU, and a kubelet that would look after a second one too."""
+    with gang_control_plane() as plane:
+        nodes = ("node-a", "node-b")
+        with FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=nodes, resources=SMALL):
+            plane.api.delete("/api/v1/nodes/node-b")
+            yield plane
+
+
+@pytest.fixture
+def jobs(cluster: Cluster) -> Iterator[Jobs]:
+    """Of a controller with Kubernetes' own backend, in a namespace of the test's own."""
+    namespace = new_namespace(cluster.api)
+    with running_controller(cluster.kubeconfig, namespace, gang_backend="kubernetes"):
+        yield Jobs(cluster.api, namespace)
+    cluster.api.delete(f"/apis/kubeflow.org/v1alpha1/namespaces/{namespace}/tfjobs")
+    cluster.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
+    eventually(lambda: not cluster.api.list(f"/api/v1/namespaces/{namespace}/pods"), PATIENCE_SECONDS, 0.05)
+
+
+def gang(count: int, **spec: Any) -> Object:
+    """Workers of one CPU each, together or not at all."""
+    one_cpu = container(resources={"requests": {"cpu": "1"}})
+    return tfjob(
+        workers(count, template=pod_template(one_cpu, restartPolicy="OnFailure")), gang={"enabled": True}, **spec
+    )
+
+
+def groups(jobs: Jobs) -> list[Object]:
+    return jobs.api.list(f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{jobs.namespace}/podgroups")
+
+
+def nodes_of(jobs: Jobs) -> list[str]:
+    return [pod["spec"].get("nodeName", "") for pod in jobs.children("pods").values()]
+
+
+def min_counts(jobs: Jobs) -> list[int]:
+    return [each["spec"]["schedulingPolicy"]["gang"]["minCount"] for each in groups(jobs)]
+
+
+def scheduled(jobs: Jobs, status: str, *words: str, name: str = "example-job") -> Object:
+    def said() -> Object | None:
+        found = condition(jobs.status(name), "Scheduled")
+        return found if found["status"] == status and all(word in found["message"] for word in words) else None
+
+    return eventually(said, PATIENCE_SECONDS, 0.05) or {}
+
+
+def test_a_gang_that_fits_runs_and_its_group_goes_with_its_end(jobs: Jobs) -> None:
+    jobs.submit(gang(3))
+    jobs.await_phase("Running")
+    assert scheduled(jobs, "True")["reason"] == "GangScheduled"
+    (group,) = groups(jobs)
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3}}
+    assert [owner["kind"] for owner in group["metadata"]["ownerReferences"]] == ["TFJob"]
+    pods = jobs.children("pods").values()
+    assert {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods} == {group["metadata"]["name"]}
+    assert not jobs.api.list(f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{jobs.namespace}/gangs")
+    jobs.change({"spec": {"suspend": True}})
+    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+
+
+def test_of_a_gang_that_does_not_fit_no_pod_gets_a_node_until_there_is_room(cluster: Cluster, jobs: Jobs) -> None:
+    jobs.submit(gang(5))
+    eventually(lambda: len(jobs.children("pods")) == 5, PATIENCE_SECONDS, 0.05)
+    found = scheduled(jobs, "False", "pod group is unschedulable")
+    assert found["reason"] == "WaitingForCapacity"
+    assert "waits for room: " in jobs.status()["reason"]
+    never(lambda: any(nodes_of(jobs)), 2, 0.1)
+    make_node(cluster.api, "node-b", SMALL)
+    try:
+        jobs.await_phase("Running")
+        assert all(nodes_of(jobs))
+    finally:
+        cluster.api.delete("/api/v1/nodes/node-b")
+
+
+def test_a_gang_that_grows_keeps_its_group_which_goes_when_all_have_succeeded(jobs: Jobs) -> None:
+    jobs.submit(gang(2))
+    jobs.await_phase("Running")
+    jobs.change({"spec": {"replicaSpecs": gang(3)["spec"]["replicaSpecs"]}})
+    eventually(lambda: len(nodes_of(jobs)) == 3 and all(nodes_of(jobs)), PATIENCE_SECONDS, 0.05)
+    assert min_counts(jobs) == [2]
+    for pod in jobs.children("pods"):
+        set_pod_terminated(jobs.api, jobs.namespace, pod, 0)
+    jobs.await_phase("Done")
+    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+
+
+def test_a_train_job_is_a_gang_of_its_nodes(jobs: Jobs) -> None:
+    trains = Jobs(jobs.api, jobs.namespace, TRAINJOBS)
+    resources = {"requests": {"cpu": "1"}}
+    manifest = trainjob("train", 5, gang={"enabled": True, "timeoutSeconds": 1, "onTimeout": "Fail"})
+    manifest["spec"]["trainer"]["resourcesPerNode"] = resources
+    trains.submit(manifest)
+    status = trains.await_phase("Failed", "train")
+    assert "No room within 1 s" in status["reason"]
+    eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
+    assert not any(nodes_of(trains))
