@@ -158,6 +158,8 @@ class Plan:
     # Of the user, for all children and their pods.
     added_labels: Mapping[str, str] = field(default_factory=dict)
     added_annotations: Mapping[str, str] = field(default_factory=dict)
+    # Containers that only bring data or take it away, by name.
+    carriers: frozenset[str] = frozenset()
     # Parts of this plan that run one after another; none: it is one step.
     steps: tuple[Plan, ...] = ()
 

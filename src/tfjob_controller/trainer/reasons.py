@@ -71,7 +71,8 @@ DESCRIPTIONS: dict[str, str] = {
     CHIEF_SUCCEEDED: "The chief ended with exit code 0: the job succeeded.",
     REPLICA_FAILED: "The chief (any replica under failurePolicy AnyReplica) ended with a permanent error.",
     DEADLINE_EXCEEDED: "The job was not done after spec.activeDeadlineSeconds.",
-    BACKOFF_LIMIT_EXCEEDED: "There were more restarts of replicas than spec.backoffLimit.",
+    BACKOFF_LIMIT_EXCEEDED: "There were more restarts of replicas than spec.backoffLimit (of a TrainJob: maxRestarts), "
+    "or its initializer or exporter has tried as often as it may.",
     JOBS_CREATION_SUCCEEDED: "Of a TrainJob: the controller has seen it.",
     JOBS_BUILD_FAILED: "Of a TrainJob: it cannot be run as it is; the message says which field and why.",
     ALL_JOBS_COMPLETED: "Of a TrainJob: all nodes (with MPI the launcher), and then its exporter, succeeded.",

@@ -18,6 +18,7 @@ from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.blame import seconds_to_verdict
+from tfjob_controller.trainer.carriers import seconds_to_wait
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.elastic import fitted
@@ -373,6 +374,7 @@ def _wake_after(
         seconds_to_lost(plan, observed, now),
         seconds_to_start(plan, status, now) or None,
         seconds_to_verdict(views, now),
+        seconds_to_wait(plan, of_steps_to_do(plan, views), now),
         wait.seconds_left if wait is not None and not plan.is_suspended else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from tfjob_controller.trainer import reasons, replicas
 from tfjob_controller.trainer.blame import is_consequence, seconds_to_blame
+from tfjob_controller.trainer.carriers import has_tried_too_often, waits_too_long
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Obstacle
@@ -40,6 +41,7 @@ def judge(
         return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
         _failed_replica(of_steps_to_do(plan, views), to_restart(plan, views), now)
+        or _not_carried(plan, of_steps_to_do(plan, views), now)
         or _refused(obstacles)
         or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
@@ -91,6 +93,15 @@ def _failed_replica(views: Sequence[View], restarting: Sequence[View], now: date
             if is_consequence(view, restarting) or seconds_to_blame(view, views, now):
                 continue
             return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{view.replica.id} failed: {why_failed(view)}"))
+    return None
+
+
+def _not_carried(plan: Plan, views: Sequence[View], now: datetime) -> Verdict | None:
+    """What brings or takes data neither starts nor succeeds."""
+    if words := waits_too_long(plan, views, now):
+        return Verdict(False, reasons.REPLICA_FAILED, shortened(words))
+    if words := has_tried_too_often(plan, views):
+        return Verdict(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(words))
     return None
 
 

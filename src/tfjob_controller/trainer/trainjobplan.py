@@ -41,6 +41,7 @@ from tfjob_controller.trainer.workspace import (
     workspace_problem,
 )
 
+_CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
 # Spec: TrainJob, section 3.
 _KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
 
@@ -135,6 +136,7 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
         gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
         added_labels=spec.labels,
         added_annotations=spec.annotations,
+        carriers=_CARRIERS,
     )
 
 
