@@ -151,6 +151,16 @@ def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
     _write(folder, _Record(record.count, [*record.images, wanted]))
 
 
+def tag_image(folder: Path, name: str, other: str, report: Report = to_stderr) -> None:
+    """Give an image that the nodes have (`load_image`) another name there, as if they had pulled it under that."""
+    ctr = binaries.ensure("ctr", report)
+    plan = network.claim_of(folder.absolute())
+    for number in range(1, _read(folder).count + 1):
+        inside = node.enter(plan, number, folder) if plan else None
+        if inside is not None:
+            run(*inside, ctr, "--namespace=k8s.io", "images", "tag", "--force", f"{images.plain(name)}:latest", other)
+
+
 def check_machine(report: Report) -> None:
     """Install the Debian packages that are missing. Raises LocalClusterError with the remedy where no node can run."""
     debian.require_root("real nodes")

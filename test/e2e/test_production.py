@@ -1,0 +1,124 @@
+"""docs/production.md, word by word: whoever follows it has a controller that is highly available and watched."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.docs import DOCS
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.poll import eventually
+from helpers.prometheustools import tools
+from localcluster import binaries, images
+from localcluster import nodes as nodes_module
+
+# Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
+
+ROOT = DOCS.parent
+PAGE = (DOCS / "production.md").read_text("utf-8")
+STEP_SECONDS = 420
+# What the page calls the images that it builds.
+NAMES = {
+    "registry.example.com/tfjob-controller:0.1.0": images.CONTROLLER,
+    "registry.example.com/kube-scheduler:v1.36.3": images.KUBE_SCHEDULER,
+}
+# The Prometheus operator's kinds, without their schemas: nothing here reads what is stored of them.
+MONITORS = {"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What a clone of the repository has of what the page needs, with the two files that the reader writes."""
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    production = tmp_path / "production"
+    production.mkdir()
+    kustomization, config = blocks("yaml")
+    (production / "kustomization.yaml").write_text(kustomization)
+    (production / "controller-config.yaml").write_text(config)
+    return tmp_path
+
+
+@pytest.fixture
+def cluster(own_nodes: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """Nodes that have the images as if they had pulled them, and the operator's kinds; all away afterwards."""
+    nodes_module.load_image(own_nodes.folder, images.BASE)
+    for name, image in NAMES.items():
+        nodes_module.load_image(own_nodes.folder, image)
+        nodes_module.tag_image(own_nodes.folder, image, name)
+    kubectl = Kubectl(own_nodes.kubeconfig, tmp_path / "kubectl")
+    for kind, plural in MONITORS.items():
+        kubectl.must("apply", "-f", "-", manifest=monitor_kind(kind, plural))
+    yield own_nodes
+    left = (
+        "namespace/team-a",
+        "namespace/tfjob-system",
+        *(f"crd/{each}.monitoring.coreos.com" for each in MONITORS.values()),
+    )
+    kubectl.run("delete", "--ignore-not-found", *left)
+
+
+def monitor_kind(kind: str, plural: str) -> dict[str, object]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Path, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "KUBECACHEDIR": str(tmp_path / "cache"),
+        "PATH": ":".join([str(path_of_programs(tmp_path)), os.environ["PATH"]]),
+    }
+    said = [run(block, clone, environment) for block in blocks("sh")]
+    lines = [line for text in said for line in text.splitlines()]
+    roles = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("leader_election_master_status")]
+    assert sorted(roles) == [0.0, 0.0, 1.0]
+    assert sum(text.count("yes\n") for text in said) == 2, "both questions of step 4 are answered with yes"
+    eventually(lambda: cluster.api.find("/api/v1/namespaces/tfjob-system") is None, 60, 0.2)
+
+
+def path_of_programs(tmp_path: Path) -> Path:
+    """A folder with what the page calls: kubectl, the plugin and promtool."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "kubectl").symlink_to(binaries.ensure("kubectl"))
+    (folder / "kubectl-tfjob").symlink_to(ROOT / ".venv" / "bin" / "kubectl-tfjob")
+    (folder / "promtool").symlink_to(tools().promtool)
+    return folder
+
+
+def run(block: str, folder: Path, environment: dict[str, str]) -> str:
+    """What the block printed."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=STEP_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
