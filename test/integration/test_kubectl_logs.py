@@ -89,7 +89,7 @@ def test_followed_logs_go_on_over_restarts_until_the_job_ends(
     with follow(control_plane, trial, "--tail", "5") as following:
         assert [following.stdout.readline() for _ in range(2)] == [f"step 1 of {pod}\n", "step 2\n"]
         logging_node.logs[pod] = "once more\n"
-        restarted = podstatus.running(api.get(path), "10.99.0.1", restarts=1, last=Outcome(exit_code=3))
+        restarted = podstatus.running(api.get(path), "10.99.0.1", restarts=1, last=Outcome(exit_code=137))
         api.patch(f"{path}/status", {"status": restarted})
         assert following.stdout.readline() == "once more\n"
         set_pod_terminated(api, trial.namespace, pod)

@@ -107,7 +107,7 @@ class LogReader:
             query = self._options.query(run.container)
             if last is not None:  # what its tail was is over; and of the same run all but what is new was read
                 query.pop("tailLines", None)
-                query |= {"tailLines": "0"} if run.id == last.id else {}
+                query |= {"tailLines": "0"} if run.is_same(last) else {}
             yield from self._read(run, query)
             if not (self._options.follow and self._options.over_restarts):
                 return
@@ -183,13 +183,14 @@ class _Run:
     has_started: bool
     is_running: bool
 
-    @property
-    def id(self) -> tuple[str, int]:
-        return self.pod.metadata.uid, self.restarts
+    def is_same(self, other: _Run) -> bool:
+        return (self.pod.metadata.uid, self.restarts) == (other.pod.metadata.uid, other.restarts)
 
     def follows(self, last: _Run | None, *, is_over: bool) -> bool:
         """Is there more to read than was read of `last`? While the job goes on, a run may have been cut off."""
-        return last is None or self.id != last.id or (self.is_running and not is_over)
+        if last is None or self.pod.metadata.uid != last.pod.metadata.uid or self.restarts > last.restarts:
+            return True
+        return self.is_running and not is_over
 
 
 def _run_of(view: View | None) -> _Run | None:
