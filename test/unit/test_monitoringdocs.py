@@ -1,0 +1,33 @@
+"""The monitoring page and the runbooks name series and flags that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from generate.reference import render_flags, render_metrics
+from helpers.docs import DOCS
+
+PAGES = [DOCS / "monitoring.md", *sorted((DOCS / "runbooks").glob("*.md"))]
+METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
+FLAGS = set(re.findall(r"^\| `(--[^`]+)` \|", render_flags(), re.MULTILINE))
+# Of others: kubectl, etcd.
+FOREIGN_FLAGS = {"--as", "--etcd-compaction-interval", "--field-selector", "--list", "--previous", "--raw", "--sort-by",
+                 "--tail", "--type", "--kube-api-qps", "--kube-api-burst"}  # fmt: skip
+FOREIGN_METRICS = {"apiserver_request_duration_seconds", "etcd_request_duration_seconds"}
+
+_SERIES = re.compile(
+    r"\b(?:tfjob|trainjob|gang|workqueue|controller_runtime|rest_client|leader_election|informer|reflector|process|"
+    r"apiserver|etcd)_[a-z_]+\b(?![_*])"
+)
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_only_series_and_flags_that_exist(page: Path) -> None:
+    text = page.read_text()
+    names = {re.sub("_(bucket|count|sum)$", "", name) for name in _SERIES.findall(text)}
+    assert names - METRICS - FOREIGN_METRICS - {"tfjob_system"} == set()
+    assert set(_FLAG.findall(text)) - FLAGS - FOREIGN_FLAGS == set()
