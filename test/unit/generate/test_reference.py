@@ -83,13 +83,15 @@ def test_a_reason_in_no_table_stops_the_generator(monkeypatch: pytest.MonkeyPatc
 
 
 def test_metrics_are_listed_as_they_are_scraped() -> None:
-    of_run, of_extender = map(first_column, reference.render_metrics().split("## tfjob-controller extender"))
-    assert (of_run, of_extender) == (sorted(of_run), sorted(of_extender))
+    text = reference.render_metrics()
+    of_run, of_extender, of_both = map(first_column, re.split("## (?:tfjob-controller extender|Both)", text))
+    assert (of_run, of_extender, of_both) == (sorted(of_run), sorted(of_extender), sorted(of_both))
     assert {"gang_gangs", "gang_bindings_total", "gang_waiting_seconds"} <= set(of_extender)
     listed = [*of_run, *of_extender]
     assert {"tfjob_jobs", "tfjob_created_total", "workqueue_depth", "rest_client_requests_total"} <= set(listed)
     assert not [name for name in listed if name.startswith("process_")]
-    assert "| `tfjob_jobs` | gauge | `namespace`, `phase`, `state` |" in reference.render_metrics()
+    assert {"process_resident_memory_bytes", "python_info"} <= set(of_both)
+    assert "| `tfjob_jobs` | gauge | `namespace`, `phase`, `state` |" in text
 
 
 def test_a_table_keeps_its_shape_whatever_is_in_a_cell() -> None:
