@@ -9,6 +9,8 @@ import pytest
 
 from generate.reference import render_flags, render_metrics
 from helpers.docs import DOCS
+from monitoring import runbooks
+from monitoring.rules import ALERTS
 
 PAGES = [DOCS / "monitoring.md", *sorted((DOCS / "runbooks").glob("*.md"))]
 METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
@@ -31,3 +33,12 @@ def test_a_page_names_only_series_and_flags_that_exist(page: Path) -> None:
     names = {re.sub("_(bucket|count|sum)$", "", name) for name in _SERIES.findall(text)}
     assert names - METRICS - FOREIGN_METRICS - {"tfjob_system"} == set()
     assert set(_FLAG.findall(text)) - FLAGS - FOREIGN_FLAGS == set()
+
+
+def test_there_is_a_page_for_each_alert_and_none_for_others() -> None:
+    there = {str(path.relative_to(DOCS.parent)) for path in (DOCS / "runbooks").iterdir()}
+    assert there == runbooks.pages().keys()
+
+
+def test_each_severity_is_one_that_alertmanagers_know() -> None:
+    assert {each.severity for each in ALERTS} == {"critical", "warning"}
