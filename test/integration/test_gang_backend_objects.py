@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, new_namespace, set_pod_terminated
+from helpers.cluster import (
+    Cluster,
+    delete_service_account,
+    new_namespace,
+    new_service_account,
+    set_pod_terminated,
+    write_kubeconfig,
+)
 from helpers.controller import Jobs, running_controller
+from helpers.kubectl import Kubectl
 from helpers.manifests import container, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, condition
 from helpers.poll import eventually
+from helpers.renderings import named, render_with, template_of
 from helpers.trainmanifests import trainjob
 from localcluster.foreigncrds import install_foreign_crds
 from tfjob_controller.api.trainjob import TRAINJOBS
@@ -22,7 +32,7 @@ from tfjob_controller.trainer.gangbackends import BACKENDS
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 Object = dict[str, Any]
-NAME = "example-job"
+NAME, ACCOUNT = "example-job", "tfjob-controller"
 QUEUES = {"volcano": "scheduling.volcano.sh/queue-name", "kueue": "kueue.x-k8s.io/queue-name"}
 
 
@@ -33,17 +43,29 @@ def foreign(spare_control_plane: Cluster) -> Cluster:
     return spare_control_plane
 
 
+Controlled = Callable[..., contextlib.AbstractContextManager["Backed"]]
+
+
 @pytest.fixture
-def cluster(foreign: Cluster, gang_plane: Cluster) -> Cluster:
-    return foreign
+def controlled(foreign: Cluster, gang_plane: Cluster, administrator: Kubectl, tmp_path: Path) -> Controlled:
+    """A controller that has one of the backends, and the rights and flags that its component gives it."""
 
+    @contextlib.contextmanager
+    def run(backend: str, **options: Any) -> Iterator[Backed]:
+        rendered = render_with(administrator, tmp_path, "standalone", f"gang-backend-{backend}")
+        args = template_of(named(rendered, "Deployment", ACCOUNT))["spec"]["containers"][0]["args"]
+        assert f"--gang-backend={backend}" in args
+        namespace = new_namespace(foreign.api)
+        token = new_service_account(foreign.api, namespace, ACCOUNT, named(rendered, "ClusterRole", ACCOUNT)["rules"])
+        kubeconfig = write_kubeconfig(foreign, token, tmp_path / "kubeconfig")
+        try:
+            with running_controller(kubeconfig, namespace, gang_backend=backend, **options):
+                yield Backed(foreign, backend, Jobs(foreign.api, namespace))
+        finally:
+            delete_service_account(foreign.api, namespace, ACCOUNT)
+        foreign.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
 
-@contextlib.contextmanager
-def controlled(cluster: Cluster, backend: str, **options: Any) -> Iterator[Backed]:
-    namespace = new_namespace(cluster.api)
-    with running_controller(cluster.kubeconfig, namespace, gang_backend=backend, **options):
-        yield Backed(cluster, backend, Jobs(cluster.api, namespace))
-    cluster.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
+    return run
 
 
 class Backed:
@@ -74,8 +96,9 @@ class Backed:
         return eventually(asks, PATIENCE_SECONDS, 0.05) or {}
 
     def says(self, **status: Any) -> None:
-        """The scheduler writes the group's status."""
-        self.api.patch(f"{self.path}/{self.group()['metadata']['name']}/status", {"status": status})
+        """The scheduler writes the group's status. Volcano's has no subresource for it."""
+        part = "" if self.backend == "volcano" else "/status"
+        self.api.patch(f"{self.path}/{self.group()['metadata']['name']}{part}", {"status": status})
 
     def await_gone(self) -> None:
         eventually(lambda: not self.groups(), PATIENCE_SECONDS, 0.05)
@@ -116,10 +139,10 @@ def unready(api_condition: str, message: str, status: str = "False") -> Object:
     }
 
 
-def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(cluster: Cluster) -> None:
-    with controlled(cluster, "volcano") as backed:
+def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(controlled: Controlled) -> None:
+    with controlled("volcano") as backed:
         spec = {"gang": {"enabled": True, "minWorkers": 2}, "priorityClassName": "high"}
-        cluster.api.create_if_missing(
+        backed.api.create_if_missing(
             "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 10}
         )
         backed.submit(gang(**spec), queue="research")
@@ -137,8 +160,8 @@ def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(cl
         assert (said["status"], said["reason"]) == ("False", "WaitingForCapacity")
 
 
-def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_made_anew(cluster: Cluster) -> None:
-    with controlled(cluster, "coscheduling", gang_scheduler_name="our-scheduler") as backed:
+def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_made_anew(controlled: Controlled) -> None:
+    with controlled("coscheduling", gang_scheduler_name="our-scheduler") as backed:
         backed.submit(gang(gang={"enabled": True, "timeoutSeconds": 3600}))
         asked = {"minMember": 5, "minResources": {"cpu": "4", "memory": "192Mi"}, "scheduleTimeoutSeconds": 60}
         group = backed.group(**asked)
@@ -155,8 +178,8 @@ def test_coscheduling_gets_a_pod_group_that_follows_the_job_and_is_made_anew(clu
         backed.group(minMember=6)
 
 
-def test_what_has_succeeded_is_waited_for_no_more(cluster: Cluster) -> None:
-    with controlled(cluster, "coscheduling") as backed:
+def test_what_has_succeeded_is_waited_for_no_more(controlled: Controlled) -> None:
+    with controlled("coscheduling") as backed:
         backed.submit(gang(workers(3, template=asking(cpu="1"))))
         backed.group(minMember=3)
         (last, *_) = sorted((pod["metadata"]["name"] for pod in backed.await_pods(3)), reverse=True)
@@ -168,8 +191,8 @@ def test_what_has_succeeded_is_waited_for_no_more(cluster: Cluster) -> None:
         backed.await_gone()
 
 
-def test_kueue_lets_a_job_in_and_takes_it_out_again(cluster: Cluster) -> None:
-    with controlled(cluster, "kueue") as backed:
+def test_kueue_lets_a_job_in_and_takes_it_out_again(controlled: Controlled) -> None:
+    with controlled("kueue") as backed:
         backed.submit(gang(), queue="research")
         group = backed.group(queueName="research")
         sets = {each["name"]: each for each in group["spec"]["podSets"]}
@@ -192,8 +215,8 @@ def test_kueue_lets_a_job_in_and_takes_it_out_again(cluster: Cluster) -> None:
         backed.await_pods(5)
 
 
-def test_a_workload_that_somebody_has_stopped_stays_so(cluster: Cluster) -> None:
-    with controlled(cluster, "kueue") as backed:
+def test_a_workload_that_somebody_has_stopped_stays_so(controlled: Controlled) -> None:
+    with controlled("kueue") as backed:
         backed.submit(gang(), queue="research")
         group = backed.group()
         backed.api.patch(f"{backed.path}/{group['metadata']['name']}", {"spec": {"active": False}})
@@ -202,33 +225,33 @@ def test_a_workload_that_somebody_has_stopped_stays_so(cluster: Cluster) -> None
         assert backed.group()["metadata"]["uid"] == group["metadata"]["uid"]
 
 
-def test_without_a_queue_the_job_says_which_label_it_lacks(cluster: Cluster) -> None:
-    with controlled(cluster, "kueue") as backed:
+def test_without_a_queue_the_job_says_which_label_it_lacks(controlled: Controlled) -> None:
+    with controlled("kueue") as backed:
         backed.jobs.submit(gang())
         backed.await_reason("the job has no label kueue.x-k8s.io/queue-name")
 
 
 @pytest.mark.parametrize("backend", ["volcano", "coscheduling", "kueue"])
-def test_a_train_job_is_a_gang_there_too(cluster: Cluster, backend: str) -> None:
-    with controlled(cluster, backend) as backed:
+def test_a_train_job_is_a_gang_there_too(controlled: Controlled, backend: str) -> None:
+    with controlled(backend) as backed:
         manifest = trainjob("train", 2, gang={"enabled": True})
         manifest["spec"]["trainer"]["resourcesPerNode"] = {"requests": {"cpu": "1"}}
         Jobs(backed.api, backed.jobs.namespace, TRAINJOBS).submit(manifest)
         assert backed.group()["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
 
 
-def test_a_backend_that_is_not_installed_is_named_in_one_line(cluster: Cluster) -> None:
+def test_a_backend_that_is_not_installed_is_named_in_one_line(gang_plane: Cluster) -> None:
     # This server has no alpha kinds turned on.
-    namespace = new_namespace(cluster.api)
-    with running_controller(cluster.kubeconfig, namespace, ready=False, gang_backend="kubernetes") as manager:
+    namespace = new_namespace(gang_plane.api)
+    with running_controller(gang_plane.kubeconfig, namespace, ready=False, gang_backend="kubernetes") as manager:
         found = eventually(lambda: [each for each in manager.problems() if "podgroups" in each and "CRD" in each])
         assert len(found) == 1
         assert "does not serve PodGroup scheduling.k8s.io/v1alpha2" in found[0]
         assert "\n" not in found[0]
 
 
-def test_a_job_that_is_no_gang_has_no_group(cluster: Cluster) -> None:
-    with controlled(cluster, "volcano") as backed:
+def test_a_job_that_is_no_gang_has_no_group(controlled: Controlled) -> None:
+    with controlled("volcano") as backed:
         backed.submit(gang(gang={"enabled": False}))
         for pod in backed.await_pods(5):
             assert pod["spec"]["schedulerName"] == "default-scheduler"

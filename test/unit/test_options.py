@@ -70,6 +70,13 @@ def test_values_are_read(field: str, text: str, value: object) -> None:
         pytest.param({"namespace": "a,b"}, "--namespace must be the name of one namespace", id="two namespaces"),
         pytest.param({"leader_elect_lease_duration": "10s"}, "must be longer than", id="lease shorter than renewal"),
         pytest.param({"leader_elect_retry_period": "9s"}, "must be longer than 1.2 times", id="retry too slow"),
+        pytest.param({"gang_backend": "slurm"}, "--gang-backend must be one of gang, volcano", id="no such backend"),
+        pytest.param(
+            {"gang_backend": "volcano", "gang_mode": "affinity"}, "leave --gang-backend out", id="pinned by another"
+        ),
+        pytest.param(
+            {"gang_backend": "kueue", "autoscaling": "on"}, "--autoscaling needs this", id="another does not wish"
+        ),
         pytest.param({"autoscaling": "yes"}, "--autoscaling must be one of off, recommend, on", id="no such mode"),
         pytest.param(
             {"autoscaling": "on", "gang_scheduling": "off"}, "--autoscaling needs the gang", id="nobody who wishes"

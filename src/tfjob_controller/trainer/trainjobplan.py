@@ -25,6 +25,7 @@ from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, nu
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworkanswers import environment_of, equipped_by, files_of, problem_of, secret_of
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.trainer.gangbackends.kueue import QUEUE_LABEL
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.labels import TRAIN_JOB_NAME, job_labels
 from tfjob_controller.trainer.names import child_name, gang_name, replica_id, runtime_id_of
@@ -134,7 +135,8 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
         secret=Secret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
         **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
         gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
-        added_labels=spec.labels,
+        # Kueue would suspend each child that names a queue by itself, and we resume it.
+        added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
         added_annotations=spec.annotations,
         carriers=_CARRIERS,
     )

@@ -56,10 +56,10 @@ class Kueue:
         return _is(group, _EVICTED) and group.spec.get("active") is not False
 
     def words(self, group: PodGroup) -> str:
-        if not group.spec.get("queueName"):
-            return _NO_QUEUE
         if group.spec.get("active") is False:
             return _STOPPED
+        if not group.spec.get("queueName"):
+            return _NO_QUEUE
         conditions = group.status.get("conditions") or ()
         return latest_message(conditions, _QUOTA_RESERVED, "False") or latest_message(conditions, _EVICTED, "True")
 
