@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from helpers.cluster import make_node
@@ -12,12 +12,15 @@ from localcluster.api import Api
 
 
 class Kubelet:
-    """`logs`: what a pod has printed, by its name; those that are not named have printed two lines."""
+    """`logs`: what a pod has printed, by its name; those that are not named have printed two lines.
+
+    `chunks` is what comes instead, bit by bit: once, or for each request anew if it is a function.
+    """
 
     def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
         self.name = name
         self.requests: list[Request] = []
-        self.chunks: Iterator[bytes] | None = None
+        self.chunks: Iterator[bytes] | Callable[[], Iterator[bytes]] | None = None
         self.logs: dict[str, str] = {}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*pair)
@@ -43,4 +46,5 @@ class Kubelet:
         self.requests.append(request)
         pod = request.path.split("/")[-2]
         text = self.logs.get(pod, f"step 1 of {pod}\nstep 2\n") if request.query.get("tailLines") != "0" else ""
-        return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=self.chunks)
+        chunks = self.chunks() if callable(self.chunks) else self.chunks
+        return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=chunks)

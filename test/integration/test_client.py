@@ -256,7 +256,7 @@ def test_whoever_stops_reading_followed_logs_leaves_no_thread(
         yield b"early\n"
         may_end.wait(60.0)
 
-    logging_node.chunks = endless()
+    logging_node.chunks = endless
     lines = job.logs("all", follow=True)
     try:
         assert next(lines).text == "early"
