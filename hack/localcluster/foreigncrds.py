@@ -70,11 +70,11 @@ def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
 def _all(report: Report) -> Iterator[Object]:
     go = go_of(_MODULE, report)
     for published in PUBLISHED:
-        yield from yaml.safe_load_all(_fetched(go, published).read_text())
+        yield from yaml.safe_load_all(fetched(go, published).read_text())
     yield from yaml.safe_load_all(_volcano(go, report).read_text())
 
 
-def _fetched(go: Path, published: Published) -> Path:
+def fetched(go: Path, published: Published) -> Path:
     with tempfile.TemporaryDirectory() as folder:  # where no go.mod has a say
         command = [str(go), "mod", "download", "-json", f"{published.module}@{published.version}"]
         answer = json.loads(_output(command, Path(folder)) or "{}")

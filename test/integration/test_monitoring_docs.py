@@ -22,8 +22,9 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.prometheusserver import running_prometheus
 from helpers.prometheustools import tools
-from helpers.renderings import named, of_kind, port_names, render, selects
+from helpers.renderings import moved, named, of_kind, port_names, render, selects
 from localcluster import ports
+from localcluster.monitoringcrds import install_monitoring_crds
 
 pytestmark = pytest.mark.cluster
 
@@ -61,6 +62,15 @@ def test_each_monitor_takes_the_pods_of_its_deployment_and_their_port(name: str,
     assert endpoint["port"] in port_names(deployment)
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert labels[monitor["spec"]["jobLabel"]] == name
+
+
+def test_the_operator_s_own_kinds_take_what_is_made_for_it(
+    control_plane: Cluster, kubectl: Kubectl, rendered: list[Object]
+) -> None:
+    install_monitoring_crds(control_plane.api)
+    ours = moved(of_kind(rendered, "PodMonitor", "PrometheusRule"), kubectl.namespace)
+    said = kubectl.must("apply", "--dry-run=server", "--validate=strict", "-f", "-", manifest=ours)
+    assert len(said.splitlines()) == 3
 
 
 def test_the_operator_and_grafana_find_what_is_theirs_by_its_labels(rendered: list[Object]) -> None:
