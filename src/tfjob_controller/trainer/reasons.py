@@ -64,8 +64,9 @@ DESCRIPTIONS: dict[str, str] = {
     CHILDREN_FOLLOW: "Workers come or go: not all that should come have their Job, or not all that leave have gone.",
     NONE_RECOMMENDED: "The gang scheduler does not wish for another number of workers any more.",
     JOB_CREATED: "The controller has seen the job.",
-    CHIEF_RUNNING: "The chief's training container runs.",
-    CHIEF_NOT_RUNNING: "The chief's training container does not run at the moment.",
+    CHIEF_RUNNING: "The chief's training container runs; or it has succeeded, and others run: a TrainJob's other "
+    "nodes, or its exporter.",
+    CHIEF_NOT_RUNNING: "The chief's training container, or what comes after it, does not run at the moment.",
     REPLICAS_RESTARTING: "Some replicas have ended and wait to run again.",
     NONE_RESTARTING: "All replicas that were restarted run again.",
     CHIEF_SUCCEEDED: "The chief ended with exit code 0: the job succeeded.",

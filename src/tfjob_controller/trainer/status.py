@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -180,7 +181,7 @@ def _active(
         status = _suspended(counted, said)
     else:
         is_waiting = plan.is_held or (gate is not None and not gate.is_open)
-        status = _going_on(plan, counted, views, said, is_waiting=is_waiting)
+        status = _going_on(plan, counted, views, step, said, is_waiting=is_waiting)
         status = replace(status, reason="; ".join(_why_waiting(step, obstacles, wait)))
     suspends = wait is not None and wait.suspends and verdict is None and not plan.is_suspended
     if status == old:
@@ -220,8 +221,7 @@ def _counted(
         old,
         observed_generation=job.metadata.generation,
         start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
-        replica_statuses=tuple(_role_status(plan, role, views) for role in plan.roles),
-        ready={role.name: _ready(role, views) for role in plan.roles},
+        **_by_role(plan, views),
         progress=progress,
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),
         restart_counts=restart_counts,
@@ -231,13 +231,20 @@ def _counted(
     )
 
 
+def _by_role(plan: Plan, views: Sequence[View]) -> dict[str, Any]:
+    """What the status says of each role."""
+    states = tuple(_role_status(plan, role, views) for role in plan.roles)
+    return {"replica_statuses": states, "ready": {role.name: _ready(role, views) for role in plan.roles}}
+
+
 def _restarted(plan: Plan, views: Sequence[View], status: TrainingStatus) -> TrainingStatus:
-    """Where all are started again: those who have succeeded are so, too."""
+    """Where all are started again: those who have succeeded are so, too, and nothing of the new set is there yet."""
     if not to_restart(plan, views):
         return status
     together = {view.replica.id for view in views if view.replica.role.restarts_together}
     kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
-    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept)
+    anew = [View(view.replica, replicas.RUNNING) if view.replica.id in together else view for view in views]
+    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(plan, anew))
 
 
 def _role_status(plan: Plan, role: Role, views: Sequence[View]) -> ReplicaStatus:
@@ -317,17 +324,24 @@ def _suspended(counted: TrainingStatus, said: Conditions) -> TrainingStatus:
 
 
 def _going_on(
-    plan: Plan, counted: TrainingStatus, views: Sequence[View], said: Conditions, *, is_waiting: bool
+    plan: Plan, counted: TrainingStatus, views: Sequence[View], step: Step, said: Conditions, *, is_waiting: bool
 ) -> TrainingStatus:
-    chief = views[0]
+    chief, runner = views[0], _runner(views[0], step)
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
-    if chief.is_up:
-        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{chief.replica.id} runs")
+    if runner.is_up and not to_restart(plan, views):
+        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
     else:
-        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{chief.replica.id} does not run")
+        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
     _say_restarting(plan, of_steps_to_do(plan, views), said)
     phase = RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING
     return replace(counted, phase=phase, state=_state_of(plan, phase, chief), conditions=said.all())
+
+
+def _runner(chief: View, step: Step) -> View:
+    """Who says whether the job runs: the chief, and once that has succeeded whoever goes on beside it or after it."""
+    if chief.state != replicas.SUCCEEDED:
+        return chief
+    return next((view for view in step.views if view.is_up), step.views[0])
 
 
 def _state_of(plan: Plan, phase: str, chief: View) -> str:

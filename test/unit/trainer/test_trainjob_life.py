@@ -73,6 +73,43 @@ def test_initializers_come_first_then_nodes_then_the_exporter() -> None:
     assert true_conditions(cluster) == {"Created", "Complete"}
 
 
+def running(cluster: World) -> tuple[str, str]:
+    (said,) = [each for each in cluster.job.status.conditions if each.type == "Running"]
+    return said.status, said.message
+
+
+def test_a_job_runs_as_long_as_any_node_does_and_while_the_model_is_exported() -> None:
+    cluster = world_in_steps()
+    cluster.settle()
+    ends(cluster, *INITIALIZERS)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    assert running(cluster) == ("True", "node-0 runs")
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert running(cluster) == ("True", "node-1 runs")
+    ends(cluster, "node-1")
+    cluster.settle()
+    assert running(cluster) == ("False", "model-exporter-0 does not run")
+    cluster.runs("model-exporter-0")
+    cluster.settle()
+    assert running(cluster) == ("True", "model-exporter-0 runs")
+    assert cluster.job.status.state == "RUNNING"
+
+
+def test_a_status_that_counts_a_restart_says_that_nothing_of_the_new_set_is_there() -> None:
+    cluster = running_train_world()
+    ends(cluster, "node-1", exit_code=137)
+    cluster.sync()
+    status = cluster.job.status
+    assert (status.restarts, status.nodes, status.jobs_status[0].active) == (1, "0/2", 0)
+    assert running(cluster) == ("False", "node-0 does not run")
+    writes = cluster.status_writes
+    cluster.settle()
+    assert cluster.status_writes == writes
+
+
 def test_without_steps_the_job_succeeds_when_all_its_nodes_have() -> None:
     cluster = running_train_world()
     ends(cluster, "node-0")
