@@ -15,6 +15,7 @@ from bench.auditlog import audit_log
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
+from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
@@ -22,6 +23,7 @@ from localcluster import process, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.programs import Options
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 
 pytestmark = pytest.mark.cluster
@@ -103,6 +105,24 @@ def test_every_write_is_part_of_a_sync_and_has_an_id_of_its_own(audited: tuple[C
     writes = writes_of_controller(audit, namespace)
     assert all(AUDIT_ID.fullmatch(each["auditID"]) for each in writes), [each["auditID"] for each in writes]
     assert len({each["auditID"] for each in writes}) == len(writes)
+
+
+def test_the_gang_schedulers_writes_have_ids_too(audited: tuple[Cluster, Path]) -> None:
+    cluster, audit = audited
+    namespace = new_namespace(cluster.api)
+    path = f"/apis/{GANGS.api_version}/namespaces/{namespace}/gangs"
+    meta = {"apiVersion": GANGS.api_version, "kind": GANGS.kind, "metadata": {"name": "one"}}
+
+    def writes() -> list[Object]:
+        return [each for each in writes_of_controller(audit, namespace) if each["objectRef"]["resource"] == "gangs"]
+
+    with running_gang_scheduler(cluster.kubeconfig):
+        cluster.api.create(path, {**meta, "spec": {"members": [{"name": "worker", "resources": {"cpu": "1"}}]}})
+        eventually(lambda: cluster.api.get(f"{path}/one").get("status", {}).get("phase"), 60)
+        eventually(writes, 60)
+        told = eventually(lambda: Jobs(cluster.api, namespace).events(), 60)
+    ids = {reconcile_id_of(entry) for entry in writes()}
+    assert told[0]["metadata"]["annotations"][RECONCILE_ID_ANNOTATION] in ids
 
 
 def is_event(entry: Object) -> bool:

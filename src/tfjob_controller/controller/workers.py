@@ -14,7 +14,6 @@ of these lines says what caused the sync.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,7 +24,7 @@ from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, Req
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.kube.trace import Trace, following
+from tfjob_controller.kube.trace import reconciling
 from tfjob_controller.kube.workqueue import ShutDown
 
 log = structlog.get_logger(__name__)
@@ -103,9 +102,8 @@ class Workers:
         begin = self._clock.monotonic()
         self._observer.sync_started(self._name)
         result = "panic"
-        trace = Trace(uuid.uuid4().hex)
         try:
-            with structlog.contextvars.bound_contextvars(key=key, reconcile_id=trace.id), following(trace):
+            with reconciling(key):
                 result = self._sync_and_settle(key)
         finally:
             self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)

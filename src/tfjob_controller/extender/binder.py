@@ -38,6 +38,7 @@ from tfjob_controller.kube.codec import decoder_for, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.kube.trace import reconciling
 
 log = structlog.get_logger(__name__)
 
@@ -156,7 +157,8 @@ class Binder:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             try:
-                self._attempt(task)
+                with reconciling(_key(task.pod)):
+                    self._attempt(task)
             except Exception as error:
                 # A fault of ours: whoever waits hears of it, and the thread is started anew.
                 self._end(task, "refused", f"internal error: {error!r}")

@@ -1,7 +1,9 @@
 """Writes what the admission loop has decided: statuses of Gangs, many at the same time.
 
 Each write is a merge patch that the server refuses if somebody has written since, so nothing is ever written over what
-was not seen. Its answer goes into the cache at once. Threads: `write` belongs to one, and uses a pool of its own.
+was not seen. Its answer goes into the cache at once. Each step has a reconcile id of its own (kube.trace).
+
+Threads: `write` belongs to one, and uses a pool of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.trace import reconciling
 
 log = structlog.get_logger(__name__)
 
@@ -113,13 +116,17 @@ class StatusWriter:
     def write(self, steps: Sequence[Step]) -> Iterator[tuple[Step, ApiError | None]]:
         """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
         try:
-            errors = list(self._pool.map(self._write, steps))
+            errors = list(self._pool.map(self._traced, steps))
         except (RuntimeError, CancelledError):
             # A pool that is shut down says so with these.
             if not self._stopped.is_set():
                 raise
             return iter(())
         return zip(steps, errors, strict=True)
+
+    def _traced(self, step: Step) -> ApiError | None:
+        with reconciling(key_of(step.gang)):
+            return self._write(step)
 
     def _write(self, step: Step) -> ApiError | None:
         meta = step.gang.metadata

@@ -1,10 +1,10 @@
 """Which piece of work a request belongs to: from the log of a program to the audit log of the API server.
 
-Theory of operation. Whoever begins a piece of work (a worker, for one sync) makes a `Trace` and does the work within
-`following`. Every request that is sent meanwhile, also by threads that run in a copy of the context, carries the header
-`Audit-ID`, made of the trace's id and a number. The API server takes that as the `auditID` of its audit event instead
-of a random one. So the id of a log line finds the requests in the audit log, and the other way round. Events carry the
-id as an annotation.
+Theory of operation. Whoever begins a piece of work (a worker, for one sync) does it within `reconciling`, or makes a
+`Trace` and does it within `following`. Every request that is sent meanwhile, also by threads that run in a copy of the
+context, carries the header `Audit-ID`, made of the trace's id and a number. The API server takes that as the `auditID`
+of its audit event instead of a random one. So the id of a log line finds the requests in the audit log, and the other
+way round. Events carry the id as an annotation.
 
 An Audit-ID names one request, so each attempt has its own. Requests outside of any piece of work (watches, leases) send
 none, and the server makes one up.
@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
+
+import structlog
 
 AUDIT_ID_HEADER = "Audit-ID"
 # Of an Event: in which sync it was reported, the last time if it repeats.
@@ -44,6 +47,14 @@ _current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 def current() -> Trace | None:
     """That of the work which is done in this context."""
     return _current.get()
+
+
+@contextlib.contextmanager
+def reconciling(key: str) -> Iterator[None]:
+    """A piece of work that is about one object begins: log lines have its `key` and a new `reconcile_id`."""
+    work = Trace(uuid.uuid4().hex)
+    with structlog.contextvars.bound_contextvars(key=key, reconcile_id=work.id), following(work):
+        yield
 
 
 @contextlib.contextmanager

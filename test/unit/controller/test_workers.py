@@ -11,6 +11,7 @@ import structlog
 from helpers.poll import eventually
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.workers import Workers
+from tfjob_controller.kube import trace
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.ratelimit import ItemExponential
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
@@ -97,6 +98,24 @@ def test_what_follows_an_outcome(
     assert queue.statistics().delayed == 1
     assert results.active == 0
     assert results.count == 2
+
+
+def test_each_sync_has_an_id_of_its_own_for_its_lines_and_its_requests(queue: Queue, start: Start) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    def sync(key: str) -> Outcome:
+        bound, work = structlog.contextvars.get_contextvars(), trace.current()
+        assert work is not None
+        seen.append((bound["key"], bound["reconcile_id"], work.id))
+        return DONE
+
+    for key in ("a", "b"):
+        queue.add(key)
+    start(sync)
+    eventually(lambda: len(seen) == 2)
+    assert {key for key, _, _ in seen} == {"a", "b"}
+    assert all(logged == sent for _, logged, sent in seen)
+    assert len({logged for _, logged, _ in seen}) == 2
 
 
 def test_a_key_is_looked_at_again_when_its_time_has_come(queue: Queue, clock: FakeClock, start: Start) -> None:
