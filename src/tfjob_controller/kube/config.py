@@ -127,6 +127,9 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
     if "@" in urlsplit(str(cluster.value["server"])).netloc:
         raise ConfigError(f"{origin}: a name or password in the server's URL is not used: give it to the user entry")
     user = _entry(merged, "users", chosen["user"], origin) if chosen.get("user") else None
+    if user and "as" in user.value:
+        # The client would leave it out, and whoever means to be somebody with fewer rights would not be.
+        raise ConfigError(f"{origin}: user {chosen['user']!r} acts as another (`as`), which is not supported here")
     source = _own_source(user, cluster, clock) if user else None
     settings = _library_settings(merger, name, origin, persist=source is None)
     if not cluster.value.get("proxy-url") and _is_loopback(settings.host):

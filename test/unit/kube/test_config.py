@@ -271,6 +271,10 @@ class TestMistakes:
         entries = [{"name": "x", "context": {"cluster": "c", "user": "u"} | {kind: "gone"}}]
         assert refusal(change(path, contexts=entries)).startswith(f"kubeconfig {path} has no {kind} 'gone': it has ")
 
+    def test_a_user_who_acts_as_another(self, refusal: Any, tmp_path: Path) -> None:
+        path = write(tmp_path / "k", user={"token": "x", "as": "somebody", "as-groups": ["few"]})
+        assert refusal(path).endswith("user 'u' acts as another (`as`), which is not supported here")
+
     def test_no_server(self, refusal: Any, tmp_path: Path) -> None:
         assert "cluster 'c' has no server" in refusal(write(tmp_path / "k", cluster={"insecure-skip-tls-verify": True}))
 
