@@ -1,6 +1,6 @@
 """The CRDs of other projects' gangs, as they publish them: to see that what we write is what their servers take.
 
-    install_foreign_crds(api)    # PodGroups of Volcano and of coscheduling, Workloads of Kueue
+    install_foreign_crds(api)    # PodGroups of Volcano and of coscheduling, Workloads and queues of Kueue
 
 Kueue and scheduler-plugins have theirs in their Go modules, of which only these files are read; what was fetched is
 compared with the sums here. Volcano's are made from its types by controller-gen, as Volcano itself makes them, and kept
@@ -45,13 +45,17 @@ class Published:
     path: str
 
 
-PUBLISHED = (
+_KUEUE = tuple(
     Published(
         "sigs.k8s.io/kueue",
         "v0.12.3",
         "h1:BwpNe6CSwkP6Y9KiaWPB9eye4cj7RUMs5Q1vbzPNB3I=",
-        "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml",
-    ),
+        f"config/components/crd/bases/kueue.x-k8s.io_{kind}.yaml",
+    )
+    for kind in ("workloads", "localqueues", "clusterqueues", "resourceflavors")
+)
+PUBLISHED = (
+    *_KUEUE,
     Published(
         "sigs.k8s.io/scheduler-plugins",
         "v0.33.5",

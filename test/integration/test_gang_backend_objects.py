@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from helpers.cluster import (
     write_kubeconfig,
 )
 from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
+from helpers.docs import DOCS, shown
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, parameter_servers, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, condition
 from helpers.poll import eventually
-from helpers.renderings import named, render_with, template_of
+from helpers.renderings import named, render, render_with, template_of
 from helpers.trainmanifests import trainjob
 from localcluster.foreigncrds import install_foreign_crds
 from tfjob_controller.api.trainjob import TRAINJOBS
@@ -193,8 +195,8 @@ def test_what_has_succeeded_is_waited_for_no_more(controlled: Controlled) -> Non
 
 def test_kueue_lets_a_job_in_and_takes_it_out_again(controlled: Controlled) -> None:
     with controlled("kueue") as backed:
-        backed.submit(gang(), queue="research")
-        group = backed.group(queueName="research")
+        backed.submit(gang(gang={"enabled": True, "priority": 7}), queue="research")
+        group = backed.group(queueName="research", priority=7)
         sets = {each["name"]: each for each in group["spec"]["podSets"]}
         assert {name: each["count"] for name, each in sets.items()} == {"worker": 3, "ps": 2}
         (one,) = sets["worker"]["template"]["spec"]["containers"]
@@ -256,3 +258,27 @@ def test_a_job_that_is_no_gang_has_no_group(controlled: Controlled) -> None:
         for pod in backed.await_pods(5):
             assert pod["spec"]["schedulerName"] == "default-scheduler"
         assert backed.groups() == []
+
+
+def test_what_the_page_on_interop_shows_is_accepted(foreign: Cluster, controlled: Controlled) -> None:
+    kueue = shown("interop.md", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+    (job,) = shown("interop.md", "TFJob")
+    with controlled("kueue") as backed:
+        for each in kueue:
+            kind, group = each.manifest["kind"].lower() + "s", f"/apis/{each.manifest['apiVersion']}"
+            scope = f"/namespaces/{backed.jobs.namespace}" if kind == "localqueues" else ""
+            foreign.api.create_if_missing(f"{group}{scope}/{kind}", each.manifest)
+        backed.jobs.submit(job.manifest)
+        backed.group(queueName="research")
+
+
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_the_overlay_of_the_page_on_interop_renders(administrator: Kubectl, tmp_path: Path, backend: str) -> None:
+    page = (DOCS / "interop.md").read_text("utf-8")
+    text = page.partition("# kustomization.yaml\n")[2].partition("```")[0].replace("volcano", backend)
+    (tmp_path / "kustomization.yaml").write_text(text)
+    (tmp_path / "manifests").mkdir()
+    for folder in MANIFESTS.iterdir():
+        shutil.copytree(folder, tmp_path / "manifests" / folder.name)
+    rendered = render(administrator, tmp_path)
+    assert f"--gang-backend={backend}" in str(named(rendered, "Deployment", ACCOUNT))

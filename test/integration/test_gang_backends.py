@@ -9,7 +9,8 @@ import pytest
 
 from helpers.cluster import Cluster, make_node, new_namespace, set_pod_terminated
 from helpers.controller import Jobs, running_controller
-from helpers.gangbackends import gang_control_plane
+from helpers.docs import DOCS
+from helpers.gangbackends import OPTIONS, gang_control_plane
 from helpers.gangowner import SMALL
 from helpers.manifests import container, pod_template, tfjob, workers
 from helpers.playground import PATIENCE_SECONDS, condition
@@ -124,3 +125,13 @@ def test_a_train_job_is_a_gang_of_its_nodes(jobs: Jobs) -> None:
     assert "No room within 1 s" in status["reason"]
     eventually(lambda: not groups(jobs), PATIENCE_SECONDS, 0.05)
     assert not any(nodes_of(trains))
+
+
+def test_the_page_on_interop_names_what_has_to_be_turned_on() -> None:
+    page = (DOCS / "interop.md").read_text("utf-8")
+    for program, flags in (
+        ("kube-apiserver", OPTIONS.apiserver_flags),
+        ("kube-controller-manager", OPTIONS.controller_manager_flags),
+        ("kube-scheduler", OPTIONS.scheduler_flags),
+    ):
+        assert [line for line in page.splitlines() if line.split() == [program, *flags]]

@@ -108,6 +108,7 @@ def _wanted(terms: GroupTerms, views: Sequence[View]) -> Wanted:
         min_count=max(1, sum(member.count for member in least)),
         min_resources=_sum(least),
         queue=terms.queue,
+        priority=terms.terms.priority,
         priority_class_name=next((each.priority_class_name for each in least if each.priority_class_name), ""),
         timeout_seconds=terms.terms.timeout_seconds,
     )

@@ -208,6 +208,10 @@ def test_what_somebody_has_stopped_in_kueue_does_not_queue_again() -> None:
     assert "spec.active" in cluster.job.status.reason
 
 
+def test_the_jobs_own_priority_is_the_workloads() -> None:
+    assert group_of(grouped("kueue", priority=7)).spec["priority"] == 7
+
+
 def test_kueue_may_complete_a_workload_as_it_likes() -> None:
     kueue = BACKENDS["kueue"]
     spec = {"queueName": "q", "podSets": [{"name": "worker", "count": 2, "template": {"spec": {}}}]}

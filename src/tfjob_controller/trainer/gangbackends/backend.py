@@ -35,6 +35,7 @@ class Wanted:
     min_count: int
     min_resources: Mapping[str, str]
     queue: str = ""
+    priority: int = 0
     priority_class_name: str = ""
     timeout_seconds: int | None = None
 

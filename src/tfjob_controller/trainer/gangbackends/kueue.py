@@ -37,6 +37,7 @@ class Kueue:
         return {
             "podSets": [_pod_set(member) for member in wanted.members],
             **({"queueName": wanted.queue} if wanted.queue else {}),
+            **({"priority": wanted.priority} if wanted.priority else {}),
         }
 
     def fits(self, spec: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
