@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from localcluster import binaries, stack
+from localcluster import binaries, prometheus, stack
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
@@ -19,6 +19,7 @@ def main(wanted: list[str]) -> None:
         return
     check_platform()
     binaries.ensure_all([*binaries.CONTROL_PLANE, "kubectl", "dockerfilelint"], to_stderr)
+    prometheus.ensure(to_stderr)
     if "nodes" in wanted and os.geteuid() == 0:
         from localcluster import images, nodes
 
