@@ -109,6 +109,15 @@ def test_waiting_has_an_end_and_a_condition_may_be_a_function(client: Client, ei
         hold(either, client, job)
 
 
+def test_a_client_that_is_closed_ends_what_waits(control_plane: Cluster, client: Client, either: Trial) -> None:
+    client.submit(manifest_of(either))
+    with Client(str(control_plane.kubeconfig), namespace=client.namespace) as other:
+        job = other.job(either.name)
+        threading.Timer(0.5, other.close).start()
+        with pytest.raises(ClientError, match="closed: make a new Client"):
+            job.wait()
+
+
 def hold(trial: Trial, client: Client, job: Job) -> None:
     trial.jobs.change({"metadata": {"finalizers": ["example.com/hold"]}}, trial.name)
     try:
@@ -155,13 +164,14 @@ def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_told_apart(clie
 
 
 def test_a_handle_means_one_job_and_not_its_namesake(client: Client, namespace: str) -> None:
-    first = client.submit(tfjob("same", image="localhost/t", namespace=namespace))
+    first = client.submit(tfjob("same", image="localhost/t", workers=1, namespace=namespace))
     first.delete(wait=True, timeout_seconds=PATIENCE_SECONDS)
-    second = client.submit(tfjob("same", image="localhost/t", namespace=namespace))
-    for call in (first.refresh, first.suspend, first.delete, first.wait):
-        with pytest.raises(ClientError):
+    second = client.submit(tfjob("same", image="localhost/t", workers=1, namespace=namespace))
+    before = second.manifest["spec"]
+    for call in (first.refresh, first.suspend, first.delete, first.wait, lambda: first.scale(7)):
+        with pytest.raises(JobDeletedError, match="same was deleted"):
             call()
-    assert second.refresh().manifest["spec"].get("suspend") is not True
+    assert second.refresh().manifest["spec"] == before
 
 
 def test_a_dry_run_leaves_nothing(client: Client, either: Trial) -> None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from tfjob_controller.client.errors import LISTING, ClientError, in_words
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
@@ -36,7 +38,11 @@ class Connection:
         """Create."""
         path = kind.resource.path(namespace)
         answer = self.requester.request("POST", path, body=body, query=query, timeout_seconds=TIMEOUT_SECONDS)
-        return decoder_of(kind)(answer)
+        try:
+            return decoder_of(kind)(answer)
+        except msgspec.MsgspecError:
+            words = "the server's answer is no job: is something between you and it? Look whether the job is there"
+            raise ClientError(words) from None
 
     @contextmanager
     def plainly(self) -> Iterator[None]:

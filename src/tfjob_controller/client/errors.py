@@ -5,6 +5,8 @@ from __future__ import annotations
 from tfjob_controller.kube.errors import ApiError
 
 NOT_FOUND_REASON = "NotFound"
+# Of a transport that was closed by whoever uses it.
+CLOSED = "Closed"
 _READS = ("get", "list", "watch")
 LISTING = "`kubectl tfjob list -A`"
 
@@ -54,6 +56,10 @@ def in_words(error: ApiError, server: str, listing: str = LISTING) -> str:
 
 
 def _remedy(error: ApiError, server: str, listing: str) -> str:
+    if error.reason == CLOSED:
+        return "make a new Client"
+    if error.outcome_unknown:
+        return f"it may have been carried out all the same: look before you try again ({server})"
     if error.is_no_response:
         return f"is the API server of {server} up?"
     if error.is_unauthorized:

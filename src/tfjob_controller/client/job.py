@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tfjob_controller.api.core import Scale
+from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.client import html
 from tfjob_controller.client.connection import Connection
-from tfjob_controller.client.errors import ClientError, JobDeletedError, WaitTimeoutError
+from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.snapshot import Snapshot
 from tfjob_controller.client.tables import Columns, Table
 from tfjob_controller.client.waiting import SUCCEEDED, Until, has_come, in_words
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import ApiError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.describe import Description, EventRow
     from tfjob_controller.client.mergedlogs import LogLine
     from tfjob_controller.client.reads import Reader
+
+# A controller writes statuses meanwhile, now and then.
+_SCALE_TRIES = 10
 
 
 class Job:
@@ -85,24 +94,31 @@ class Job:
         return self._seen.conditions
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """The last value of each metric that a TrainJob's node 0 printed; a TFJob has none."""
+        found = self._seen.job
+        return {} if isinstance(found, TFJob) else {each.name: float(each.value) for each in found.status.metrics}
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """The object as the API server has it, without managedFields. A copy of one's own."""
         return self._seen.manifest
 
     def refresh(self) -> Job:
         """Read it anew. Raises `JobDeletedError`."""
-        with self._connection.plainly():
-            client = self._connection.of(self._seen.kind)
-            return self._took(client.get(self.namespace, self.name))
+        with self._connection.plainly(), self._still_there():
+            return self._took(self._client().get(self.namespace, self.name))
 
     def wait(self, until: Until = SUCCEEDED, timeout_seconds: float | None = None) -> Job:
         """Return once the job is `until`; without a time, however long that takes.
 
-        `until` is a condition (Scheduled, Running, Suspended, …), Succeeded (of either kind), Failed, or a function
-        that is given a `Snapshot`. A job that has succeeded counts as one that ran. Raises `JobFailedError` with the
-        job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and `WaitTimeoutError`.
-        It watches, and outlasts a server that is away for a while.
+        With 0 seconds it looks once. `until` is a condition (Scheduled, Running, Suspended, …), Succeeded (of either
+        kind), Failed, or a function that is given a `Snapshot`. A job that has succeeded counts as one that ran. Raises
+        `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and
+        `WaitTimeoutError`. It watches, and outlasts a server that is away for a while.
         """
+        if timeout_seconds is not None and timeout_seconds <= 0 and has_come(self.refresh()._seen, until):
+            return self
         for seen in self._watched(timeout_seconds):
             if seen is None:
                 raise self._deleted()
@@ -162,27 +178,25 @@ class Job:
         """Ask for `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
-        with self._connection.plainly():
-            client = self._connection.of(self._seen.kind)
-            if self._seen.kind is not TFJOB:
-                return self._patched({"spec": {"numNodes": n}})
-            client.patch(self.namespace, self.name, {"spec": {"replicas": n}}, subresource="scale")
-        return self.refresh()
+        if self._seen.kind is not TFJOB:
+            return self._patched({"spec": {"numNodes": n}})
+        for _ in range(_SCALE_TRIES):
+            if self._scaled(n):
+                return self.refresh()
+        raise ClientError(f"{self.namespace}/{self.name} changes all the time: scale it again in a moment")
 
     def suspend(self) -> Job:
         """End its pods and keep the job; `resume` starts them again."""
-        with self._connection.plainly():
-            return self._patched({"spec": {"suspend": True}})
+        return self._patched({"spec": {"suspend": True}})
 
     def resume(self) -> Job:
-        with self._connection.plainly():
-            return self._patched({"spec": {"suspend": False}})
+        """Let a suspended job run again."""
+        return self._patched({"spec": {"suspend": False}})
 
     def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
         """Delete that very job and all that belongs to it. With `wait`, return once the job is not there any more."""
-        with self._connection.plainly():
-            client = self._connection.of(self._seen.kind)
-            client.delete(self.namespace, self.name, uid=self.uid)
+        with self._connection.plainly(), self._still_there():
+            self._client().delete(self.namespace, self.name, uid=self.uid)
         if not wait:
             return
         for seen in self._watched(timeout_seconds):
@@ -205,10 +219,39 @@ class Job:
         with self._connection.plainly():
             yield from watch(self._connection, self._seen.kind, self.namespace, self.name, deadline)
 
+    def _client(self) -> ResourceClient[Snapshot]:
+        return self._connection.of(self._seen.kind)
+
+    def _scaled(self, n: int) -> bool:
+        """False if somebody changed the job meanwhile. The subresource looks at versions, and at no uid."""
+        version = self.refresh().snapshot.metadata.resource_version
+        change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
+        scales = ResourceClient(self._connection.requester, self._seen.kind.resource, decoder_for(Scale))
+        with self._connection.plainly():
+            try:
+                scales.patch(self.namespace, self.name, change, subresource="scale")
+            except ApiError as error:
+                if error.is_conflict:
+                    return False
+                raise
+        return True
+
     def _patched(self, change: dict[str, Any]) -> Job:
-        """Only if it is that very job."""
-        body = {"metadata": {"uid": self.uid}, **change}
-        return self._took(self._connection.of(self._seen.kind).patch(self.namespace, self.name, body))
+        with self._connection.plainly(), self._still_there():
+            return self._took(self._client().patch(self.namespace, self.name, self._mine(change)))
+
+    def _mine(self, change: dict[str, Any]) -> dict[str, Any]:
+        """A change that the server refuses if another job has the name."""
+        return {"metadata": {"uid": self.uid}, **change}
+
+    @contextmanager
+    def _still_there(self) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if _is_another(error) or (error.is_not_found and error.reason == NOT_FOUND_REASON):
+                raise self._deleted() from None
+            raise
 
     def _took(self, seen: Snapshot) -> Job:
         if seen.metadata.uid != self.uid:
@@ -218,3 +261,8 @@ class Job:
 
     def _deleted(self) -> JobDeletedError:
         return JobDeletedError(f"{self.namespace}/{self.name} was deleted")
+
+
+def _is_another(error: ApiError) -> bool:
+    """Does a job of another uid have the name? Without a version, changes meet no other conflict."""
+    return error.is_conflict or any(field == "metadata.uid" for field, _ in error.causes)

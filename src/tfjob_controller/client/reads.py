@@ -10,7 +10,6 @@ import msgspec
 from tfjob_controller.api.core import JOBS, PODS, Job, Pod
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, AnyJob, Kind
-from tfjob_controller.client.views import runtime_id
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
@@ -121,6 +120,8 @@ class Reader:
 
     def children(self, job: AnyJob) -> Observed:
         """Its child Jobs and their pods; the same that the controller goes by."""
+        from tfjob_controller.client.views import runtime_id  # a list needs nothing of what judges replicas
+
         meta = job.metadata
         selector = selector_string(job_labels(meta.name, runtime_id(job), self._kind.name_label))
         if not runtime_id(job):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfjob_controller.client.connection import Connection
+from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
@@ -52,6 +53,10 @@ def watch(connection: Connection, kind: Kind, namespace: str, name: str, deadlin
         yield from watcher.next_request()
 
 
+def _is_final(error: ApiError) -> bool:
+    return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
+
+
 class _Watcher:
     """For one thread."""
 
@@ -79,7 +84,7 @@ class _Watcher:
                 opened = True
                 yield from self._follow(lines)
         except ApiError as error:
-            if error.is_forbidden or error.is_unauthorized or (error.is_not_found and not opened):
+            if _is_final(error) or (error.is_not_found and not opened):
                 raise
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
             self._course.failed(error, opened=opened, silent=silent)

@@ -81,6 +81,11 @@ def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
         over(MISSING, MISSING).job("a")
 
 
+def test_a_login_page_instead_of_a_job_is_told() -> None:
+    with pytest.raises(ClientError, match="is no job: is something between you and it"):
+        over(b"<html>").submit(tfjob("a", image="i"))
+
+
 def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     unknown = ApiError(404, "", "404 page not found")
     empty = b'{"metadata": {}, "items": []}'
@@ -93,6 +98,8 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     ("error", "words"),
     [
         pytest.param(ApiError(0, "Timeout", "no answer"), "no answer: is the API server of there up?", id="away"),
+        pytest.param(ApiError(0, "Closed", "the transport is closed"), "closed: make a new Client", id="closed"),
+        pytest.param(ApiError(0, "", "no answer", outcome_unknown=True), "may have been carried out", id="unknown"),
         pytest.param(ApiError(401, "", "who?"), "there does not know you (any more): log in again", id="401"),
         pytest.param(ApiError(403, "", 'User "u" cannot list resource "tfjobs"'), "role `view`", id="reads"),
         pytest.param(ApiError(403, "", 'User "u" cannot patch resource "tfjobs"'), "role `edit`", id="writes"),
@@ -106,6 +113,14 @@ def test_a_refusal_is_told_with_its_remedy(error: ApiError, words: str) -> None:
 def test_a_quota_is_no_matter_of_roles() -> None:
     error = ApiError(403, "Forbidden", 'tfjobs "a" is forbidden: exceeded quota: q')
     assert in_words(error, "there") == error.message
+
+
+def test_metrics_are_numbers_whatever_they_are() -> None:
+    listed = [{"name": name, "value": value, "seenAt": ""} for name, value in (("loss", "0.5"), ("worst", "+Inf"))]
+    metadata = {"name": "a", "namespace": "ns", "uid": "u"}
+    found = {**trainjob("a", image="i", nodes=1), "metadata": metadata, "status": {"metrics": listed}}
+    job = over(msgspec.json.encode(found)).job("a", "trainjob")
+    assert job.metrics == {"loss": 0.5, "worst": float("inf")}
 
 
 # What the builders make

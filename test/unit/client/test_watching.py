@@ -83,10 +83,19 @@ def test_what_ends_a_watch_does_not_end_the_waiting(answers: list[Answer], versi
     assert [query.get("resourceVersion", "") for query in requester.asked] == versions
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_what_no_waiting_mends_is_raised(status: int) -> None:
-    with pytest.raises(ApiError):
-        played(ApiError(status, "", "no"))
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ApiError(401, "", "no"), id="not known"),
+        pytest.param(ApiError(403, "", "no"), id="no right"),
+        pytest.param(ApiError(404, "", "no"), id="no such kind"),
+        pytest.param(ApiError(0, "Closed", "the transport is closed"), id="closed"),
+    ],
+)
+def test_what_no_waiting_mends_is_raised(error: ApiError) -> None:
+    with pytest.raises(ApiError) as caught:
+        played([line("ADDED", "A"), END], error)
+    assert caught.value is error
 
 
 def handle(*answers: Answer, clock: PatientClock | None = None) -> Job:
@@ -101,6 +110,16 @@ def test_a_wait_ends_in_time_though_the_server_is_away() -> None:
     with pytest.raises(WaitTimeoutError, match="ns/a was not Succeeded in 20 seconds: no reason is known"):
         handle(clock=clock).wait(timeout_seconds=20)
     assert clock.monotonic() - begin == pytest.approx(20, abs=1e-6)
+
+
+@pytest.mark.parametrize(("phase", "is_met"), [("Done", True), ("Running", False)])
+def test_no_time_at_all_looks_once(phase: str, is_met: bool) -> None:
+    job = handle(body(phase))
+    if is_met:
+        assert job.wait(timeout_seconds=0).phase == "Done"
+        return
+    with pytest.raises(WaitTimeoutError):
+        job.wait(timeout_seconds=0)
 
 
 @pytest.mark.parametrize(
