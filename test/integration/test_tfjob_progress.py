@@ -109,6 +109,7 @@ def test_a_report_that_cannot_be_is_ignored_and_told_once(trial: Trial, reports:
     report(trial, "worker-0", "nothing")
     report(trial, "worker-0", "13")
     await_done(trial, 13)
+    trial.await_event("ProgressIgnored")
     assert trial.notes("ProgressIgnored") == [f"Progress is not counted: {problem}"]
 
 

@@ -69,7 +69,7 @@ def test_a_job_of_which_pods_cannot_be_made_says_so(train: Trial) -> None:
     status = train.await_end()
     assert condition(status, "Failed")["reason"] == "CreateRefused"
     assert "Nonsense" in status["reason"]
-    assert train.notes("FailedCreate")
+    train.await_event("FailedCreate")
 
 
 def test_a_job_and_a_tfjob_of_the_same_name_do_not_disturb_each_other(train: Trial) -> None:

@@ -38,6 +38,7 @@ def test_a_job_of_two_nodes_goes_from_creating_to_running_to_complete(train: Tri
     assert (done["nodes"], done["runtime"]) == ("2/2", "plain")
     assert done["completionTime"] >= done["startTime"]
     train.await_event("Done", "all 2 nodes succeeded")
+    train.await_event("Done")
     assert {each["reason"] for each in train.events()} == {"SuccessfulCreate", "Creating", "Running", "Done"}
 
 

@@ -34,7 +34,9 @@ def test_a_suspended_job_has_no_pods_and_a_resumed_one_has_all_and_no_restart_is
     assert (status.get("restarts", 0), status["startTime"] >= before) == (0, True)
     assert {name: job["metadata"]["uid"] for name, job in train.children("jobs").items()} == old
     assert train.notes("Restarted") == []
-    assert (len(train.notes("Suspended")), len(train.notes("Resumed"))) == (1, 1)
+    for reason in ("Suspended", "Resumed"):
+        train.await_event(reason)
+        assert len(train.notes(reason)) == 1
 
 
 def test_a_job_resumed_before_its_pods_are_gone_starts_all_of_them_together(train: Trial) -> None:

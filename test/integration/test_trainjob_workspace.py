@@ -150,7 +150,7 @@ def test_an_init_container_whose_failure_may_pass_restarts_all(train: Trial) -> 
     train.plays("node-0", ends(143, "interrupted", container=DATASET))
     train.train(2, **INPUTS)
     train.await_status(lambda status: status.get("restarts") == 1 and step_of(status).get("ready") == 2)
-    assert f"node-0 failed: {DATASET}: exit code 143: interrupted" in train.notes("Restarted")[0]
+    train.await_event("Restarted", f"node-0 failed: {DATASET}: exit code 143: interrupted")
 
 
 def test_what_is_on_a_claim_already_is_mounted_and_brought_by_nobody(train: Trial) -> None:
