@@ -33,7 +33,7 @@ def metrics_of(status: Object) -> dict[str, float]:
         pytest.param("tensorflow", images.TENSORFLOW, "node", r"2 replicas in step$", id="tensorflow"),
         pytest.param("jax", images.JAX, "node", r"2 processes agree$", id="jax"),
         pytest.param("xgboost", images.XGBOOST, "node", r"2 workers agree$", id="xgboost"),
-        pytest.param("mpi", images.MPI, "launcher", r"4 ranks agree, on 2 hosts$", id="mpi"),
+        pytest.param("mpi", images.MPI, "launcher", r"4 ranks agree, on 2 hosts, 12 steps each$", id="mpi"),
     ],
 )
 def test_the_processes_of_a_framework_find_each_other_and_train(

@@ -28,6 +28,9 @@ def main():
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     print(f"rank {rank} of {size} is on {socket.gethostname()}", flush=True)
+    # All have the variables of the job, wherever they run.
+    if len(set(world.allgather(STEPS))) > 1:
+        sys.exit(f"rank {rank}: STEPS is {STEPS}, and another one elsewhere")
     hosts = len(set(world.allgather(socket.gethostname())))
     started, result = time.monotonic(), 0.0
     for step in range(1, STEPS + 1):
@@ -41,7 +44,7 @@ def main():
     good = abs(result - math.pi) < NEAR_ENOUGH and len(set(world.allgather(result))) == 1
     if rank == 0:
         words = "ranks agree" if good else "ranks are wrong, or differ"
-        print(f"rank 0: pi is about {result:.8f}, {size} {words}, on {hosts} hosts", flush=True)
+        print(f"rank 0: pi is about {result:.8f}, {size} {words}, on {hosts} hosts, {STEPS} steps each", flush=True)
     sys.exit(0 if good else 1)
 
 

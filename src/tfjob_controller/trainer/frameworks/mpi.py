@@ -4,7 +4,7 @@ One key pair per job, in a Secret, lets all pods of the job log in to each other
 start others. One ConfigMap has the hostfile, the configuration of both ends of SSH, and the script that waits.
 
     /root/.ssh   id_rsa, id_rsa.pub, authorized_keys from the Secret; config from the ConfigMap (`mpi-ssh-auth`)
-    /etc/mpi     hostfile, sshd_config, await-nodes.sh (`mpi-config`)
+    /etc/mpi     hostfile, sshd_config, await-nodes.sh, with-env.sh (`mpi-config`)
 
 A pod that mounts `mpi-ssh-auth` itself has it there: so an image whose user is not root names that user's ~/.ssh
 (with an fsGroup, so that the user may read the key). A node with a command of its own runs that instead of sshd; it
@@ -47,6 +47,7 @@ SSH_VOLUME, SSH_PATH = "mpi-ssh-auth", "/root/.ssh"
 CONFIG_VOLUME, CONFIG_PATH = "mpi-config", "/etc/mpi"
 PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
 HOSTFILE, SSH_CONFIG, SSHD_CONFIG, AWAIT_NODES = "hostfile", "ssh_config", "sshd_config", "await-nodes.sh"
+WITH_ENV = "with-env.sh"
 AWAIT_CONTAINER = "await-nodes"
 
 # The other end is known by its key alone: host keys are as new as the pods, and there is nowhere to keep them.
@@ -68,6 +69,19 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 MaxStartups 256
 PrintMotd no
+ForceCommand sh {CONFIG_PATH}/{WITH_ENV}
+"""
+
+# In memory, and of one pod; read and written by the user that sshd runs as.
+_ENV_FILE = "/dev/shm/.mpi-env"  # noqa: S108 - no shared machine's, but the pod's own
+# sshd hands on none of its own variables, so what comes through SSH gets those of the node's container from a file.
+_WITH_ENV = f"""\
+# Runs what came through SSH with the variables that the node's container has.
+shell=${{SHELL:-/bin/sh}} folder=$PWD
+if [ -r {_ENV_FILE} ]; then . {_ENV_FILE}; fi
+export PWD="$folder"
+if [ -z "$SSH_ORIGINAL_COMMAND" ]; then exec "$shell" -l; fi
+exec "$shell" -c "$SSH_ORIGINAL_COMMAND"
 """
 
 # In sh, for it runs in the user's image. Sixteen nodes at a time: one login takes some tenths of a second.
@@ -98,8 +112,8 @@ all_of $pids
 echo "nodes that answer: $count"
 """
 
-# What sshd gives to the processes that it starts is not the container's environment. Without these two, programs that
-# an image has put elsewhere would not be found.
+# Where the file of variables cannot be written. Without these two, programs that an image has put elsewhere would not
+# be found.
 _SET_ENV = '"SetEnv=PATH=$PATH${LD_LIBRARY_PATH:+ LD_LIBRARY_PATH=$LD_LIBRARY_PATH}"'
 
 
@@ -147,6 +161,7 @@ class _Mpi:
             SSH_CONFIG: _SSH_CONFIG,
             SSHD_CONFIG: _SSHD_CONFIG,
             AWAIT_NODES: _AWAIT_NODES,
+            WITH_ENV: _WITH_ENV,
         }
 
     def secret(self, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
@@ -212,6 +227,7 @@ def _sshd_script(ssh_path: str) -> str:
     return (
         # Where sshd of root locks itself in; made at boot, which containers have not.
         "mkdir -p /run/sshd 2>/dev/null\n"
+        f"(umask 077 && rm -f {_ENV_FILE} && export -p >{_ENV_FILE}) 2>/dev/null\n"
         'exec "$(command -v sshd || echo /usr/sbin/sshd)" -D -e '
         f"-f {CONFIG_PATH}/{SSHD_CONFIG} -h {key} -o {authorized} -o {_SET_ENV}"
     )

@@ -65,7 +65,8 @@ def test_keys_and_files_are_mounted(role: str) -> None:
 def test_every_file_that_is_mounted_or_run_is_there() -> None:
     files = set(mpi.FRAMEWORK.files(SETTING))
     said = str([equipped(role, pod(role)) for role in (NODE, LAUNCHER)])
-    assert set(re.findall(r"/etc/mpi/([\w.-]+)", said)) | {"hostfile", "ssh_config"} == files
+    assert set(re.findall(r"/etc/mpi/([\w.-]+)", said)) | {"hostfile", "ssh_config", "with-env.sh"} == files
+    assert "/etc/mpi/with-env.sh" in mpi.FRAMEWORK.files(SETTING)["sshd_config"]
 
 
 def test_a_node_runs_sshd_if_it_has_nothing_else_to_do() -> None:
@@ -140,6 +141,34 @@ def test_an_odd_pod_is_not_changed_in_place(role: str, others: dict[str, Any]) -
 def test_other_steps_of_the_job_have_no_keys() -> None:
     spec = pod("dataset-initializer")
     assert equipped("dataset-initializer", spec) == spec
+
+
+# Variables
+
+
+@pytest.mark.parametrize("shell", [None, "/bin/sh", "/bin/bash"])
+def test_what_comes_through_ssh_has_the_variables_of_the_nodes_container(shell: str | None, tmp_path: Path) -> None:
+    file, sshd = tmp_path / "env", tmp_path / "sshd"
+    sshd.write_text("#!/bin/sh\n")
+    sshd.chmod(0o755)
+    odd = "two words, 'quotes', \"more\", $HOME, `id`\nand a line"
+    start = equipped(NODE, pod(NODE))["containers"][0]["command"][2].replace("/dev/shm/.mpi-env", str(file))
+    node = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ODD": odd, "HOME": "/of/the/node"}
+    subprocess.run(["sh", "-c", start], env=node, check=True)
+    assert file.stat().st_mode & 0o777 == 0o600
+    script = mpi.FRAMEWORK.files(SETTING)["with-env.sh"].replace("/dev/shm/.mpi-env", str(file))
+    came = {"SSH_ORIGINAL_COMMAND": 'printf "%s|%s|%s" "$ODD" "$PATH" "$PWD"; exit 3'} | (
+        {"SHELL": shell} if shell else {}
+    )
+    ran = subprocess.run(["/bin/sh", "-c", script], env=came, cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (3, "")
+    assert ran.stdout == f"{odd}|{node['PATH']}|{tmp_path}"
+
+
+def test_without_a_file_of_variables_a_command_runs_all_the_same(tmp_path: Path) -> None:
+    script = mpi.FRAMEWORK.files(SETTING)["with-env.sh"].replace("/dev/shm/.mpi-env", str(tmp_path / "none"))
+    ran = subprocess.run(["/bin/sh", "-c", script], env={"SSH_ORIGINAL_COMMAND": "exit 4"}, cwd=tmp_path)
+    assert ran.returncode == 4
 
 
 # Keys
