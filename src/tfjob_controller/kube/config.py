@@ -18,17 +18,11 @@ import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import urllib3
 import yaml
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.incluster_config import InClusterConfigLoader
-from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.credentials import (
@@ -41,8 +35,14 @@ from tfjob_controller.kube.credentials import (
     reason_of,
     token_file,
 )
+from tfjob_controller.kube.plainconfig import PlainServer, read_plain
 
-__all__ = ["Config", "ConfigError", "load_config"]
+# The client takes longer to import than a command of the plugin may take, and a plain kubeconfig needs none of it.
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
+
+__all__ = ["Config", "ConfigError", "load_config", "load_plain_config"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = "~/.kube/config"
@@ -71,6 +71,10 @@ class Config:
         With `block` a caller waits when all are in use, else a further one is opened and thrown away. Certificate files
         are read for each new connection, so renewed ones are seen.
         """
+        if isinstance(self._settings, PlainServer):
+            return self._settings.open_pool(size, self.credentials.certificate, block=block)
+        from kubernetes.client.rest import RESTClientObject
+
         settings = copy.copy(self._settings)
         settings.connection_pool_maxsize = size
         # Probes of the kernel's, as client-go has them: a gateway in between forgets silent connections.
@@ -100,7 +104,24 @@ def load_config(kubeconfig: str | None = None, context: str | None = None, *, cl
     return _from_kubeconfig(paths or DEFAULT_KUBECONFIG, context, clock)
 
 
+def load_plain_config(kubeconfig: str | None = None, context: str | None = None) -> Config | None:
+    """The same configuration where it is so plain that the Kubernetes client is not needed, else None."""
+    paths = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not paths and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return None
+    found = read_plain(paths or os.path.expanduser(DEFAULT_KUBECONFIG), context)
+    if found is None:
+        return None
+    origin = f"context {found.context!r} of kubeconfig {paths or DEFAULT_KUBECONFIG}"
+    credentials = Credentials(found.source, RealClock())
+    return Config(found.server.url, found.namespace or DEFAULT_NAMESPACE, origin, credentials, found.server)
+
+
 def _in_cluster(clock: Clock) -> Config:
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.incluster_config import InClusterConfigLoader
+
     settings = Configuration()
     token_path = str(SERVICE_ACCOUNT / "token")
     try:
@@ -143,6 +164,9 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
 
 def _read(paths: str) -> KubeConfigMerger:
     """Merge the files of a path list as kubectl does: the first one that names a thing decides."""
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.kube_config import KubeConfigMerger
+
     try:
         merger = KubeConfigMerger(paths)
     except yaml.YAMLError as error:
@@ -161,6 +185,8 @@ def _read(paths: str) -> KubeConfigMerger:
 
 def _entry(merged: ConfigNode, kind: str, name: str, origin: str) -> ConfigNode:
     """The content of the named cluster, context or user; it knows the file that it came from."""
+    from kubernetes.config.kube_config import ConfigNode
+
     singular = kind[:-1]
     for node in merged.value[kind]:
         if node.value.get("name") == name and isinstance(node.value.get(singular), dict):
@@ -178,6 +204,10 @@ def _own_source(user: ConfigNode, cluster: ConfigNode, clock: Clock) -> Source |
     What has a source is taken out of the user, so that the client does not read it too. As in client-go a token file
     goes before a token, and a token before a plugin.
     """
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.exec_provider import ExecProvider
+    from kubernetes.config.kube_config import ConfigNode
+
     if "auth-provider" in user.value:
         return None
     folder = os.path.dirname(os.path.abspath(user.path))
@@ -201,6 +231,10 @@ def _library_settings(merger: KubeConfigMerger, context: str, origin: str, *, pe
 
     `persist` lets it save the OIDC tokens that it refreshes, as kubectl does.
     """
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.kube_config import KubeConfigLoader
+
     settings = Configuration()
     persister = merger.save_changes if persist else None
     try:

@@ -23,11 +23,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from tfjob_controller.kube.clock import Clock
+from tfjob_controller.kube.lazylog import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 # The kubelet renews a token when a fifth of its life is left; client-go looks once a minute too.
 TOKEN_FILE_SECONDS = 60.0
@@ -140,7 +139,7 @@ def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], c
 
     `hint` is what its owner says about how to install it.
     """
-    files = _CertificateFiles()
+    files = CertificateFiles()
     plugin = _Plugin(command, hint, run)
 
     def read() -> Secret:
@@ -211,7 +210,7 @@ def _plugin_failure(error: Exception) -> str:
     return "its answer is no ExecCredential of the version that the kubeconfig asks for"
 
 
-def _secret_of(status: Mapping[str, Any], command: str, files: _CertificateFiles, clock: Clock) -> Secret:
+def _secret_of(status: Mapping[str, Any], command: str, files: CertificateFiles, clock: Clock) -> Secret:
     lifetime_seconds = _lifetime_seconds(status.get("expirationTimestamp"), clock)
     certificate = None
     if status.get("clientCertificateData") and status.get("clientKeyData"):
@@ -230,8 +229,8 @@ def _lifetime_seconds(expiration: str | None, clock: Clock) -> float | None:
     return max(RETRY_SECONDS, left_seconds - EXPIRY_MARGIN_SECONDS)
 
 
-class _CertificateFiles:
-    """Files for certificates that a plugin gave as text: TLS reads them from files. Gone when the process ends."""
+class CertificateFiles:
+    """Files for certificates that came as text: TLS reads them from files. Gone when the process ends."""
 
     def __init__(self) -> None:
         self._folder = ""

@@ -20,8 +20,6 @@ import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-import structlog
-
 AUDIT_ID_HEADER = "Audit-ID"
 # Of an Event: in which sync it was reported, the last time if it repeats.
 RECONCILE_ID_ANNOTATION = "kubeflow.org/reconcile-id"
@@ -52,6 +50,8 @@ def current() -> Trace | None:
 @contextlib.contextmanager
 def reconciling(key: str) -> Iterator[None]:
     """A piece of work that is about one object begins: log lines have its `key` and a new `reconcile_id`."""
+    import structlog  # what only reads has no syncs, and starts without it
+
     work = Trace(uuid.uuid4().hex)
     with structlog.contextvars.bound_contextvars(key=key, reconcile_id=work.id), following(work):
         yield

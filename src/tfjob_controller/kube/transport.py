@@ -33,7 +33,6 @@ from importlib import metadata
 from typing import TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-import structlog
 import urllib3
 from urllib3.response import BaseHTTPResponse
 from urllib3.util import Retry, Timeout
@@ -45,6 +44,7 @@ from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.exchange import Answer, can_send, exchange, unanswered
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
+from tfjob_controller.kube.lazylog import get_logger
 from tfjob_controller.kube.requester import (
     APPLY_PATCH,
     DEFAULT_TIMEOUT_SECONDS,
@@ -75,7 +75,7 @@ __all__ = [
     "default_user_agent",
 ]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 # A controller of some hundred jobs that start at once; the API server has its own fairness beyond that.
 DEFAULT_QPS = 200.0

@@ -28,14 +28,14 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeAlias
 
 import msgspec
-import structlog
 
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.lazylog import get_logger
 from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of
 from tfjob_controller.kube.store import version_of
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Decode: TypeAlias = Callable[[bytes | msgspec.Raw], ObjectT]
 

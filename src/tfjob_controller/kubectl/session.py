@@ -28,19 +28,21 @@ class Session:
     @property
     def config(self) -> Config:
         if self._config is None:
-            from tfjob_controller.kube.config import load_config
+            from tfjob_controller.kube.config import load_config, load_plain_config
 
-            self._config = load_config(self._parsed.kubeconfig or None, self._parsed.context or None)
+            given = self._parsed.kubeconfig or None, self._parsed.context or None
+            self._config = load_plain_config(*given) or load_config(*given)
         return self._config
 
     @property
     def requester(self) -> Requester:
         """No limit on requests, and each is sent once: whoever waits is a person, who can ask again."""
         if self._transport is None:
+            from tfjob_controller.kube.lazylog import before_first_line
             from tfjob_controller.kube.transport import Transport, default_user_agent
 
             if self._logs:
-                _log_to_standard_error()
+                before_first_line(_log_to_standard_error)
             agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
             self._transport = Transport(self.config, qps=0, user_agent=agent)
         return _Once(self._transport)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,11 +46,37 @@ def test_version_and_help_need_no_cluster(capsys: pytest.CaptureFixture[str]) ->
     assert {"list", "describe", "logs"} <= set(shown.split())
 
 
-def test_help_imports_neither_the_client_nor_rich() -> None:
-    code = "import sys; from tfjob_controller.kubectl import cli; cli.main([]); "
-    code += "print({'kubernetes', 'rich', 'msgspec', 'urllib3'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
+HEAVY = {"kubernetes", "google", "requests", "cryptography", "structlog", "rich", "msgspec", "urllib3", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        pytest.param([], set(), id="help"),
+        pytest.param(["--version"], set(), id="version"),
+        pytest.param(["completion", "bash"], set(), id="completion"),
+        pytest.param(["__complete", "sus"], set(), id="complete a command"),
+        pytest.param(["list", "--bad"], set(), id="a bad flag"),
+        pytest.param(["submit", "x", "--image", "i", "--dry-run", "client"], {"msgspec", "yaml"}, id="manifest"),
+        pytest.param(["list", "-o", "json"], {"msgspec", "yaml", "urllib3"}, id="JSON"),
+        pytest.param(["list", "--kind", "tfjob"], {"msgspec", "yaml", "urllib3", "rich"}, id="table"),
+        pytest.param(["describe", "x", "-o", "json"], {"msgspec", "yaml", "urllib3"}, id="one job"),
+        pytest.param(["wait", "x", "--timeout", "0"], {"msgspec", "yaml", "urllib3"}, id="wait"),
+        pytest.param(["top", "-o", "json"], {"msgspec", "yaml", "urllib3"}, id="top"),
+        pytest.param(["queue", "-o", "json"], {"msgspec", "yaml", "urllib3"}, id="queue"),
+    ],
+)
+def test_a_command_loads_nothing_heavy_that_it_does_not_need(
+    arguments: list[str], allowed: set[str], tmp_path: Path
+) -> None:
+    """Which is why it answers at once. Least of all the Kubernetes client: that alone takes longer than the rest."""
+    with HttpServer(pages) as server:
+        code = f"import sys; from tfjob_controller.kubectl import cli; cli.main({arguments!r}); "
+        code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
+        environment = dict(os.environ, KUBECONFIG=kubeconfig(tmp_path, server.url))
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) <= allowed
 
 
 @pytest.mark.parametrize(
