@@ -49,7 +49,7 @@ def test_gangs_run_with_the_shipped_manifests_and_go_on_when_the_leader_goes(
     installed: Kubectl, own_nodes: Cluster, space: str, tmp_path: Path
 ) -> None:
     for name in ("gang-scheduler", "tfjob-controller"):
-        installed.must("rollout", "status", f"deployment/{name}", "--timeout=50s")
+        deployed.await_rollout(installed, name)
     user = Kubectl(own_nodes.kubeconfig, tmp_path / "user", space)
     run(user, own_nodes, space, "first")
     leader = own_nodes.api.get(LEASE)["spec"]["holderIdentity"].partition("_")[0]

@@ -11,6 +11,7 @@ import yaml
 
 from helpers.cluster import Cluster
 from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.poll import eventually
 from localcluster import images
 from localcluster import nodes as nodes_module
 
@@ -34,7 +35,15 @@ def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
         yield kubectl
     finally:
         gone = yaml.safe_dump_all([each for each in objects if each["kind"] not in _STAYING])
-        kubectl.must("delete", "--ignore-not-found", "-f", "-", manifest=gone)
+        kubectl.must("delete", "--ignore-not-found", "--wait=false", "-f", "-", manifest=gone)
+        eventually(lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None, 180, 0.5)
+
+
+def await_rollout(kubectl: Kubectl, name: str) -> None:
+    """Until all replicas of the Deployment are there and ready."""
+    # In parts, each shorter than kubectl may take here.
+    status = ("rollout", "status", f"deployment/{name}", "--timeout=30s")
+    eventually(lambda: kubectl.run(*status).code == 0, 180, 0.5)
 
 
 def rendered(kubectl: Kubectl, overlay: str) -> list[Object]:
