@@ -80,7 +80,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
         with kubelet:
             player.start()
             kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")
-            NotebookClient(notebook, km=kernel, timeout=CELL_SECONDS).execute()
+            NotebookClient(notebook, km=kernel, timeout=CELL_SECONDS, startup_timeout=CELL_SECONDS).execute()
     finally:
         trial.clear()
         player.join(PATIENCE_SECONDS)
