@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,17 +49,33 @@ def foreign(spare_control_plane: Cluster) -> Cluster:
 Controlled = Callable[..., contextlib.AbstractContextManager["Backed"]]
 
 
+Rights = Callable[[str], list[Object]]
+
+
+@pytest.fixture(scope="module")
+def rights(administrator: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Rights:
+    """Those of the controller with the component of a backend, which gives it the flag too."""
+
+    @functools.cache
+    def of(backend: str) -> list[Object]:
+        folder = tmp_path_factory.mktemp("overlay")
+        rendered = render_with(administrator, folder, "standalone", f"gang-backend-{backend}")
+        args = template_of(named(rendered, "Deployment", ACCOUNT))["spec"]["containers"][0]["args"]
+        assert f"--gang-backend={backend}" in args
+        rules: list[Object] = named(rendered, "ClusterRole", ACCOUNT)["rules"]
+        return rules
+
+    return of
+
+
 @pytest.fixture
-def controlled(foreign: Cluster, gang_plane: Cluster, administrator: Kubectl, tmp_path: Path) -> Controlled:
-    """A controller that has one of the backends, and the rights and flags that its component gives it."""
+def controlled(foreign: Cluster, gang_plane: Cluster, rights: Rights, tmp_path: Path) -> Controlled:
+    """A controller that has one of the backends, and no more rights than it needs for that."""
 
     @contextlib.contextmanager
     def run(backend: str, **options: Any) -> Iterator[Backed]:
-        rendered = render_with(administrator, tmp_path, "standalone", f"gang-backend-{backend}")
-        args = template_of(named(rendered, "Deployment", ACCOUNT))["spec"]["containers"][0]["args"]
-        assert f"--gang-backend={backend}" in args
         namespace = new_namespace(foreign.api)
-        token = new_service_account(foreign.api, namespace, ACCOUNT, named(rendered, "ClusterRole", ACCOUNT)["rules"])
+        token = new_service_account(foreign.api, namespace, ACCOUNT, rights(backend))
         kubeconfig = write_kubeconfig(foreign, token, tmp_path / "kubeconfig")
         try:
             with running_controller(kubeconfig, namespace, gang_backend=backend, **options):

@@ -20,7 +20,8 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.trainjob import TRAINJOBS
 
-pytestmark = pytest.mark.cluster
+# It starts a control plane.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 Object = dict[str, Any]
 

@@ -126,5 +126,13 @@ def least_of(terms: GangTerms, done: Mapping[str, int]) -> dict[str, int]:
 def _sum(members: Sequence[Member]) -> dict[str, str]:
     total: Counter[str] = Counter()
     for member in members:
-        total.update({name: amount * member.count for name, amount in amounts_of(member).items() if name != PODS})
+        total.update({name: amount * member.count for name, amount in _amounts(member).items() if name != PODS})
     return {name: quantity_of(name, amount) for name, amount in sorted(total.items()) if amount}
+
+
+def _amounts(member: Member) -> dict[str, int]:
+    """The API server refuses pods of negative requests, and says so."""
+    try:
+        return amounts_of(member)
+    except ValueError:
+        return {}

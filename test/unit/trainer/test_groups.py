@@ -88,6 +88,10 @@ def test_it_asks_for_the_least_that_may_start() -> None:
     assert group_of(cluster).spec == {"minMember": 3, "minResources": {"cpu": "2500m", "memory": "2Gi"}}
 
 
+def test_what_no_server_takes_is_left_to_it_to_refuse() -> None:
+    assert group_of(grouped("volcano", workers(1, template=asking(cpu="-1")))).spec["minResources"] == {}
+
+
 def test_kubernetes_group_is_left_alone_by_a_job_that_grows_or_has_finished_in_part() -> None:
     kubernetes = BACKENDS["kubernetes"]
     spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
@@ -115,6 +119,14 @@ def test_it_goes_while_the_job_is_suspended_and_when_it_is_over(backend: str) ->
     cluster.settle()
     assert cluster.pod_group is None
     assert cluster.job.status.phase == "Done"
+
+
+def test_a_job_of_which_nothing_is_left_to_stop_takes_its_group_along() -> None:
+    cluster = grouped("volcano", workers(1))
+    cluster.all_run()
+    cluster.exits("worker-0", 0, phase="Succeeded")
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.pod_group) == ("Done", None)
 
 
 def test_a_job_that_is_suspended_from_birth_has_nothing() -> None:
@@ -150,7 +162,7 @@ def test_what_is_started_again_alone_is_no_gang_that_waits() -> None:
     for pods in cluster.pods.values():
         pods[:] = [replace(pod, spec=replace(pod.spec, node_name="n1")) for pod in pods]
     cluster.settle()
-    cluster.pod_deleted("worker-1")
+    cluster.pods[cluster.name("worker-1")] = []
     cluster.settle()
     assert scheduled(cluster)[:2] == ("True", "GangScheduled")
 
