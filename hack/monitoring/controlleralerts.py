@@ -103,7 +103,7 @@ RUNNING = Group(
             means="A bug outside of a sync. The thread was started again, so work goes on; if it dies again and "
             "again, what "
             "it does is not done.",
-            look=("the traceback: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep traceback`",),
+            look=("the traceback: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep 'thread died'`",),
             act=(
                 "report it with the traceback",
                 "a thread that dies on one object: the log names it; change or delete it",
