@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from localcluster import state
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report
 from localcluster.shell import CommandError, attempt, run
@@ -62,10 +63,11 @@ def install(packages: Iterable[str], report: Report) -> None:
         raise LocalClusterError(f"as root: apt-get install {' '.join(missing)}; {EXISTING_CLUSTER}")
     report(f"installing Debian packages: {' '.join(missing)}")
     argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
-    if not attempt(*argv, *missing):
-        # The lists of a fresh machine are empty or old.
-        run("apt-get", "-qq", "update")
-        run(*argv, *missing)
+    with state.locked(state.state_root(), "apt.lock"):  # several tests may install, and apt gives up on its own lock
+        if not attempt(*argv, *missing):
+            # The lists of a fresh machine are empty or old.
+            run("apt-get", "-qq", "update")
+            run(*argv, *missing)
 
 
 def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:

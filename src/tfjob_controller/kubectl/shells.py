@@ -76,7 +76,7 @@ function __kubectl_tfjob_complete
         if string match -q ':*' -- $line
             test $line = ':0'; or set files no
         else
-            echo $flag$line
+            echo "$flag$line"
         end
     end
     test $files = yes; and __fish_complete_path (commandline -ct)
