@@ -248,6 +248,15 @@ def test_logs_are_the_chiefs_unless_told(logged: tuple[Job, dict[str, str]]) -> 
     assert [line.text for line in job.logs(other, tail=1)][-1] == "step 2"
 
 
+def test_the_role_view_reads_logs_also_where_it_may_not_read_the_runtime(
+    logged: tuple[Job, dict[str, str]], viewer: Client
+) -> None:
+    job, pods = logged
+    seen = viewer.job(job.name)
+    assert {line.replica for line in seen.logs("all")} == set(pods)
+    assert {row.replica for row in seen.describe().replicas} == set(pods)
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_logs_of_all_replicas_say_whose_each_line_is(logged: tuple[Job, dict[str, str]], follow: bool) -> None:
     job, pods = logged

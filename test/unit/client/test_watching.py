@@ -59,11 +59,11 @@ def test_a_job_that_is_not_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("answers", "versions"),
     [
-        pytest.param([[line("ADDED", "A"), END, BROKEN], [line("MODIFIED", "B", 8)]], ["", "5"], id="broken"),
-        pytest.param([[line("ADDED", "A"), END], [line("MODIFIED", "B", 8)]], ["", "5"], id="its time over"),
+        pytest.param([[line("ADDED", "A"), END, BROKEN], [line("MODIFIED", "B", 8)]], ["list", "5"], id="broken"),
+        pytest.param([[line("ADDED", "A"), END], [line("MODIFIED", "B", 8)]], ["list", "5"], id="its time over"),
         pytest.param(
             [[line("ADDED", "A"), END], ApiError(503, "", "down"), [line("MODIFIED", "B", 8)]],
-            ["", "5", "5"],
+            ["list", "5", "5"],
             id="down",
         ),
         pytest.param(
@@ -71,16 +71,20 @@ def test_a_job_that_is_not_there_is_none() -> None:
                 [line("ADDED", "A"), END, error_line(410, "Expired")],
                 [line("ADDED", "B", 8), bookmark(9, ends_list=True)],
             ],
-            ["", "5"],
+            ["list", "list 5"],
             id="compacted away",
         ),
-        pytest.param([NO_STREAMING, listed(body("A")), [line("MODIFIED", "B", 8)]], ["", "0", "5"], id="old server"),
+        pytest.param(
+            [NO_STREAMING, listed(body("A")), [line("MODIFIED", "B", 8)]], ["list", "0", "5"], id="old server"
+        ),
     ],
 )
 def test_what_ends_a_watch_does_not_end_the_waiting(answers: list[Answer], versions: list[str]) -> None:
     seen, requester = played(*answers, count=2)
     assert seen == ["A", "B"]
-    assert [query.get("resourceVersion", "") for query in requester.asked] == versions
+    lists = ["list" if "sendInitialEvents" in query else "" for query in requester.asked]
+    asked = [query.get("resourceVersion", "") for query in requester.asked]
+    assert [f"{kind} {version}".strip() for kind, version in zip(lists, asked, strict=True)] == versions
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,11 @@ def test_no_time_at_all_looks_once(phase: str, is_met: bool) -> None:
         return
     with pytest.raises(WaitTimeoutError):
         job.wait(timeout_seconds=0)
+
+
+@pytest.mark.parametrize("until", ["Running", "Succeeded", "Complete"])
+def test_a_job_that_has_succeeded_is_one_that_ran_by_either_name(until: str) -> None:
+    assert handle([line("ADDED", "Done"), END]).wait(until, 60).phase == "Done"
 
 
 @pytest.mark.parametrize(
