@@ -11,18 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from localcluster.errors import LocalClusterError
 from release.crds import Verdict, incompatibilities, judge
-from release.records import LOADER, Release, exceptions, releases
+from release.records import Release, documents, exceptions, releases
 from release.snapshot import RELEASES, ROOT, ReleaseError, take
 
 CRDS = ROOT / "manifests" / "base" / "crds"
 
 
 def present_crds(folder: Path = CRDS) -> list[dict[str, Any]]:
-    return [yaml.load(path.read_text(), LOADER) for path in sorted(folder.glob("*.yaml"))]
+    return [each for path in sorted(folder.glob("*.yaml")) for each in documents(path)]
 
 
 def verdict_on(release: Release, crds: list[dict[str, Any]]) -> Verdict:

@@ -18,10 +18,12 @@ import yaml
 from release.crds import Incompatibility
 from release.snapshot import PROGRAM, RELEASES
 
-# In C where it can be: CRDs are long.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 Object = dict[str, Any]
+
+
+def documents(path: Path) -> list[Object]:
+    # In C where it can be: CRDs are long.
+    return list(yaml.load_all(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Release:
 
     def objects(self, name: str) -> list[Object]:
         """Of `crds`, or of an overlay without them."""
-        return list(yaml.load_all((self.folder / f"{name}.yaml").read_text(), LOADER))
+        return documents(self.folder / f"{name}.yaml")
 
     def unpack_program(self, folder: Path) -> Path:
         """Its package tfjob_controller; what goes into PYTHONPATH."""
