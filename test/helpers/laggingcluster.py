@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec.structs
 
 from helpers.clusterinmemory import World
+from helpers.trainworld import admit
 from tfjob_controller.api.core import JOBS, Job, Pod
 from tfjob_controller.trainer.difference import Actions, Create, Delete, plan_actions
 from tfjob_controller.trainer.observed import Observed
@@ -59,6 +61,7 @@ class LaggingCluster:
             *(Actions(creates=(each,)) for each in actions.creates),
             *(Actions(deletes=(each,)) for each in actions.deletes),
             *(Actions(suspends=(each,)) for each in actions.suspends),
+            *(Actions(patches=(each,)) for each in actions.patches),
         ]
         for each in all_of_them[:writes]:
             self._carry_out(each)
@@ -84,6 +87,7 @@ class LaggingCluster:
         for delete in actions.deletes:
             if _is_there(truth, delete):
                 truth.carry_out(Actions(deletes=(delete,)))
+        truth.carry_out(Actions(patches=actions.patches))
         for toggled in actions.suspends:
             if toggled.name in truth.jobs:
                 job = truth.jobs[toggled.name]
@@ -94,6 +98,18 @@ class LaggingCluster:
     def _assume(self, name: str) -> None:
         if name in self.truth.jobs:
             self.seen_jobs[name] = self.truth.jobs[name]
+
+    # The gang scheduler, in a cluster with room enough
+
+    def gang_scheduler(self) -> None:
+        gang = self.truth.gang
+        if gang is None:
+            return
+        if gang.spec.suspend:
+            status = msgspec.structs.replace(gang.status, phase="", placement=())
+            self.truth.gang = msgspec.structs.replace(gang, status=status)
+        elif not gang.status.placement:
+            admit(self.truth)
 
     # The Job controller, the garbage collector and the kubelets
 
@@ -165,11 +181,16 @@ class LaggingCluster:
     def _pods_of(self, name: str) -> Sequence[Pod]:
         return self.truth.pods.get(name, ())
 
+    def _state(self) -> tuple[Any, ...]:
+        truth = self.truth
+        return truth.job, dict(truth.jobs), {name: list(pods) for name, pods in truth.pods.items()}, truth.gang
+
     def runs_on(self) -> None:
         """Everybody does what is to do, and sees it, until nothing changes any more."""
         replicas = [replica.id for replica in self.truth.plan.replicas]
         for _ in range(100):
-            before = (self.truth.job, dict(self.truth.jobs), {name: list(p) for name, p in self.truth.pods.items()})
+            before = self._state()
+            self.gang_scheduler()
             for replica_id in replicas:
                 self.job_controller(replica_id)
                 self.kubelet(replica_id)
@@ -177,7 +198,7 @@ class LaggingCluster:
             self.pods_seen()
             self.sync()
             self.truth.advance(1)
-            if not self.wakes and before == (self.truth.job, self.truth.jobs, self.truth.pods):
+            if not self.wakes and before == self._state():
                 return
         raise AssertionError(f"never comes to rest: {self.truth.job.status}")
 

@@ -9,29 +9,33 @@ from hypothesis import strategies as st
 
 from helpers.laggingcluster import LaggingCluster
 from helpers.trainworld import generations, train_world
+from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 
 # A method of the cluster and its arguments.
 Step = tuple[Any, ...]
 
+GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 NODES = ("node-0", "node-1")
 QUIET: tuple[Step, ...] = (
     *(("sync",), ("sync",), ("jobs_seen",), ("pods_seen",), ("advance",)),
     *((name, node) for name in ("job_controller", "kubelet") for node in NODES),
     *(("dies", writes) for writes in (0, 1, 2)),
+    ("gang_scheduler",),
 )
 TOGGLES: tuple[Step, ...] = (("suspend", True), ("suspend", False))
 KILLS: tuple[Step, ...] = tuple(("is_killed", node) for node in NODES)
 # 143: no handler of SIGTERM; 1: torchrun; 0: a program that ends in order.
 exit_codes = st.sampled_from([143, 1, 0])
+gangs = st.sampled_from([None, {"enabled": True}])
 
 
 def histories(*steps: Step) -> st.SearchStrategy[list[Step]]:
     return st.lists(st.sampled_from(steps), max_size=40)
 
 
-def after(history: list[Step], stops_with: int, **job: object) -> LaggingCluster:
+def after(history: list[Step], stops_with: int, gang: object, **job: object) -> LaggingCluster:
     """A set that ran, lived that, is not suspended any more, and has come to rest."""
-    cluster = LaggingCluster(train_world(**job), stops_with)
+    cluster = LaggingCluster(train_world(gangs=GANGS, gang=gang, **job), stops_with)
     cluster.runs_on()
     assert ready(cluster) == 2
     for name, *arguments in history:
@@ -46,31 +50,35 @@ def ready(cluster: LaggingCluster) -> int:
     return ready
 
 
-@given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes)
-@settings(max_examples=300)
-def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(history: list[Step], stops_with: int) -> None:
-    cluster = after(history, stops_with, maxRestarts=0)
+@given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
+@settings(max_examples=200)
+def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
+    history: list[Step], stops_with: int, gang: object
+) -> None:
+    cluster = after(history, stops_with, gang, maxRestarts=0)
     status = cluster.truth.job.status
     assert (status.phase, ready(cluster), status.restarts) == ("Running", 2, 0), status.reason
     assert generations(cluster.truth) == {"0"}
 
 
-@given(history=histories(*QUIET, *KILLS), stops_with=exit_codes)
-@settings(max_examples=300)
-def test_a_set_is_restarted_no_more_often_than_a_node_failed(history: list[Step], stops_with: int) -> None:
-    cluster = after(history, stops_with)
+@given(history=histories(*QUIET, *KILLS), stops_with=exit_codes, gang=gangs)
+@settings(max_examples=200)
+def test_a_set_is_restarted_no_more_often_than_a_node_failed(
+    history: list[Step], stops_with: int, gang: object
+) -> None:
+    cluster = after(history, stops_with, gang)
     status = cluster.truth.job.status
     assert (status.phase, ready(cluster)) == ("Running", 2), status.reason
     assert min(1, cluster.failures) <= status.restarts <= cluster.failures
     assert generations(cluster.truth) == {str(status.restarts)}
 
 
-@given(history=histories(*QUIET, *TOGGLES, *KILLS), stops_with=exit_codes)
-@settings(max_examples=300)
+@given(history=histories(*QUIET, *TOGGLES, *KILLS), stops_with=exit_codes, gang=gangs)
+@settings(max_examples=200)
 def test_a_set_that_fails_about_when_it_is_suspended_runs_again_all_the_same(
-    history: list[Step], stops_with: int
+    history: list[Step], stops_with: int, gang: object
 ) -> None:
-    cluster = after(history, stops_with)
+    cluster = after(history, stops_with, gang)
     status = cluster.truth.job.status
     assert (status.phase, ready(cluster)) == ("Running", 2), status.reason
     assert status.restarts <= cluster.failures
