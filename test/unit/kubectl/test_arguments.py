@@ -1,0 +1,92 @@
+"""Words of the command line, and what they mean."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+import pytest
+
+from tfjob_controller.kubectl.arguments import JobName, UsageError, count, job_name, parse, positive, seconds
+from tfjob_controller.kubectl.registry import COMMANDS, Command
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("train", JobName("", "train")),
+        ("tfjob/train", JobName("tfjob", "train")),
+        ("tfjobs/train", JobName("tfjob", "train")),
+        ("tfj/train", JobName("tfjob", "train")),
+        ("trj/a.b-c", JobName("trainjob", "a.b-c")),
+        ("trainjob.kubeflow.org/train", JobName("trainjob", "train")),
+    ],
+)
+def test_a_job_is_named_with_or_without_its_kind(text: str, meant: JobName) -> None:
+    assert job_name(text) == meant
+
+
+@pytest.mark.parametrize("text", ["", "pod/x", "a/b/c", "Train", "-x", "../x", "x/", "/x", "x" * 254, "x\n"])
+def test_what_can_be_no_job_never_becomes_a_path(text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        job_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0", 0), ("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("0.5s", 0.5)]
+)
+def test_a_duration_is_written_as_in_go_or_in_plain_seconds(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (seconds, ""),
+        (seconds, "-1"),
+        (seconds, "5 m"),
+        (seconds, "1d"),
+        (seconds, "m"),
+        (count, "-1"),
+        (count, "1.5"),
+        (count, "²"),
+        (count, "9" * 20),
+        (positive, "0"),
+    ],
+)
+def test_what_is_no_number_is_refused(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        read(text)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_a_help_whose_examples_can_be_read(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse([command.name, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    examples = importlib.import_module(command.module).EXAMPLES.strip().splitlines()
+    assert any(f"kubectl tfjob {command.name}" in example for example in examples)
+    for example in examples:
+        assert f"  {example}" in shown
+        _, _, called = example.partition("kubectl tfjob ")
+        words = shlex.split(called.split(" > ")[0].split(" && ")[0].rstrip(")"))
+        assert parse(words).command in {each.name for each in COMMANDS}
+
+
+def test_what_stands_behind_two_dashes_is_the_program_as_it_is() -> None:
+    parsed = parse(["submit", "x", "--image", "i", "--", "python", "--help", "--", "-n", "5"])
+    assert parsed.program == ["python", "--help", "--", "-n", "5"]
+    assert parsed.namespace == ""
+    with pytest.raises(UsageError, match="only `submit` takes one"):
+        parse(["list", "--", "x"])
+
+
+@pytest.mark.parametrize("namespace", ["A", "a/b", "../x", "-"])
+def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
+    with pytest.raises(UsageError, match="namespace"):
+        parse(["list", f"--namespace={namespace}"])

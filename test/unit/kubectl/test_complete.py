@@ -1,0 +1,73 @@
+"""What may come next, as far as no cluster has to be asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tfjob_controller.kubectl.complete import FILES, NO_FILES, complete, print_candidates
+from tfjob_controller.kubectl.registry import COMMANDS
+
+
+def words(line: str) -> list[str]:
+    return line.split(" ")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", [each.name for each in COMMANDS]),
+        ("su", ["submit", "suspend"]),
+        ("--v", ["--version"]),
+        ("list -o ", ["table", "wide", "json", "yaml", "name"]),
+        ("list -o w", ["wide"]),
+        ("list --output=j", ["json"]),
+        ("list --kind t", ["tfjob", "trainjob"]),
+        ("list --all", ["--all-namespaces"]),
+        ("wait x --for s", ["succeeded"]),
+        ("wait --for c", ["condition="]),
+        ("completion ", ["bash", "zsh", "fish"]),
+        ("submit x --framework j", ["jax"]),
+        ("submit x --dry-run ", ["client", "server"]),
+        ("submit ", []),
+        ("submit x --image ", []),
+        ("nonsense ", []),
+        ("list nonsense", []),
+    ],
+)
+def test_commands_flags_and_their_values_are_completed(line: str, expected: list[str]) -> None:
+    found, directive = complete(words(line))
+    assert [each.partition("\t")[0] for each in found] == expected
+    assert directive == NO_FILES
+
+
+@pytest.mark.parametrize(
+    "line", ["list --kubeconfig ", "list --kubeconfig=/e", "submit x -- ", "submit x -- python tr"]
+)
+def test_files_are_the_shells_business(line: str) -> None:
+    assert complete(words(line)) == ((), FILES)
+
+
+def test_every_flag_of_every_command_is_known_with_a_few_words() -> None:
+    for command in COMMANDS:
+        found, _ = complete([command.name, "--"])
+        flags = dict(each.split("\t") for each in found)
+        assert all(flags.values()), command
+        assert "--namespace" in flags or command.name == "completion"
+
+
+def test_whatever_goes_wrong_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["describe", "--kubeconfig", "/nowhere", ""], ["logs", "BAD", "--replica", ""], ["list", "-o"]):
+        assert print_candidates(arguments) == 0
+        shown = capfd.readouterr()
+        assert shown.out.endswith(f":{NO_FILES}\n")
+        assert shown.err == ""
+
+
+def test_kubectls_name_for_it_is_a_program_of_its_own() -> None:
+    code = "import sys; sys.argv = ['kubectl_complete-tfjob', 'resu']; "
+    code += "from tfjob_controller.kubectl.complete import main; raise SystemExit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "resume\tlet a suspended job run again\n:4\n"
