@@ -87,9 +87,10 @@ def other_checkout(folder: Path) -> Path:
 def test_the_image_runs_all_programs_without_rights_and_holds_nothing_to_build_with(
     base: Image, tmp_path: Path, control_plane: Cluster, namespace: str
 ) -> None:
-    builder = Builder(
-        REPOSITORY, base, fetched(tmp_path, "build.txt", "runtime.txt"), tmp_path / "stages", {**ARGUMENTS}
-    )
+    if control_plane.plane is None:
+        pytest.skip("the container reads the kubeconfig of the tests' own control plane: unset KUBECONFIG")
+    wheels = fetched(tmp_path, "build.txt", "runtime.txt")
+    builder = Builder(REPOSITORY, base, wheels, tmp_path / "stages", ARGUMENTS)
     image = builder.build("controller")
     check_labels(image)
     check_files(image, base)
