@@ -89,7 +89,8 @@ class ControllerBench:
     def __init__(self, helpers: int = 0, gangs: GangPolicy = NO_GANGS) -> None:
         self.api = FakeApi()
         self.clock = FakeClock()
-        self.caches = Caches(self.api, "", self.clock)
+        of_backend = gangs.backend.resource if gangs.backend is not None else None
+        self.caches = Caches(self.api, "", self.clock, pod_groups=of_backend)
         self.recorder = Recorded(self.api)
         self.counted = Counted()
         self.fanout = Fanout(helpers)
@@ -98,6 +99,8 @@ class ControllerBench:
         self.engine = self.new_engine()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
+        if of_backend is not None:
+            self.api.watch(of_backend.plural, self._watcher(of_backend.plural))
 
     def new_engine(self) -> Engine[TFJob]:
         """Another process: nothing of the first one's memory."""
@@ -201,6 +204,7 @@ class ControllerBench:
             "pods": self.caches.pods,
             "configmaps": self.caches.config_maps,
             **({"gangs": self.caches.gangs} if self.caches.gangs is not None else {}),
+            **({self.caches.pod_groups.name: self.caches.pod_groups} if self.caches.pod_groups is not None else {}),
         }
         informer = informers[name]
         decode = informer._reflector._reader._decode  # the decoder that the real watch would use

@@ -38,7 +38,7 @@ from tfjob_controller.controller.handlers import (
     state_matters,
 )
 from tfjob_controller.controller.remembered import Remembered
-from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
+from tfjob_controller.controller.snapshot import BY_OWNER, PodGroups, ReadingsOf, Snapshots
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.controller.writer import Children, Writer
@@ -125,8 +125,7 @@ class Caches:
         """`readings`: what is known of workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        pod_groups = self.pod_groups.store if self.pod_groups is not None else None
-        return Snapshots(*of_children, gangs, readings, self.secrets, pod_groups)
+        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups())
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""
@@ -151,8 +150,14 @@ class Caches:
             fanout,
         )
 
-    def _children_of_pod_groups(self) -> dict[Resource, Children[PodGroup]]:
+    def _pod_groups(self) -> PodGroups | None:
         if self.pod_groups is None or self._of_pod_groups is None:
+            return None
+        return PodGroups(self._of_pod_groups, self.pod_groups.store)
+
+    def _children_of_pod_groups(self) -> dict[Resource, Children[PodGroup]]:
+        groups = self._pod_groups()
+        if groups is None:
             return {}
-        client = ResourceClient(self._requester, self._of_pod_groups, decode_pod_group)
-        return {self._of_pod_groups: Children(client, self.pod_groups.store)}
+        client = ResourceClient(self._requester, groups.resource, decode_pod_group)
+        return {groups.resource: Children(client, groups.store)}

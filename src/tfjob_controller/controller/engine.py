@@ -198,7 +198,7 @@ class Engine(Generic[ObjectT]):
 
         Its children are stopped before its end is on record, since a finished job is never looked at again.
         """
-        report = self._writer.carry_out(job, stop_all(self._snapshots.jobs_of(job), self._snapshots.gangs_of(job)))
+        report = self._writer.carry_out(job, stop_all(*self._snapshots.unplanned(job)))
         outcome = _outcome(report.faults, None)
         if isinstance(outcome, Retry):
             return outcome

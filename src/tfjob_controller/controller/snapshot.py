@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
-from tfjob_controller.kube.meta import Object, controller_of
+from tfjob_controller.kube.meta import Object, Resource, controller_of
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
@@ -29,6 +30,14 @@ class Known(Protocol):
     def get(self, key: str) -> Object | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroups:
+    """The objects that another scheduler knows gangs by, and their kind."""
+
+    resource: Resource
+    store: Store[PodGroup]
+
+
 class Snapshots:
     """Takes snapshots. Thread-safe; each store is read at one moment, and no two at the same one."""
 
@@ -41,7 +50,7 @@ class Snapshots:
         gangs: Store[Gang] | None = None,
         readings: ReadingsOf | None = None,
         secrets: Known | None = None,
-        pod_groups: Store[PodGroup] | None = None,
+        pod_groups: PodGroups | None = None,
     ) -> None:
         """`gangs` and `pod_groups` are None where none are watched, `readings` where nobody reads logs."""
         self._jobs = jobs
@@ -73,21 +82,23 @@ class Snapshots:
             return False
         return _holds(self._secrets, f"{namespace}/{plan.secret.name}", uid)
 
-    def jobs_of(self, owner: Object) -> Sequence[Job]:
-        """Its child Jobs, also where there is no plan."""
-        return self._jobs.by_index(BY_OWNER, owner.metadata.uid)
+    def unplanned(self, owner: Object) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
+        """What must stop where there is no plan: its child Jobs, and what stands for it as a gang."""
+        uid = owner.metadata.uid
+        groups = self._pod_groups.store.by_index(BY_OWNER, uid) if self._pod_groups is not None else ()
+        of_backend = [(self._pod_groups.resource, group) for group in groups] if self._pod_groups is not None else []
+        return self._jobs.by_index(BY_OWNER, uid), self._gangs_of(owner), of_backend
 
-    def gangs_of(self, owner: Object) -> Sequence[Gang]:
-        """Its Gang, if it has one, also where there is no plan."""
+    def _gangs_of(self, owner: Object) -> Sequence[Gang]:
         return self._gangs.by_index(BY_OWNER, owner.metadata.uid) if self._gangs is not None else ()
 
     def _gang_of(self, owner: Object, name: str) -> Gang | None:
-        return next((gang for gang in self.gangs_of(owner) if gang.metadata.name == name), None)
+        return next((gang for gang in self._gangs_of(owner) if gang.metadata.name == name), None)
 
     def _pod_group_of(self, owner: Object, plan: Plan) -> PodGroup | None:
         if self._pod_groups is None or plan.pod_group is None:
             return None
-        groups = self._pod_groups.by_index(BY_OWNER, owner.metadata.uid)
+        groups = self._pod_groups.store.by_index(BY_OWNER, owner.metadata.uid)
         return next((group for group in groups if group.metadata.name == plan.pod_group.terms.name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:

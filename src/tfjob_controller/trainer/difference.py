@@ -19,6 +19,7 @@ from datetime import datetime
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job, Pod
 from tfjob_controller.api.gang import GANGS, Gang
+from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import replicas
@@ -163,16 +164,15 @@ def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
     if group is None:
         return Actions(creates=(Create(resource, terms.terms.name, group_body(plan, terms, views)),))
     change = misfit(terms, group, views)
-    if change is None:
-        return NOTHING
-    if terms.backend.is_immutable:
+    if change is not None and terms.backend.is_immutable:
         return Actions(deletes=(_delete(resource, group),))
-    return Actions(patches=(Patch(resource, group.metadata.name, change),))
+    return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NOTHING
 
 
-def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang] = ()) -> Actions:
+def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
     """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
     return Actions(
+        deletes=tuple(_delete(*group) for group in groups),
         suspends=tuple(SetSuspend(name, True) for name in all_that_go_on(jobs)),
         patches=tuple(_let_go(gang) for gang in gangs if not gang.spec.suspend),
     )
