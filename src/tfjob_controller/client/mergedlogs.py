@@ -14,9 +14,10 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Protocol
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.logs import MAX_FOLLOWED, LogReader
+from tfjob_controller.client.logs import MAX_FOLLOWED
 from tfjob_controller.kube.errors import ApiError
 
 # Lines that wait for a reader who is slower than the programs.
@@ -35,6 +36,14 @@ class LogLine:
         return f"[{self.replica}] {self.text}"
 
 
+class Source(Protocol):
+    """What is needed of a `LogReader`."""
+
+    def lines(self, replica_id: str) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _End:
     """Of one replica's log; `error`: why it could not be had."""
@@ -47,7 +56,7 @@ class _End:
 Tell = Callable[[ApiError], ClientError]
 
 
-def log_lines(reader: LogReader, replicas: Sequence[str], tell: Tell, *, follow: bool) -> Iterator[LogLine]:
+def log_lines(reader: Source, replicas: Sequence[str], tell: Tell, *, follow: bool) -> Iterator[LogLine]:
     """For one thread. Raises `ClientError`."""
     if len(replicas) > 1 and follow:
         if len(replicas) > MAX_FOLLOWED:
@@ -67,12 +76,16 @@ def _lines(items: Generator[LogLine | _End, None, None], count: int) -> Iterator
             elif item.error is not None:
                 failed.append(item.error)
                 if len(failed) < count:
-                    warnings.warn(f"{item.replica}: {item.error}", stacklevel=2)
+                    warnings.warn(_named(item.replica, str(item.error)), stacklevel=2)
     if len(failed) == count:
         raise failed[0]
 
 
-def _of_one(reader: LogReader, replica: str, tell: Tell) -> Generator[LogLine | _End, None, None]:
+def _named(replica: str, words: str) -> str:
+    return words if words.startswith(replica) else f"{replica}: {words}"
+
+
+def _of_one(reader: Source, replica: str, tell: Tell) -> Generator[LogLine | _End, None, None]:
     try:
         for line in reader.lines(replica):
             yield LogLine(replica, line.decode("utf-8", "replace"))
@@ -84,7 +97,7 @@ def _of_one(reader: LogReader, replica: str, tell: Tell) -> Generator[LogLine | 
         yield _End(replica)
 
 
-def _side_by_side(reader: LogReader, replicas: Sequence[str], tell: Tell) -> Generator[LogLine | _End, None, None]:
+def _side_by_side(reader: Source, replicas: Sequence[str], tell: Tell) -> Generator[LogLine | _End, None, None]:
     items: queue.Queue[LogLine | _End] = queue.Queue(_QUEUED_LINES)
     stopped = threading.Event()
 
