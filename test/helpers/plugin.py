@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from tfjob_controller.kubectl import cli
 
 # Code, standard output, standard error.
 Run = Callable[..., tuple[int, str, str]]
+# Of the controller, which shares the process: a thread that was about to write does so although it is `quiet`.
+_LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[.*\n", re.MULTILINE)
 _PROGRAM = "from tfjob_controller.kubectl.cli import main; raise SystemExit(main())"
 
 
@@ -31,7 +34,7 @@ def runner(capfd: pytest.CaptureFixture[str], kubeconfig: Path, namespace: str) 
         given = [] if {"-n", "-A"} & set(own) else ["-n", namespace]
         code = cli.main([*own, *given, "--kubeconfig", str(kubeconfig), *arguments[len(own) :]])
         shown = capfd.readouterr()
-        return code, shown.out, shown.err
+        return code, _LOG_LINE.sub("", shown.out), shown.err
 
     return run
 
