@@ -23,6 +23,7 @@ def words(line: str) -> list[str]:
         ("--v", ["--version"]),
         ("list -o ", ["table", "wide", "json", "yaml", "name"]),
         ("list -o w", ["wide"]),
+        ("list -A -o w", ["wide"]),
         ("list --output=j", ["json"]),
         ("list --kind t", ["tfjob", "trainjob"]),
         ("list --all", ["--all-namespaces"]),
