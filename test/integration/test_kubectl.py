@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -301,5 +302,8 @@ def _has_connection(pid: int) -> bool:
     """Whether that process has a TCP connection, so that it is in the middle of its work."""
     with open(f"/proc/{pid}/net/tcp") as file:
         inodes = {line.split()[9] for line in file.readlines()[1:] if line.split()[3] == "01"}
-    links = Path(f"/proc/{pid}/fd").iterdir()
-    return any(os.readlink(link).removeprefix("socket:[").removesuffix("]") in inodes for link in links)
+    found: set[str] = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+    return bool(found & inodes)
