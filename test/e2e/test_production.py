@@ -18,6 +18,7 @@ from helpers.poll import eventually
 from helpers.prometheustools import tools
 from localcluster import binaries, images
 from localcluster import nodes as nodes_module
+from localcluster.monitoringcrds import install_monitoring_crds
 
 # Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
@@ -30,8 +31,6 @@ NAMES = {
     "registry.example.com/tfjob-controller:0.1.0": images.CONTROLLER,
     "registry.example.com/kube-scheduler:v1.36.3": images.KUBE_SCHEDULER,
 }
-# The Prometheus operator's kinds, without their schemas: nothing here reads what is stored of them.
-MONITORS = {"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"}
 
 
 def blocks(language: str) -> list[str]:
@@ -57,31 +56,11 @@ def cluster(own_nodes: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     for name, image in NAMES.items():
         nodes_module.load_image(own_nodes.folder, image)
         nodes_module.tag_image(own_nodes.folder, image, name)
-    kubectl = Kubectl(own_nodes.kubeconfig, tmp_path / "kubectl")
-    for kind, plural in MONITORS.items():
-        kubectl.must("apply", "-f", "-", manifest=monitor_kind(kind, plural))
+    install_monitoring_crds(own_nodes.api)
     yield own_nodes
-    left = (
-        "namespace/team-a",
-        "namespace/tfjob-system",
-        *(f"crd/{each}.monitoring.coreos.com" for each in MONITORS.values()),
-    )
-    kubectl.run("delete", "--ignore-not-found", *left)
-
-
-def monitor_kind(kind: str, plural: str) -> dict[str, object]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
+    kubectl = Kubectl(own_nodes.kubeconfig, tmp_path / "kubectl")
+    kinds = ("crd/podmonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com")
+    kubectl.run("delete", "--ignore-not-found", "namespace/team-a", "namespace/tfjob-system", *kinds)
 
 
 def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Path, tmp_path: Path) -> None:

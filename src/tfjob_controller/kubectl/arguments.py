@@ -27,6 +27,7 @@ _KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
 # `list -o name` prints the group too.
 _KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
 _MAX_NAME = 253
+_CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[hms])+")
@@ -62,6 +63,7 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for; `program` is what stood behind `--`. Raises `UsageError`; exits for `--help`."""
     own, program = _split(argv)
+    own = _command_first(own)
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
     parsed = build_parser(called).parse_args(own)
     if program is not None and parsed.command != "submit":
@@ -75,6 +77,17 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
         return argv, None
     index = list(argv).index("--")
     return argv[:index], list(argv[index + 1 :])
+
+
+def _command_first(argv: Sequence[str]) -> Sequence[str]:
+    """kubectl takes the flags that say which cluster before the command too; here they move behind it."""
+    index = 0
+    while index < len(argv) and argv[index].startswith("-"):
+        flag = argv[index].partition("=")[0]
+        if flag not in _CLUSTER_FLAGS:
+            return argv
+        index += 1 if "=" in argv[index] else 2
+    return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else argv
 
 
 def build_parser(called: Command | None) -> Parser:

@@ -90,3 +90,19 @@ def test_what_stands_behind_two_dashes_is_the_program_as_it_is() -> None:
 def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
     with pytest.raises(UsageError, match="namespace"):
         parse(["list", f"--namespace={namespace}"])
+
+
+@pytest.mark.parametrize(
+    "before",
+    [("-n", "team"), ("--namespace", "team"), ("--namespace=team",), ("--context", "other", "-n", "team")],
+    ids=" ".join,
+)
+def test_the_cluster_may_be_said_before_the_command_as_for_kubectl(before: tuple[str, ...]) -> None:
+    parsed = parse([*before, "describe", "train", "-o", "json"])
+    assert (parsed.command, str(parsed.job), parsed.namespace, parsed.output) == ("describe", "train", "team", "json")
+
+
+@pytest.mark.parametrize("words", [("-n",), ("-n", "team"), ("-n", "list"), ("-x", "list")], ids=" ".join)
+def test_flags_without_a_command_or_unknown_before_it_are_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="kubectl tfjob --help"):
+        parse(words)
