@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for; `program` is what stood behind `--`. Raises `UsageError`; exits for `--help`."""
     own, program = _split(argv)
-    own = _command_first(own)
+    own = command_first(own)
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
     parsed = build_parser(called).parse_args(own)
     if program is not None and parsed.command != "submit":
@@ -79,8 +79,8 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
     return argv[:index], list(argv[index + 1 :])
 
 
-def _command_first(argv: Sequence[str]) -> Sequence[str]:
-    """kubectl takes the flags that say which cluster before the command too; here they move behind it."""
+def command_first(argv: Sequence[str]) -> Sequence[str]:
+    """The flags that say which cluster may stand before the command, as for kubectl; here they move behind it."""
     index = 0
     while index < len(argv) and argv[index].startswith("-"):
         flag = argv[index].partition("=")[0]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.kubectl.arguments import flags_of
+from tfjob_controller.kubectl.arguments import command_first, flags_of
 from tfjob_controller.kubectl.registry import COMMANDS, command_of
 
 # Sums of these say what a shell does: add no space, complete no file names.
@@ -48,7 +48,7 @@ def print_candidates(words: Sequence[str]) -> int:
 
 def complete(words: Sequence[str]) -> tuple[Candidates, int]:
     """Candidates for the last word, and the directive."""
-    given, word = words[:-1], words[-1]
+    given, word = command_first(words[:-1]), words[-1]
     called = next((index for index, each in enumerate(given) if not each.startswith("-")), None)
     if called is None:
         return _beginning(_commands(word), word), NO_FILES

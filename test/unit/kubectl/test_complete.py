@@ -24,6 +24,7 @@ def words(line: str) -> list[str]:
         ("list -o ", ["table", "wide", "json", "yaml", "name"]),
         ("list -o w", ["wide"]),
         ("list -A -o w", ["wide"]),
+        ("-n team --context=x list -o w", ["wide"]),
         ("list --output=j", ["json"]),
         ("list --kind t", ["tfjob", "trainjob"]),
         ("list --all", ["--all-namespaces"]),
