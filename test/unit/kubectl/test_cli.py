@@ -133,7 +133,25 @@ def test_a_refusal_is_one_line_with_its_remedy_and_no_secret(
     assert "s3cret" not in error
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "-o", "json"], ["describe", "x"], ["logs", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list"],
+        ["list", "-o", "json"],
+        ["describe", "x"],
+        ["explain", "x"],
+        ["logs", "x"],
+        ["wait", "x"],
+        ["queue"],
+        ["top"],
+        ["submit", "x", "--image", "i"],
+        ["scale", "x", "2"],
+        ["suspend", "x"],
+        ["resume", "x"],
+        ["delete", "x"],
+    ],
+    ids=" ".join,
+)
 def test_a_server_that_is_ill_or_not_there_is_asked_once(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
