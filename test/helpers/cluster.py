@@ -53,6 +53,29 @@ def delete_namespace(api: Api, name: str) -> None:
     api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
 
 
+def clear_jobs(api: Api) -> None:
+    """Delete all jobs of all namespaces and what is theirs: left by another test, it takes nodes and waits in queues.
+
+    Owners go before what they own, for they would make it anew.
+    """
+    kinds = (
+        ("/apis/kubeflow.org/v1alpha1", "tfjobs"),
+        ("/apis/kubeflow.org/v2alpha1", "trainjobs"),
+        ("/apis/batch/v1", "jobs"),
+        ("/apis/scheduling.kubeflow.org/v1alpha1", "gangs"),
+        ("/api/v1", "pods"),
+    )
+    for group, plural in kinds:
+        for each in api.list(f"{group}/{plural}"):
+            path = f"{group}/namespaces/{each['metadata']['namespace']}/{plural}/{each['metadata']['name']}"
+            api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")
+
+
+def clear_nodes(api: Api) -> None:
+    for each in api.list("/api/v1/nodes"):
+        api.delete(f"/api/v1/nodes/{each['metadata']['name']}")
+
+
 def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 

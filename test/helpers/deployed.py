@@ -11,6 +11,7 @@ import yaml
 
 from helpers.cluster import Cluster
 from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster import images
 from localcluster import nodes as nodes_module
@@ -58,3 +59,26 @@ def rendered(kubectl: Kubectl, overlay: str) -> list[Object]:
 def _containers(objects: list[Object]) -> list[Object]:
     deployments = [each for each in objects if each["kind"] == "Deployment"]
     return [part for each in deployments for part in each["spec"]["template"]["spec"]["containers"]]
+
+
+def brief_job(name: str, *, gang: bool, **spec: Any) -> Object:
+    """A TFJob of three pods that do nothing."""
+    template = pod_template(
+        container(
+            image=images.BASE,
+            command=["python3", "-c", "pass"],
+            imagePullPolicy="Never",
+            resources={"requests": {"cpu": "10m"}},
+        )
+    )
+    body = tfjob(master(template=template), workers(2, template=template), name=name, **spec)
+    if gang:
+        body["spec"]["gang"] = {"enabled": True}
+    return body
+
+
+def run_to_end(kubectl: Kubectl, cluster: Cluster, job: Object) -> None:
+    """Create the TFJob in kubectl's namespace and wait until it is done."""
+    kubectl.must("create", "-f", "-", manifest=job)
+    path = f"/apis/kubeflow.org/v1alpha1/namespaces/{kubectl.namespace}/tfjobs/{job['metadata']['name']}"
+    eventually(lambda: cluster.api.get(path).get("status", {}).get("phase") == "Done", 120, 0.2)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from helpers import plugin as plugins
-from helpers.cluster import Cluster, delete_namespace, new_namespace
+from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangauditor import audited
-from helpers.gangowner import GANGS, SMALL
+from helpers.gangowner import SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
@@ -84,12 +84,8 @@ def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFa
 def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
     """Two small nodes with nothing on them, a namespace `gangs`, and an auditor that fails a test for what it saw."""
     api = gang_plane.api
-    # Owners before what they own: else they make it anew.
-    group = "/apis/kubeflow.org"
-    kinds = (f"{group}/v1alpha1/namespaces/gangs/tfjobs", f"{group}/v2alpha1/namespaces/gangs/trainjobs")
-    owners = (*kinds, "/apis/batch/v1/namespaces/gangs/jobs")
-    for path in (*owners, "/api/v1/namespaces/gangs/pods", GANGS.format("gangs"), "/api/v1/nodes"):
-        clear(api, path)
+    clear_jobs(api)
+    clear_nodes(api)
     for name in ("node-a", "node-b"):
         make_node(api, name, SMALL)
     api.create_if_missing("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
@@ -99,13 +95,7 @@ def gang_cluster(gang_plane: Cluster) -> Iterator[Cluster]:
             yield gang_plane
     finally:
         # Others use this plane too, and would wait for pods on nodes that have no kubelet.
-        clear(api, "/api/v1/nodes")
-
-
-def clear(api: Api, path: str) -> None:
-    """Delete all objects of a list."""
-    for each in api.list(path):
-        api.delete(f"{path}/{each['metadata']['name']}", gracePeriodSeconds=0, propagationPolicy="Background")
+        clear_nodes(api)
 
 
 @pytest.fixture

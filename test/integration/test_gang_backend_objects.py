@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 Object = dict[str, Any]
 NAME, ACCOUNT = "example-job", "tfjob-controller"
+# In the order in which they make one another.
+OWNERS = (("kubeflow.org/v1alpha1", "tfjobs"), ("kubeflow.org/v2alpha1", "trainjobs"), ("batch/v1", "jobs"))
 QUEUES = {"volcano": "scheduling.volcano.sh/queue-name", "kueue": "kueue.x-k8s.io/queue-name"}
 
 
@@ -82,7 +84,9 @@ def controlled(foreign: Cluster, gang_plane: Cluster, rights: Rights, tmp_path: 
                 yield Backed(foreign, backend, Jobs(foreign.api, namespace))
         finally:
             delete_service_account(foreign.api, namespace, ACCOUNT)
-        foreign.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs", propagationPolicy="Background")
+            # Another test's controller of all namespaces would make Gangs for what is left.
+            for group, plural in OWNERS:
+                foreign.api.delete(f"/apis/{group}/namespaces/{namespace}/{plural}", propagationPolicy="Background")
 
     return run
 

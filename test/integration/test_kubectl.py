@@ -50,7 +50,8 @@ def test_list_shows_what_kubectl_get_shows(plugin: Run, trial: Trial) -> None:
 def test_list_of_all_namespaces_says_which_and_wide_says_why(plugin: Run, trial: Trial) -> None:
     trial.submit(master(template=pod_template(container(), schedulerName="nobody")))
     trial.await_phase("Creating")
-    _, out, _ = plugin("list", "-A", "-o", "wide")
+    # Other tests have TrainJobs, and would have a column for the kind.
+    _, out, _ = plugin("list", "-A", "-o", "wide", "--kind", "tfjob")
     assert out.split()[:2] == ["NAMESPACE", "NAME"]
     assert "REASON" in out
     assert any(line.split()[:2] == [trial.namespace, trial.name] for line in out.splitlines())

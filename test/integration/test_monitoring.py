@@ -21,7 +21,7 @@ import pytest
 import urllib3
 import yaml
 
-from helpers.cluster import Cluster, delete_namespace, new_namespace
+from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
 from helpers.gangscheduler import extender_url, hold_lease, running_gang_scheduler
@@ -106,7 +106,8 @@ def watched(gang_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     """Two controllers of which one leads, a gang scheduler, jobs that end, run and wait; all seen by Prometheus."""
     tools()
     folder = tmp_path_factory.mktemp("prometheus")
-    clear(gang_plane.api)
+    clear_jobs(gang_plane.api)
+    clear_nodes(gang_plane.api)
     namespace = new_namespace(gang_plane.api, "watched")
     for name in NODES:
         make_node(gang_plane.api, name, SMALL)
@@ -124,23 +125,6 @@ def watched(gang_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
         delete_namespace(gang_plane.api, namespace)
         for name in NODES:
             gang_plane.api.delete(f"/api/v1/nodes/{name}")
-
-
-def clear(api: Api) -> None:
-    """What other tests left on this plane would take the nodes. Owners before what they own."""
-    kinds = (
-        ("/apis/kubeflow.org/v1alpha1", "tfjobs"),
-        ("/apis/kubeflow.org/v2alpha1", "trainjobs"),
-        ("/apis/batch/v1", "jobs"),
-        ("/apis/scheduling.kubeflow.org/v1alpha1", "gangs"),
-        ("/api/v1", "pods"),
-    )
-    for group, plural in kinds:
-        for each in api.list(f"{group}/{plural}"):
-            path = f"{group}/namespaces/{each['metadata']['namespace']}/{plural}/{each['metadata']['name']}"
-            api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")
-    for node in api.list("/api/v1/nodes"):
-        api.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 @contextlib.contextmanager
