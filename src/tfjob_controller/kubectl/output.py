@@ -6,10 +6,8 @@ import sys
 from datetime import datetime
 from typing import Any
 
+from tfjob_controller.client.ages import age
 from tfjob_controller.kubectl.arguments import JSON, YAML
-
-# Below these many seconds an age is said in the unit before.
-_UNITS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
 
 
 def print_value(value: Any, output: str) -> int:
@@ -44,17 +42,6 @@ def screen() -> Any:
     from tfjob_controller.kubectl.screen import Screen
 
     return Screen(sys.stdout)
-
-
-def age(moment: str, now: datetime) -> str:
-    """Such as 45s, 12m, 3h or 2d; empty for no moment."""
-    if not moment:
-        return ""
-    seconds = max(0, int((now - datetime.fromisoformat(moment)).total_seconds()))
-    for below, unit, letter in _UNITS:
-        if seconds < below:
-            return f"{seconds // unit}{letter}"
-    return f"{seconds // 86400}d"
 
 
 def ago(moment: str, now: datetime) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, Missing, decode_gang
+from tfjob_controller.client.ages import age
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kubectl.output import age
 
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
