@@ -15,7 +15,6 @@ import json
 import queue
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 
@@ -31,10 +30,24 @@ _LIST_SECONDS = 60.0
 _DEFAULT_LAG_SECONDS = 1.0
 
 
+class Flag:
+    """Set by a signal handler, in the thread that looks at it.
+
+    No threading.Event: the signal may come while that thread holds the Event's lock, and the handler would wait for it
+    for ever.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        self.is_set = True
+
+
 class Auditor:
     """The rules with watches and a clock. `run` returns after `stop` was set, with everything seen until then."""
 
-    def __init__(self, api: Api, limits: Limits, stop: threading.Event, lag_seconds: float) -> None:
+    def __init__(self, api: Api, limits: Limits, stop: Flag, lag_seconds: float) -> None:
         """`lag_seconds`: one watch may be so much later than another."""
         self._watches = Watches(api)
         self._order = Order(lag_seconds)
@@ -44,7 +57,7 @@ class Auditor:
         self._shown = 0
         self._shown_races = 0
         self._ticked_at = 0.0
-        self._is_out = threading.Event()
+        self._is_out = Flag()
 
     def tell_outage(self) -> None:
         """From a signal handler."""
@@ -57,7 +70,8 @@ class Auditor:
         try:
             self._seed(began)
             print(READY, file=sys.stderr, flush=True)
-            while not self._stop.wait(_POLL_SECONDS):
+            while not self._stop.is_set:
+                time.sleep(_POLL_SECONDS)
                 self._work(time.time())
         finally:
             # What has happened until now is on its way for a moment.
@@ -68,7 +82,7 @@ class Auditor:
         return {**counts, **self._audit.report()}
 
     def _seed(self, began: float) -> None:
-        while not (self._watches.is_listed or self._stop.is_set()):
+        while not (self._watches.is_listed or self._stop.is_set):
             if time.time() - began > _LIST_SECONDS:
                 raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
             time.sleep(_POLL_SECONDS)
@@ -78,8 +92,8 @@ class Auditor:
     def _work(self, now: float) -> None:
         for event in self._arrived():
             self._order.add(event)
-        if self._is_out.is_set():
-            self._is_out.clear()
+        if self._is_out.is_set:
+            self._is_out.is_set = False
             self._audit.outage(now)
         for event in self._order.due(now):
             self._audit.event(event.kind, event.change, event.obj, event.at)
@@ -117,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     given = parser.parse_args(argv)
     limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
-    stop = threading.Event()
+    stop = Flag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag)
