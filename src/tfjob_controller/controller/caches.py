@@ -5,6 +5,7 @@ Children are watched by label (`kubeflow.org`), so that a cluster's other ten th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tfjob_controller.api.core import (
@@ -90,7 +91,11 @@ class Caches:
         self.pod_groups: Informer[PodGroup] | None = (
             Informer(requester, pod_groups, decode_pod_group, indexers=owner, **of_children) if pod_groups else None
         )
-        self._of_pod_groups = pod_groups
+        self._pod_groups = (
+            PodGroups(pod_groups, self.pod_groups.store)
+            if pod_groups is not None and self.pod_groups is not None
+            else None
+        )
         self.trainjobs = TrainJobCaches(requester, namespace, clock) if trainjobs else None
         watched = (self.tfjobs, self.jobs, self.services, self.pods, self.config_maps, self.gangs, self.pod_groups)
         of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
@@ -111,21 +116,22 @@ class Caches:
         self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], causes: Causes
     ) -> None:
         by_owner = keys_by_owner(kind)
-        self.jobs.add_handler(ChildHandler(queue, by_owner, state_matters, causes=causes))
-        self.services.add_handler(ChildHandler(queue, by_owner, identity_matters, causes=causes))
-        self.config_maps.add_handler(ChildHandler(queue, by_owner, identity_matters, causes=causes))
+        queues = partial(ChildHandler[Any], queue, causes=causes)
+        self.jobs.add_handler(queues(by_owner, state_matters))
+        self.services.add_handler(queues(by_owner, identity_matters))
+        self.config_maps.add_handler(queues(by_owner, identity_matters))
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
-            self.gangs.add_handler(ChildHandler(queue, by_owner, state_matters, batch_seconds=0.0, causes=causes))
+            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0))
         if self.pod_groups is not None:
-            self.pod_groups.add_handler(ChildHandler(queue, by_owner, state_matters))
-        self.pods.add_handler(ChildHandler(queue, keys_by_runtime(store), pod_matters, causes=causes))
+            self.pod_groups.add_handler(queues(by_owner, state_matters))
+        self.pods.add_handler(queues(keys_by_runtime(store), pod_matters))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
-        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups())
+        return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Writes children, and puts the answers into these caches."""
@@ -150,14 +156,8 @@ class Caches:
             fanout,
         )
 
-    def _pod_groups(self) -> PodGroups | None:
-        if self.pod_groups is None or self._of_pod_groups is None:
-            return None
-        return PodGroups(self._of_pod_groups, self.pod_groups.store)
-
     def _children_of_pod_groups(self) -> dict[Resource, Children[PodGroup]]:
-        groups = self._pod_groups()
-        if groups is None:
+        if self._pod_groups is None:
             return {}
-        client = ResourceClient(self._requester, groups.resource, decode_pod_group)
-        return {groups.resource: Children(client, groups.store)}
+        resource, store = self._pod_groups.resource, self._pod_groups.store
+        return {resource: Children(ResourceClient(self._requester, resource, decode_pod_group), store)}

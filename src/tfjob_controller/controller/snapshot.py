@@ -37,6 +37,9 @@ class PodGroups:
     resource: Resource
     store: Store[PodGroup]
 
+    def of(self, owner: Object) -> Sequence[tuple[Resource, PodGroup]]:
+        return [(self.resource, group) for group in self.store.by_index(BY_OWNER, owner.metadata.uid)]
+
 
 class Snapshots:
     """Takes snapshots. Thread-safe; each store is read at one moment, and no two at the same one."""
@@ -84,10 +87,8 @@ class Snapshots:
 
     def unplanned(self, owner: Object) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
         """What must stop where there is no plan: its child Jobs, and what stands for it as a gang."""
-        uid = owner.metadata.uid
-        groups = self._pod_groups.store.by_index(BY_OWNER, uid) if self._pod_groups is not None else ()
-        of_backend = [(self._pod_groups.resource, group) for group in groups] if self._pod_groups is not None else []
-        return self._jobs.by_index(BY_OWNER, uid), self._gangs_of(owner), of_backend
+        jobs = self._jobs.by_index(BY_OWNER, owner.metadata.uid)
+        return jobs, self._gangs_of(owner), self._pod_groups.of(owner) if self._pod_groups is not None else ()
 
     def _gangs_of(self, owner: Object) -> Sequence[Gang]:
         return self._gangs.by_index(BY_OWNER, owner.metadata.uid) if self._gangs is not None else ()
@@ -98,8 +99,8 @@ class Snapshots:
     def _pod_group_of(self, owner: Object, plan: Plan) -> PodGroup | None:
         if self._pod_groups is None or plan.pod_group is None:
             return None
-        groups = self._pod_groups.store.by_index(BY_OWNER, owner.metadata.uid)
-        return next((group for group in groups if group.metadata.name == plan.pod_group.terms.name), None)
+        name = plan.pod_group.terms.name
+        return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:
         """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""
