@@ -44,6 +44,15 @@ class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
+REPLICA_HEADERS = ("Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message")
+
+
+def replica_cells(row: ReplicaRow) -> list[str]:
+    """What a table shows below `REPLICA_HEADERS`."""
+    ready = "yes" if row.ready else "no"
+    return [row.replica, row.state, ready, str(row.restarts), row.last_exit, row.node, row.pod, row.message]
+
+
 class EventRow(msgspec.Struct, frozen=True, rename="camel"):
     last_seen: str
     type: str
@@ -80,6 +89,19 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
         from tfjob_controller.client.descriptionhtml import render
 
         return render(self)
+
+
+def summary(description: Description) -> dict[str, str]:
+    """How it stands, in fields that every view of it shows."""
+    return {
+        "Kind": description.kind,
+        "Phase": description.phase or "(none yet)",
+        "State": description.state,
+        "Reason": description.reason,
+        "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
+        "Workers": description.workers,
+        "Progress": description.progress,
+    }
 
 
 # Events about one object by its UID; with "Warning" only those.

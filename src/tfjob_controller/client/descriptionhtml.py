@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from tfjob_controller.client import html
 from tfjob_controller.client.ages import age
-
-if TYPE_CHECKING:
-    from tfjob_controller.client.describe import Description, ReplicaRow
+from tfjob_controller.client.describe import REPLICA_HEADERS, Description, replica_cells, summary
 
 
 def render(description: Description, now: datetime | None = None) -> str:
     now = now or datetime.now(UTC)
     parts = [html.fields(_fields(description, now)), *map(html.paragraph, description.hints)]
     if description.replicas:
-        rows = [_replica(each) for each in description.replicas]
-        headers = ("Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message")
-        parts += [html.heading("Replicas"), html.table(headers, rows)]
+        parts += [html.heading("Replicas"), html.table(REPLICA_HEADERS, map(replica_cells, description.replicas))]
     if description.conditions:
         rows = [
             [each.type, each.status, age(each.last_transition_time, now), each.reason, each.message]
@@ -35,21 +30,10 @@ def render(description: Description, now: datetime | None = None) -> str:
     return "".join(parts)
 
 
-def _replica(row: ReplicaRow) -> list[str]:
-    ready = "yes" if row.ready else "no"
-    return [row.replica, row.state, ready, str(row.restarts), row.last_exit, row.node, row.pod, row.message]
-
-
 def _fields(description: Description, now: datetime) -> dict[str, str]:
     return {
         "Name": f"{description.namespace}/{description.name}",
-        "Kind": description.kind,
-        "Phase": description.phase or "(none yet)",
-        "State": description.state,
-        "Reason": description.reason,
-        "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
-        "Workers": description.workers,
-        "Progress": description.progress,
+        **summary(description),
         "Restarts": str(description.restarts),
         "Age": age(description.created, now),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tfjob_controller.client.describe import Description
+from tfjob_controller.client.describe import REPLICA_HEADERS, Description, replica_cells, summary
 from tfjob_controller.kubectl.output import ago
 
 
@@ -16,13 +16,7 @@ def print_description(screen: Any, description: Description, now: datetime) -> N
         {
             "Name": description.name,
             "Namespace": description.namespace,
-            "Kind": description.kind,
-            "Phase": description.phase or "(none yet)",
-            "State": description.state,
-            "Reason": description.reason,
-            "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
-            "Workers": description.workers,
-            "Progress": description.progress,
+            **summary(description),
             "Restarts": f"{description.restarts}{limit}",
             "Runtime-Id": description.runtime_id,
             "Created": ago(description.created, now),
@@ -41,20 +35,7 @@ def _print_replicas(screen: Any, description: Description) -> None:
     if not description.replicas:
         return
     screen.heading("Replicas")
-    rows = [
-        [
-            row.replica,
-            row.state,
-            "yes" if row.ready else "no",
-            str(row.restarts),
-            row.last_exit,
-            row.node,
-            row.pod,
-            row.message,
-        ]
-        for row in description.replicas
-    ]
-    screen.table(["Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message"], rows)
+    screen.table(REPLICA_HEADERS, [replica_cells(each) for each in description.replicas])
 
 
 def _print_conditions(screen: Any, description: Description, now: datetime) -> None:
