@@ -44,7 +44,8 @@ def held(plan: Plan, observed: Observed) -> Plan:
         return plan
     if not _takes_part(plan, observed):
         return _with(plan, pod_group=None)
-    if plan.policy.suspend or not plan.pod_group.backend.holds(observed.pod_group):
+    gate = plan.pod_group.backend.gate
+    if plan.policy.suspend or gate is None or not gate.holds(observed.pod_group):
         return plan
     return _with(plan, policy=dataclasses.replace(plan.policy, suspend=True), is_held=True)
 
@@ -70,10 +71,11 @@ def is_group_there(observed: Observed) -> bool:
 
 def has_to_go(plan: Plan, step: Step, terms: GroupTerms) -> bool:
     """Nothing is to run by it now; where it has to queue anew, once no pod runs any more."""
-    if plan.is_suspended or (step.plan.pod_group is None and not terms.backend.lets_in):
+    gate = terms.backend.gate
+    if plan.is_suspended or (step.plan.pod_group is None and gate is None):
         return True
     group = step.observed.pod_group
-    if group is None or not terms.backend.has_returned(group):
+    if group is None or gate is None or not gate.has_returned(group):
         return False
     return all(is_finished(pod) for pods in step.observed.pods.values() for pod in pods)
 

@@ -2,7 +2,7 @@
 
 Theory of operation. The job's controller writes one object for the gang (`body`), has each pod say that it belongs to
 it (`join`), and leaves the rest to the backend's scheduler. Pods go out at once, and that scheduler holds them; a
-backend that `holds` back is one that wants no pods before it has let the gang in.
+backend with a `gate` is one that wants no pods before it has let the gang in.
 
 Bodies are merge-patched as the job changes. Where `is_immutable` an object that does not fit any more is deleted, and
 made anew once it is gone.
@@ -40,6 +40,16 @@ class Wanted:
     timeout_seconds: int | None = None
 
 
+class Gate(Protocol):
+    """Of a backend that wants no pods before it has let the gang in, those of initializers neither."""
+
+    def holds(self, group: PodGroup | None) -> bool:
+        """No pod may run now."""
+
+    def has_returned(self, group: PodGroup) -> bool:
+        """It was let in and is not any more, so it has to queue anew: to be deleted once its pods are gone."""
+
+
 class Backend(Protocol):
     """One scheduler."""
 
@@ -59,8 +69,8 @@ class Backend(Protocol):
         """The spec can never change."""
 
     @property
-    def lets_in(self) -> bool:
-        """It wants no pods before it has let the gang in, initializers neither."""
+    def gate(self) -> Gate | None:
+        """None where pods go out at once."""
 
     def spec(self, wanted: Wanted) -> Body: ...
 
@@ -69,12 +79,6 @@ class Backend(Protocol):
 
     def join(self, name: str, template: Body) -> None:
         """Change a pod template that is the caller's own, so that its pods belong to the group of that name."""
-
-    def holds(self, group: PodGroup | None) -> bool:
-        """No pod may run now."""
-
-    def has_returned(self, group: PodGroup) -> bool:
-        """It was let in and is not any more, so it has to queue anew: to be deleted once its pods are gone."""
 
     def words(self, group: PodGroup) -> str:
         """Why its pods wait, in the scheduler's own words; empty where it has said nothing."""

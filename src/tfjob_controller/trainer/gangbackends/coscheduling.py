@@ -24,7 +24,7 @@ class Coscheduling:
     scheduler_name: Final = "scheduler-plugins-scheduler"
     queue_label: Final = ""
     is_immutable: Final = False
-    lets_in: Final = False
+    gate: Final = None
 
     def spec(self, wanted: Wanted) -> Body:
         limit = wanted.timeout_seconds
@@ -39,12 +39,6 @@ class Coscheduling:
 
     def join(self, name: str, template: Body) -> None:
         labelled(template, "labels", GROUP_LABEL, name)
-
-    def holds(self, group: PodGroup | None) -> bool:
-        return False
-
-    def has_returned(self, group: PodGroup) -> bool:
-        return False
 
     def words(self, group: PodGroup) -> str:
         """It says how many there are, and no more; the pods have the rest."""

@@ -24,7 +24,7 @@ class Kubernetes:
     scheduler_name: Final = ""
     queue_label: Final = ""
     is_immutable: Final = True
-    lets_in: Final = False
+    gate: Final = None
 
     def spec(self, wanted: Wanted) -> Body:
         return {"schedulingPolicy": {"gang": {"minCount": wanted.start_count}}}
@@ -34,12 +34,6 @@ class Kubernetes:
 
     def join(self, name: str, template: Body) -> None:
         template["spec"] = {**template["spec"], "schedulingGroup": {"podGroupName": name}}
-
-    def holds(self, group: PodGroup | None) -> bool:
-        return False
-
-    def has_returned(self, group: PodGroup) -> bool:
-        return False
 
     def words(self, group: PodGroup) -> str:
         return latest_message(group.status.get("conditions") or (), _SCHEDULED, "False")

@@ -25,13 +25,26 @@ _NO_QUEUE = f"the job has no label {QUEUE_LABEL}: add one that names a LocalQueu
 _STOPPED = "somebody has set spec.active of its Workload to false"
 
 
+class _Admission:
+    """See `Gate`: by the conditions of the Workload."""
+
+    def holds(self, group: PodGroup | None) -> bool:
+        if group is None or group.metadata.deletion_timestamp is not None:
+            return True
+        return not _is(group, _ADMITTED) or _is(group, _EVICTED)
+
+    def has_returned(self, group: PodGroup) -> bool:
+        """One that somebody has stopped would queue again if it were made anew."""
+        return _is(group, _EVICTED) and group.spec.get("active") is not False
+
+
 class Kueue:
     resource: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
     scheduler_name: Final = ""
     queue_label: Final = QUEUE_LABEL
     # What was admitted can be changed no more.
     is_immutable: Final = True
-    lets_in: Final = True
+    gate: Final = _Admission()
 
     def spec(self, wanted: Wanted) -> Body:
         return {
@@ -46,15 +59,6 @@ class Kueue:
 
     def join(self, name: str, template: Body) -> None:
         """Its pods are found by nobody: they are there only when they may be."""
-
-    def holds(self, group: PodGroup | None) -> bool:
-        if group is None or group.metadata.deletion_timestamp is not None:
-            return True
-        return not _is(group, _ADMITTED) or _is(group, _EVICTED)
-
-    def has_returned(self, group: PodGroup) -> bool:
-        """One that somebody has stopped would queue again if it were made anew."""
-        return _is(group, _EVICTED) and group.spec.get("active") is not False
 
     def words(self, group: PodGroup) -> str:
         if group.spec.get("active") is False:

@@ -23,7 +23,7 @@ class Volcano:
     scheduler_name: Final = "volcano"
     queue_label: Final = "scheduling.volcano.sh/queue-name"
     is_immutable: Final = False
-    lets_in: Final = False
+    gate: Final = None
 
     def spec(self, wanted: Wanted) -> Body:
         return {
@@ -38,12 +38,6 @@ class Volcano:
 
     def join(self, name: str, template: Body) -> None:
         labelled(template, "annotations", GROUP_ANNOTATION, name)
-
-    def holds(self, group: PodGroup | None) -> bool:
-        return False
-
-    def has_returned(self, group: PodGroup) -> bool:
-        return False
 
     def words(self, group: PodGroup) -> str:
         """A PodGroup that its queue has not let in has no condition yet."""
