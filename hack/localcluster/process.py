@@ -27,6 +27,10 @@ import msgspec
 # The environment variable that marks a process as part of a stack; its value is the stack's state folder.
 MARK = "LOCALCLUSTER_STACK"
 
+# For so long a process is waited for whose environment is empty, as it is while its program is being replaced. One that
+# was started without any environment costs that each time.
+_EXEC_SECONDS = 0.1
+
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -141,12 +145,26 @@ def _environments() -> Iterable[tuple[Identity, list[bytes]]]:
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         try:
-            environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            environment = _environment(int(entry))
         except OSError:  # another user's, or gone
             continue
         identity = identify(int(entry))
         if identity is not None:
             yield identity, environment
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Empty for a zombie and, for a moment, for a process within execve(2), which is waited for. Raises OSError."""
+    path = Path(f"/proc/{pid}/environ")
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while not (text := path.read_bytes()) and _has_program(pid) and time.monotonic() < deadline:
+        time.sleep(_EXEC_SECONDS / 100)
+    return text.split(b"\0")
+
+
+def _has_program(pid: int) -> bool:
+    """Whether there is a file that it runs. Raises OSError for a kernel's thread and whoever is gone."""
+    return bool(os.readlink(f"/proc/{pid}/exe"))
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
