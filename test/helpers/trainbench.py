@@ -77,6 +77,7 @@ class TrainBench:
         assert self.caches.trainjobs is not None
         self.trainjobs = self.caches.trainjobs
         self.logs.is_read = True
+        self.is_busy = False
         self.engine = self.new_engine()
         informers = {
             "trainjobs": self.trainjobs.jobs,
@@ -99,6 +100,7 @@ class TrainBench:
             self.caches.writer(Fanout(0)),
             self.told,
             self.clock,
+            is_busy=lambda: self.is_busy,
         )
 
     def forget_secrets(self) -> None:

@@ -113,9 +113,12 @@ def validate_with_runtime(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> st
     return None if image_of(spec, runtime) else IMAGE_MISSING
 
 
-def validate_change(old: TrainJob, new: TrainJob) -> str | None:
-    """What a change may not touch; None for an allowed one. A job has started when its status has a phase."""
-    return next(_forbidden_changes(old, new), None)
+def validate_change(old: TrainJob, new: TrainJob, has_children: bool = False) -> str | None:
+    """What a change may not touch; None for an allowed one.
+
+    A job has started when its status has a phase or, which may be a moment earlier, it `has_children`.
+    """
+    return next(_forbidden_changes(old, new, has_children), None)
 
 
 def validate_runtime(runtime: TrainingRuntime) -> str | None:
@@ -262,7 +265,7 @@ def _name_problems(spec: TrainJobSpec) -> Iterator[str]:
             yield f"spec.metrics.names[{index}]: {name} is listed twice: leave one of them out"
 
 
-def _forbidden_changes(old: TrainJob, new: TrainJob) -> Iterator[str]:
+def _forbidden_changes(old: TrainJob, new: TrainJob, has_children: bool) -> Iterator[str]:
     before, after = old.spec, new.spec
     if before.runtime_ref != after.runtime_ref:
         yield f"spec.runtimeRef: {RUNTIME_REF_FIXED}"
@@ -270,7 +273,7 @@ def _forbidden_changes(old: TrainJob, new: TrainJob) -> Iterator[str]:
         yield f"spec.managedBy: {MANAGED_BY_FIXED}"
     # The old one is remembered as it was when its spec came, mostly before it had a status; nobody but the controller
     # writes that, and never on a spec that it has not seen.
-    if not (old.status.phase or new.status.phase):
+    if not (has_children or old.status.phase or new.status.phase):
         return
     for wire_name, name in FIXED_FIELDS:
         if getattr(before, name) != getattr(after, name):

@@ -75,8 +75,11 @@ class Kind(Protocol[_JobT]):
 
     def work_of(self, job: _JobT) -> Work: ...
 
-    def problem(self, job: _JobT, before: _JobT | None) -> str | None:
-        """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any."""
+    def problem(self, job: _JobT, before: _JobT | None, *, has_children: bool = False) -> str | None:
+        """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any.
+
+        `has_children` says that some were made of it, which its status may not say yet.
+        """
 
     def identity_patch(self, job: _JobT) -> Mapping[str, Any] | None:
         """The change of the spec that gives the job its names, before its first child; None once it has them."""
@@ -110,6 +113,8 @@ class _Memo(Generic[ObjectT]):
     job: ObjectT
     problem: str | None
     plan: Plan | None = None
+    # Whether children were made of any generation: a change may come before the status that says so.
+    has_children: bool = False
     # A status that waits to be written, and since when (monotonic): mere figures. Decisions are made on it as if it
     # were written, so that nothing which it remembers is lost when the child that it was read from goes.
     deferred: TrainingStatus | None = None
@@ -214,6 +219,7 @@ class Engine(Generic[ObjectT]):
         if actions:
             report = self._writer.carry_out(job, actions)
             faults = report.faults
+            memo.has_children |= bool(report.created)
             memo.untold.append(report)
             if self._makes_room(memo):
                 return RequeueAfter(YIELD_SECONDS)
@@ -253,7 +259,8 @@ class Engine(Generic[ObjectT]):
         if memo is not None and same and memo.job.metadata.generation == job.metadata.generation:
             return memo
         before = memo.job if memo is not None and same and memo.problem is None else None
-        problem = self._kind.problem(job, before)
+        has_children = before is not None and self._memos[key].has_children
+        problem = self._kind.problem(job, before, has_children=has_children)
         if memo is not None and same:
             new = replace(memo, job=job, problem=problem, plan=None)
         else:

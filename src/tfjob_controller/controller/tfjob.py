@@ -66,7 +66,7 @@ class TFJobKind:
     def work_of(self, job: TFJob) -> Work:
         return job
 
-    def problem(self, job: TFJob, before: TFJob | None) -> str | None:
+    def problem(self, job: TFJob, before: TFJob | None, *, has_children: bool = False) -> str | None:
         return (
             validate(job)
             or (validate_change(before.spec, job.spec) if before is not None else None)

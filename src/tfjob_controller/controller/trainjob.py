@@ -97,8 +97,8 @@ class TrainJobKind:
     def work_of(self, job: TrainJob) -> Work:
         return trainjob_work(job)
 
-    def problem(self, job: TrainJob, before: TrainJob | None) -> str | None:
-        return validate(job) or (validate_change(before, job) if before is not None else None)
+    def problem(self, job: TrainJob, before: TrainJob | None, *, has_children: bool = False) -> str | None:
+        return validate(job) or (validate_change(before, job, has_children) if before is not None else None)
 
     def identity_patch(self, job: TrainJob) -> Mapping[str, Any] | None:
         return None

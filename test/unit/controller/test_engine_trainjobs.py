@@ -55,6 +55,18 @@ def test_children_are_made_before_the_first_status_and_events_come_after_it(benc
     assert [each[1] for each in bench.told.events].count("SuccessfulCreate") == 4
 
 
+def test_a_change_between_the_first_child_and_the_first_status_is_refused_too(bench: TrainBench) -> None:
+    """Its children were made for two nodes; a third would wait for others that never expect it."""
+    bench.is_busy = True
+    bench.create()
+    bench.sync()
+    assert (len(bench.api.paths("/jobs/")), bench.status) == (2, {})
+    bench.create(numNodes=3)
+    bench.sync()
+    assert len(bench.api.paths("/jobs/")) == 2
+    assert "spec.numNodes: this cannot change in a started job" in bench.status["reason"]
+
+
 def test_metrics_are_written_once_in_their_time_however_often_they_change(bench: TrainBench) -> None:
     running(bench)
     before = len(writes(bench))
