@@ -41,6 +41,10 @@ format: $(READY) ## Format and mend what can be mended
 generate: $(READY) ## Write CRDs and docs tables anew from the code
 	@$(PY) -m generate
 
+.PHONY: docs
+docs: $(READY) ## Build the docs as a site, build/site/index.html; a dead link fails it
+	@$(PY) -m docsite
+
 .PHONY: unit
 unit: $(READY) ## Unit and property tests: no cluster, about a minute
 	@$(PY) -m pytest -n 2 test/unit test/property

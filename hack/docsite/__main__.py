@@ -1,0 +1,27 @@
+"""`python -m docsite` makes the site of docs/ in build/site. A warning of Sphinx, such as a dead link, fails it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sphinx.cmd.build import build_main
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "build" / "site"
+
+# Everything is read anew: a page's place in the navigation stands in another page.
+STRICT = ("--fresh-env", "--fail-on-warning", "--keep-going", "--quiet")
+
+
+def main() -> int:
+    settings = ("--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(SITE.with_name("site.doctrees")))
+    if code := build_main([*STRICT, *settings, str(ROOT), str(SITE)]):
+        print("the site is not good: mend what is named above", file=sys.stderr)
+        return code
+    print(f"open {SITE.relative_to(ROOT)}/index.html")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
