@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 
 from audit.core import Audit, Limits, Violation
+from audit.flags import Flag
 from audit.order import Event, Order
 from audit.watches import Watches
 from localcluster.api import Api
@@ -28,20 +29,6 @@ _TICK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
 _LIST_SECONDS = 60.0
 _DEFAULT_LAG_SECONDS = 1.0
-
-
-class Flag:
-    """Set by a signal handler, in the thread that looks at it.
-
-    No threading.Event: the signal may come while that thread holds the Event's lock, and the handler would wait for it
-    for ever.
-    """
-
-    def __init__(self) -> None:
-        self.is_set = False
-
-    def set(self) -> None:
-        self.is_set = True
 
 
 class Auditor:
@@ -92,8 +79,7 @@ class Auditor:
     def _work(self, now: float) -> None:
         for event in self._arrived():
             self._order.add(event)
-        if self._is_out.is_set:
-            self._is_out.is_set = False
+        if self._is_out.take():
             self._audit.outage(now)
         for event in self._order.due(now):
             self._audit.event(event.kind, event.change, event.obj, event.at)

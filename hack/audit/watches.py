@@ -1,4 +1,4 @@
-"""Three watches that go on where they stood when they break, and put all they see on one queue.
+"""Watches that go on where they stood when they break, and put all they see on one queue.
 
 After a gap in which the server forgot where a watch stood, what is another then than before comes as RELISTED: it is
 so, but nobody saw in which order it became so. What has gone went at the begin of the gap, as far as anybody can tell;
@@ -68,11 +68,11 @@ class Kind:
 
 
 class Watches:
-    """All three, with the queue that they fill."""
+    """One for each kind in `paths`, with the queue that they fill."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, paths: Mapping[str, str] = PATHS) -> None:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._followers = {kind: Follower(api, path, Kind(kind, self.events)) for kind, path in PATHS.items()}
+        self._followers = {kind: Follower(api, path, Kind(kind, self.events)) for kind, path in paths.items()}
 
     def start(self) -> None:
         for follower in self._followers.values():

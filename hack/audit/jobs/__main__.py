@@ -1,0 +1,210 @@
+"""`python -m audit.jobs --kubeconfig PATH`: watches TFJobs, TrainJobs and all of theirs until SIGTERM, and judges.
+
+It shares no code with the product: own client, own watches, own reading of objects, own rules, which say what the
+contracts say (docs/tfjob.md, docs/trainjob.md). What a job should come to, its annotation
+`chaos.kubeflow.org/expects` tells: SUCCESS, FAILED, or any.
+
+SIGUSR1 says that an outage just happened; no deadline runs out for `--reaction-seconds` from then on. After SIGTERM it
+waits, for at most `--settle-seconds`, until nothing is left that the product or Kubernetes may still put right; then it
+lists everything anew, judges, and prints one JSON line:
+
+    {"duplicates": 0, "orphans": 0, "partial_gangs": 0, "wrong_states": 0, "reruns": 0, "stuck": 0,
+     "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
+
+`gaps` counts how often the server had forgotten where a watch stood: instants that nobody saw. Exit code 1 if there
+are violations, 2 if the cluster cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import urllib3
+
+from audit.flags import Flag
+from audit.jobs.facts import is_ours
+from audit.jobs.history import (
+    CHILDREN,
+    CONFIG_MAPS,
+    GANGS,
+    JOBS,
+    OWNERS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    TFJOBS,
+    TRAINJOBS,
+    History,
+    Object,
+)
+from audit.jobs.judge import CATEGORIES, Finding, Limits, final, pending
+from audit.jobs.trim import trimmed
+from audit.watches import Watches
+from localcluster.api import Api
+from localcluster.errors import LocalClusterError
+
+READY = "auditing"
+GROUPS = {
+    TFJOBS: "/apis/kubeflow.org/v1alpha1",
+    TRAINJOBS: "/apis/kubeflow.org/v2alpha1",
+    JOBS: "/apis/batch/v1",
+    SERVICES: "/api/v1",
+    CONFIG_MAPS: "/api/v1",
+    SECRETS: "/api/v1",
+    PODS: "/api/v1",
+    GANGS: "/apis/scheduling.kubeflow.org/v1alpha1",
+}
+_POLL_SECONDS = 0.05
+_SETTLE_POLL_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+_LIST_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What signals have said."""
+
+    stop: Flag = field(default_factory=Flag)
+    outage: Flag = field(default_factory=Flag)
+
+    def listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+        signal.signal(signal.SIGUSR1, lambda *_: self.outage.set())
+
+
+class Auditor:
+    """History and rules with watches and a clock. `run` returns some time after it was told to stop."""
+
+    def __init__(self, api: Api, paths: Mapping[str, str], limits: Limits, settle_seconds: float, told: Told) -> None:
+        self._api = api
+        self._paths = paths
+        self._limits = limits
+        self._settle_seconds = settle_seconds
+        self._told = told
+        self._watches = Watches(api, paths)
+        self._history = History()
+        self._out_at = 0.0
+        self._gaps = 0
+
+    def run(self) -> dict[str, object]:
+        """Raises TimeoutError if the cluster cannot be read."""
+        began = time.time()
+        self._watches.start()
+        try:
+            self._await_lists(began)
+            print(READY, file=sys.stderr, flush=True)
+            while not self._told.stop.is_set:
+                time.sleep(_POLL_SECONDS)
+                self._work()
+            self._settle()
+        finally:
+            self._watches.stop()
+        self._list_anew()
+        return self._report(time.time() - began)
+
+    def _await_lists(self, began: float) -> None:
+        while not (self._watches.is_listed or self._told.stop.is_set):
+            if time.time() - began > _LIST_SECONDS:
+                raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
+            time.sleep(_POLL_SECONDS)
+
+    def _work(self) -> None:
+        now = time.time()
+        if self._watches.gaps > self._gaps:
+            self._gaps = self._watches.gaps
+            self._history.note_gap(now)
+        if self._told.outage.take():
+            self._out_at = now
+        try:
+            while True:
+                event = self._watches.events.get_nowait()
+                self._record(event.kind, event.change, event.obj, event.at)
+        except queue.Empty:
+            return
+
+    def _record(self, kind: str, change: str, obj: Object, at: float) -> None:
+        if kind in OWNERS or is_ours(obj):
+            self._history.record(kind, change, trimmed(kind, obj), at)
+
+    def _settle(self) -> None:
+        """What is not as it should be may be under way. A second signal does not wait."""
+        deadline = time.time() + self._settle_seconds
+        while time.time() < deadline:
+            self._work()
+            if not pending(self._history, self._limits, time.time()):
+                return
+            time.sleep(_SETTLE_POLL_SECONDS)
+
+    def _list_anew(self) -> None:
+        self._work()
+        deadline = time.time() + _LIST_SECONDS
+        for kind in (*OWNERS, *CHILDREN):
+            found = self._listed(kind, deadline)
+            ours = [trimmed(kind, obj) for obj in found["items"] if kind in OWNERS or is_ours(obj)]
+            self._history.record_list(kind, ours, int(found["metadata"]["resourceVersion"]), time.time())
+
+    def _listed(self, kind: str, deadline: float) -> Object:
+        while True:
+            try:
+                return self._api.get(self._paths[kind])
+            except (LocalClusterError, urllib3.exceptions.HTTPError, OSError) as error:
+                if time.time() > deadline:
+                    raise TimeoutError(f"cannot list {kind}: {error}") from error
+                time.sleep(_RETRY_SECONDS)
+
+    def _report(self, seconds: float) -> dict[str, object]:
+        found = [*final(self._history, self._limits), *pending(self._history, self._limits, time.time())]
+        return {
+            **_counts(found),
+            "violations": [str(each) for each in found],
+            "versions_seen": self._history.count,
+            "jobs": sum(1 for _ in self._history.of(*OWNERS)),
+            "gaps": self._watches.gaps,
+            "seconds": round(seconds, 1),
+        }
+
+
+def paths_in(namespace: str) -> dict[str, str]:
+    """By kind; of all namespaces if it is empty."""
+    middle = f"/namespaces/{namespace}" if namespace else ""
+    return {kind: f"{group}{middle}/{kind}" for kind, group in GROUPS.items()}
+
+
+def _counts(found: Sequence[Finding]) -> dict[str, int]:
+    return {category: sum(each.category == category for each in found) for category in CATEGORIES}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns the exit code."""
+    defaults = Limits()
+    parser = argparse.ArgumentParser(prog="python -m audit.jobs", description="Watches jobs and says what went wrong.")
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--reaction-seconds", type=float, default=defaults.reaction_seconds, metavar="N")
+    parser.add_argument("--settle-seconds", type=float, default=0.0, metavar="N", help="default: --reaction-seconds")
+    parser.add_argument("--skew-seconds", type=float, default=defaults.skew_seconds, metavar="N")
+    parser.add_argument("--namespace", default="", metavar="NAME", help="default: all")
+    given = parser.parse_args(argv)
+    told = Told()
+    told.listen()
+    limits = Limits(given.reaction_seconds, given.skew_seconds)
+    settle_seconds = given.settle_seconds or given.reaction_seconds
+    try:
+        api = Api.from_kubeconfig(given.kubeconfig)
+        report = Auditor(api, paths_in(given.namespace), limits, settle_seconds, told).run()
+    except (LocalClusterError, TimeoutError, OSError) as error:
+        print(f"audit.jobs: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(report), flush=True)
+    return 1 if report["violations"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""What objects say, read by the auditor itself: owners, replicas, verdicts, how pods ended.
+
+Sources: the contracts of TFJob and TrainJob (docs/tfjob.md, docs/trainjob.md) and of batch/v1 Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from audit.jobs.history import JOBS, OWNERS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+
+EXPECTS = "chaos.kubeflow.org/expects"
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+FINISHED_PHASES = ("Done", "Failed")
+GENERATION = "kubeflow.org/generation"
+_KIND_OF_OWNER = {"TFJob": TFJOBS, "TrainJob": TRAINJOBS}
+_STATES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "RUNNING": "Running"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Replica:
+    """`role` in lower case, for both kinds."""
+
+    job: str
+    role: str
+    index: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One end of a training container. `generation`: of the pod, 0 for none."""
+
+    version: int
+    exit_code: int
+    reason: str
+    pod: str
+    generation: int
+
+    @property
+    def is_permanent(self) -> bool:
+        return 0 < self.exit_code < 128 or self.reason == "OOMKilled"
+
+
+# Who belongs to whom
+
+
+def controller_of(obj: Object) -> Object | None:
+    owners: list[Object] = obj["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def labels_of(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def kind_of_owner(reference: Object) -> str:
+    """The kind that an owner reference of ours names; empty for strangers."""
+    kind = _KIND_OF_OWNER.get(str(reference.get("kind", "")), "")
+    return kind if str(reference.get("apiVersion", "kubeflow.org/")).startswith("kubeflow.org/") else ""
+
+
+def is_ours(obj: Object) -> bool:
+    """Whether the product made it, or its pod came of a Job that it made."""
+    owner = controller_of(obj)
+    return "runtime_id" in labels_of(obj) or (owner is not None and bool(kind_of_owner(owner)))
+
+
+def job_uid_of(history: History, life: Life) -> str:
+    """The uid of the TFJob or TrainJob; through the Job for a pod; empty for strangers."""
+    owner = controller_of(life.last)
+    if life.kind == PODS and owner is not None:
+        job = history.by_uid(owner["uid"])
+        owner = controller_of(job.last) if job is not None else None
+    return str(owner["uid"]) if owner is not None and kind_of_owner(owner) else ""
+
+
+def replica_of(history: History, life: Life) -> Replica | None:
+    """Whose child this is, by owner references and labels."""
+    uid, labels = job_uid_of(history, life), labels_of(life.last)
+    index = labels.get("task_index", "")
+    if not uid or not index.isdigit():
+        return None
+    return Replica(uid, labels.get("job_type", "").lower(), int(index))
+
+
+def pods_of(history: History) -> Iterator[tuple[Replica, Life]]:
+    for pod in history.of(PODS):
+        if (replica := replica_of(history, pod)) is not None:
+            yield replica, pod
+
+
+def generation_of(obj: Object) -> int:
+    text = labels_of(obj).get(GENERATION, "")
+    return int(text) if text.isdigit() else 0
+
+
+# What a job says
+
+
+def status_of(obj: Object) -> Object:
+    status: Object = obj.get("status") or {}
+    return status
+
+
+def phase_of(obj: Object) -> str:
+    return str(status_of(obj).get("phase", ""))
+
+
+def state_of(obj: Object) -> str:
+    """In a TFJob's words for both kinds."""
+    state = str(status_of(obj).get("state", ""))
+    return _STATES.get(state, state)
+
+
+def is_finished(obj: Object) -> bool:
+    return phase_of(obj) in FINISHED_PHASES
+
+
+def conditions_of(obj: Object) -> list[Object]:
+    found: list[Object] = status_of(obj).get("conditions") or []
+    return found
+
+
+def true_types(obj: Object) -> set[str]:
+    """Of the conditions that are True; a TrainJob's Complete is called Succeeded."""
+    return {own_type(each) for each in conditions_of(obj) if each["status"] == "True"}
+
+
+def own_type(condition: Object) -> str:
+    return SUCCEEDED if condition["type"] == "Complete" else str(condition["type"])
+
+
+def reason_of(obj: Object, condition_type: str) -> str:
+    """The reason of a condition that is True."""
+    found = (each for each in conditions_of(obj) if own_type(each) == condition_type and each["status"] == "True")
+    return next((str(each.get("reason", "")) for each in found), "")
+
+
+def expected_of(obj: Object) -> str:
+    """Succeeded, Failed, or empty for anything."""
+    return _STATES.get((obj["metadata"].get("annotations") or {}).get(EXPECTS, ""), "")
+
+
+def is_managed(obj: Object) -> bool:
+    """Whether the product's controller is the one that looks after it."""
+    manager = str((obj.get("spec") or {}).get("managedBy") or "")
+    return not manager or manager.startswith("kubeflow.org/")
+
+
+def chief_of(spec: Object) -> tuple[str, int]:
+    """Of a TFJob: role and index."""
+    chief = (spec.get("terminationPolicy") or {}).get("chief") or {}
+    types = [each.get("tfReplicaType", "MASTER") for each in spec.get("replicaSpecs") or ()]
+    default = "MASTER" if "MASTER" in types else "WORKER"
+    return str(chief.get("replicaName") or default).lower(), int(chief.get("replicaIndex") or 0)
+
+
+# How pods ended
+
+
+def ends_of(pod: Life) -> Iterator[Ended]:
+    """Each end of the training container that counts: not what it ended with because it was stopped, or lost."""
+    seen: list[Object] = []
+    for version in pod.versions:
+        if version["metadata"].get("deletionTimestamp") or is_disrupted(version):
+            continue
+        for ended in _terminated(version):
+            if ended not in seen:
+                seen.append(ended)
+                yield Ended(
+                    version_of(version),
+                    int(ended["exitCode"]),
+                    str(ended.get("reason", "")),
+                    pod.uid,
+                    generation_of(version),
+                )
+
+
+def _terminated(pod: Object) -> Iterator[Object]:
+    statuses = status_of(pod).get("containerStatuses") or ()
+    names = {"tensorflow", labels_of(pod).get("job_type", "").lower()}
+    training = [each for each in statuses if each["name"] in names] or statuses[:1]
+    for status in training:
+        for state in (status.get("lastState"), status.get("state")):
+            if (ended := (state or {}).get("terminated")) is not None:
+                yield ended
+
+
+def is_disrupted(pod: Object) -> bool:
+    return any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions_of(pod))
+
+
+def is_over(pod: Object) -> bool:
+    return status_of(pod).get("phase") in (SUCCEEDED, FAILED)
+
+
+def stopped_at(pod: Life) -> float:
+    """The version at which a pod ended, or was told to."""
+    for version in pod.versions:
+        if is_over(version) or version["metadata"].get("deletionTimestamp"):
+            return version_of(version)
+    return pod.end
+
+
+def job_outcome(job: Object) -> str:
+    """Of a batch/v1 Job: Succeeded, Failed or empty."""
+    words = {"Complete": SUCCEEDED, "SuccessCriteriaMet": SUCCEEDED, "Failed": FAILED}
+    true = [each["type"] for each in conditions_of(job) if each["status"] == "True"]
+    return next((words[each] for each in true if each in words), "")
+
+
+def successes(history: History) -> dict[Replica, list[Ended]]:
+    """The ends with 0 of each replica, by its pods and by what its Jobs counted; the earliest first."""
+    found: dict[Replica, list[Ended]] = {}
+    for replica, pod in pods_of(history):
+        found.setdefault(replica, []).extend(each for each in ends_of(pod) if each.exit_code == 0)
+    for job in history.of(JOBS):
+        replica_ = replica_of(history, job)
+        version = next((each for each in job.versions if job_outcome(each) == SUCCEEDED), None)
+        if replica_ is not None and version is not None:
+            ended = Ended(version_of(version), 0, "", "", generation_of(version))
+            found.setdefault(replica_, []).append(ended)
+    return {replica: sorted(ends, key=lambda each: each.version) for replica, ends in found.items() if ends}
+
+
+def owners(history: History) -> Iterator[Life]:
+    return history.of(*OWNERS)
+
+
+def moment(text: str | None) -> float:
+    """Seconds since the epoch; 0 for none."""
+    if not text:
+        return 0.0
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()

@@ -1,0 +1,68 @@
+"""What is kept of an object: no more than the rules read, so that a long run fits into memory; of Secrets no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from audit.jobs.history import GANGS, JOBS, OWNERS, PODS, Object
+
+_META = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
+_BIG_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
+    """A copy with the parts that matter."""
+    meta = {name: obj["metadata"][name] for name in _META if name in obj["metadata"]}
+    if _BIG_ANNOTATION in (meta.get("annotations") or {}):
+        meta["annotations"] = {name: text for name, text in meta["annotations"].items() if name != _BIG_ANNOTATION}
+    kept: Object = {"metadata": meta}
+    if kind in OWNERS:
+        kept["spec"] = _owner_spec(obj.get("spec") or {})
+    if kind == JOBS:
+        kept["spec"] = {"suspend": bool((obj.get("spec") or {}).get("suspend"))}
+    if kind == GANGS:
+        kept["spec"] = {"suspend": bool((obj.get("spec") or {}).get("suspend"))}
+    if kind == PODS:
+        kept["status"] = _pod_status(obj.get("status") or {})
+    elif kind in (*OWNERS, JOBS, GANGS):
+        kept["status"] = obj.get("status") or {}
+    return kept
+
+
+def _owner_spec(spec: Mapping[str, Any]) -> Object:
+    """Without templates."""
+    kept = {name: value for name, value in spec.items() if name not in ("trainer", "podSpecOverrides")}
+    if "replicaSpecs" in spec:
+        kept["replicaSpecs"] = [
+            {name: value for name, value in each.items() if name != "template"} for each in spec["replicaSpecs"]
+        ]
+    if "trainer" in spec:
+        kept["trainer"] = {name: value for name, value in spec["trainer"].items() if name in ("numNodes", "command")}
+    return kept
+
+
+def _pod_status(status: Mapping[str, Any]) -> Object:
+    kept: Object = {"phase": status.get("phase", "")}
+    if conditions := status.get("conditions"):
+        kept["conditions"] = [each for each in conditions if each["type"] == "DisruptionTarget"]
+    for name in ("containerStatuses", "initContainerStatuses"):
+        if found := status.get(name):
+            kept[name] = [_container(each) for each in found]
+    return kept
+
+
+def _container(status: Mapping[str, Any]) -> Object:
+    wanted = ("name", "restartCount", "state", "lastState")
+    return {name: status[name] for name in wanted if name in status}

@@ -1,0 +1,80 @@
+"""The auditor of jobs on a real API server: ordinary jobs are no violation, and what is planted is found.
+
+Whoever plants writes to the API server directly, as a product would that does wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, delete_namespace, new_namespace
+from helpers.controller import Jobs, running_controller
+from helpers.jobauditor import JobAuditor, job_auditor
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob, workers
+from helpers.playground import Script, ends
+from helpers.poll import eventually
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+COUNTS = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck")
+PATIENCE_SECONDS = 60.0
+EXPECTS = "chaos.kubeflow.org/expects"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A namespace with a controller, a kubelet that plays a script, and the auditor."""
+
+    api: Api
+    script: Script
+    auditor: JobAuditor
+    tfjobs: Jobs
+    trainjobs: Jobs
+
+    def run(self, manifest: Object, expects: str = "", **replicas: int) -> Object:
+        """A job whose replicas end with these codes (`master_0=1`); the job once it is over."""
+        jobs = self.tfjobs if manifest["kind"] == "TFJob" else self.trainjobs
+        name = manifest["metadata"]["name"]
+        for replica, code in replicas.items():
+            self.script.plays(name, replica.replace("_", "-"), ends(code))
+        if expects:
+            manifest["metadata"]["annotations"] = {EXPECTS: expects}
+        jobs.submit(manifest)
+        eventually(lambda: jobs.phase(name) in ("Done", "Failed"), PATIENCE_SECONDS, 0.05)
+        return jobs.get(name)
+
+
+@pytest.fixture
+def scene(control_plane: Cluster, administrator: Kubectl) -> Iterator[Scene]:
+    if control_plane.plane is None:
+        pytest.skip("plays the kubelet, and an existing cluster has real ones: unset KUBECONFIG")
+    api, script = control_plane.api, Script()
+    namespace = new_namespace(api, "audited")
+    with (
+        job_auditor(control_plane.kubeconfig, namespace, "--reaction-seconds=5") as auditor,
+        FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script),
+        running_controller(control_plane.kubeconfig, namespace),
+    ):
+        yield Scene(api, script, auditor, Jobs(api, namespace), Jobs(api, namespace, TRAINJOBS))
+    delete_namespace(api, namespace)
+
+
+def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
+    scene.run(tfjob(master(), workers(2), name="done"), "SUCCESS", master_0=0, worker_0=0)
+    scene.run(tfjob(master(), name="failed"), "FAILED", master_0=3)
+    scene.run(trainjob("trained", 2), "SUCCESS", node_0=0, node_1=0)
+    found = scene.auditor.verdict()
+    assert found["violations"] == []
+    assert {name: found[name] for name in COUNTS} == dict.fromkeys(COUNTS, 0)
+    assert found["jobs"] == 3
