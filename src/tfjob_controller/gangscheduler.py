@@ -27,6 +27,7 @@ from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.extender import underway
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.binder import Binder
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import BY_GANG, Caches
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
@@ -106,16 +107,10 @@ class GangScheduler:
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
         )
-        check = RoomCheck(
-            self._binder,
-            self.caches.gangs.store,
-            self.caches.pods.store,
-            lambda: self.admission,
-            self._clock,
-        )
+        self.board = Board(self.caches.gangs.store, self._clock)
         self._gate = Gate(
-            check,
-            _Relay(lambda: self.admission),
+            RoomCheck(self._binder, self.caches.gangs.store, self.caches.pods.store, self.board, self._clock),
+            self.board,
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,
             bind_timeout_seconds=options.bind_timeout,
@@ -130,6 +125,7 @@ class GangScheduler:
             threads=options.concurrent_writes,
         )
         self.admission = Admission(
+            self.board,
             self.caches.gangs.store,
             self.caches.pods.store,
             self._writer,
@@ -142,7 +138,7 @@ class GangScheduler:
         self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.admission.view.used_shares)
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.board.view.used_shares)
         self.gang_metrics.collect_underway(self._underway)
         self.servers = health.servers_for(self._routes())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
@@ -170,9 +166,9 @@ class GangScheduler:
             self.extender.start()
             log.info("serving kube-scheduler", port=self.extender.port)
         registrations = [
-            self.caches.nodes.add_handler(NodeHandler(self.admission)),
-            self.caches.pods.add_handler(PodHandler(self.admission, self._gate)),
-            self.caches.gangs.add_handler(GangHandler(self.admission)),
+            self.caches.nodes.add_handler(NodeHandler(self.board)),
+            self.caches.pods.add_handler(PodHandler(self.board, self._gate)),
+            self.caches.gangs.add_handler(GangHandler(self.board)),
         ]
         self.caches.informers.start()
         if self._follower is not None:
@@ -221,11 +217,11 @@ class GangScheduler:
         options = self._options
         if options.mode == "affinity" or options.extender_bind_address is None:
             return None
-        placements = GangPlacements(self.caches.gangs.store, self.admission, self._is_working.is_set)
+        placements = GangPlacements(self.caches.gangs.store, self.board, self._is_working.is_set)
         files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
         return ExtenderServer(
             options.extender_bind_address,
-            Service(placements, self._gate, self.admission),
+            Service(placements, self._gate, self.board),
             self._clock,
             tls=files if files.certificate else None,
             observer=self.gang_metrics,
@@ -258,8 +254,8 @@ class GangScheduler:
         return self.caches.informers.restarts() | own | server
 
     def _reserved(self) -> dict[str, int]:
-        with self.admission.lock:
-            return dict(self.admission.view.statistics().reserved)
+        with self.board.lock:
+            return dict(self.board.view.statistics().reserved)
 
     def _underway(self) -> Underway | None:
         if not self._is_working.is_set():
@@ -288,19 +284,6 @@ class GangScheduler:
             (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
             (options.debug_bind_address, debug.routes(pages)),
         ]
-
-
-class _Relay:
-    """The gate tells the loop, which is made after it and needs it: `extender.gate.Listener`."""
-
-    def __init__(self, admission: Callable[[], Admission]) -> None:
-        self._admission = admission
-
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        self._admission().gang_bound(gang, attempt)
-
-    def gang_given_up(self, gang: str, attempt: int) -> None:
-        self._admission().gang_given_up(gang, attempt)
 
 
 def _policy(options: ExtenderOptions) -> Policy:

@@ -20,6 +20,7 @@ from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang,
 from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import MemberOfGang, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import BY_GANG, by_gang, gang_key_of
 from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
@@ -110,14 +111,11 @@ class GangWorld:
         # The version of each Gang that the handler has heard of.
         self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
-        check = RoomCheck(
-            self,
-            self.gangs,
-            self._pod_store,
-            lambda: self.admission,
-            self.clock,
+        self.board = Board(self.gangs, self.clock)
+        check = RoomCheck(self, self.gangs, self._pod_store, self.board, self.clock)
+        self.gate = Gate(
+            check, self.board, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
         )
-        self.gate = Gate(check, self, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS)
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self.pod_api = _Pods(self.pods)
         self._writer = StatusWriter(
@@ -129,6 +127,7 @@ class GangWorld:
             threads=1,
         )
         self.admission = Admission(
+            self.board,
             self.gangs,
             self._pod_store,
             self._writer,
@@ -138,10 +137,10 @@ class GangWorld:
             scale_policy=ScalePolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
             rng=random.Random(1),
         )
-        self.placements = GangPlacements(self.gangs, self.admission, lambda: True)
-        self._node_handler = NodeHandler(self.admission)
-        self._pod_handler = PodHandler(self.admission, self.gate)
-        self._gang_handler = GangHandler(self.admission)
+        self.placements = GangPlacements(self.gangs, self.board, lambda: True)
+        self._node_handler = NodeHandler(self.board)
+        self._pod_handler = PodHandler(self.board, self.gate)
+        self._gang_handler = GangHandler(self.board)
         for node in self.nodes.values():
             self._node_handler.on_add(node, True)
         for pod in self.pods.values():
@@ -150,16 +149,10 @@ class GangWorld:
         self._pod_store.replace(list(self.pods.values()), self._versions)
         self.deliver()
 
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        self.admission.gang_bound(gang, attempt)
-
-    def gang_given_up(self, gang: str, attempt: int) -> None:
-        self.admission.gang_given_up(gang, attempt)
-
     def submit(self, pods: Sequence[PodToBind], on_result: OnResult, objection: Objection) -> None:
         """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
         self._under_way += [(pod, on_result, objection) for pod in pods]
-        if not self.is_binding_slow and not self.admission.lock.locked():
+        if not self.is_binding_slow and not self.board.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
@@ -409,7 +402,7 @@ class GangWorld:
                 continue
             room = self._allocatable(node) - self.used(node) - self._assumed_on(node)
             if room < _cpu_of(pod) and not is_blind:
-                self.admission.node_refused(who, node)
+                self.board.node_refused(who, node)
                 continue
             self._assumed[pod.metadata.uid] = node, _cpu_of(pod)
             self._bring(who, PodToBind(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))

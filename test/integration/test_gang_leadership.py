@@ -30,7 +30,7 @@ def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reserva
         assert "phase" not in owner.status("second")
         hold(gang_cluster.api, socket.gethostname())
         assert owner.await_phase("second", "Waiting")["position"] == 1
-        assert scheduler.admission.view.statistics().reserved_members == 6
+        assert scheduler.board.view.statistics().reserved_members == 6
     gang_cluster.api.delete(f"{LEASES}/{NAME}")
 
 

@@ -1,7 +1,7 @@
 """The admission loop: which gangs start now, and where. One thread, level-triggered.
 
-Theory of operation. Informers keep a `ClusterView` up to date under one lock, and say which gangs to look at. The loop
-takes all of them at once:
+Theory of operation. The board (board.py) has the view of the cluster, and says which gangs to look at. The loop takes
+all of them at once:
 
     settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone;
              those that are placed hold their room (holding.py)
@@ -14,9 +14,6 @@ there is one, and its pod an annotation, which makes kube-scheduler ask again.
 
 A write that fails gives its reservation back, and the gang is looked at again: nothing is kept but what the Gangs say
 and what pods take. After a restart Admitted gangs are reserved anew from their placements before anything is decided.
-
-Locks: `lock` guards the view, and is held for a pass of pure computing, never for I/O. kube-scheduler's questions
-(placements.py) are answered from the same view under the same lock.
 """
 
 from __future__ import annotations
@@ -29,12 +26,10 @@ from datetime import datetime
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.extender import lifecycle
-from tfjob_controller.extender.bindcalls import MemberOfGang
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import BY_GANG
 from tfjob_controller.extender.holding import Gate, Holding
 from tfjob_controller.extender.lifecycle import Standing, pods_by_member, standing_of
-from tfjob_controller.extender.podneeds import PodNeeds
-from tfjob_controller.extender.refusals import Refusals
 from tfjob_controller.extender.resizing import Resizing
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.extender.waiting import WaitingLine
@@ -45,8 +40,7 @@ from tfjob_controller.kube.store import Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.scheduling.decide import Policy, Verdict
 from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
-from tfjob_controller.scheduling.resizes import Kept, ScalePolicy
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.resizes import ScalePolicy
 
 # After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
 REST_SECONDS = 1.0
@@ -61,10 +55,11 @@ _LONGEST_SLEEP_SECONDS = 30.0
 
 
 class Admission:
-    """See the module. `look_at` may be called from any thread, `run_once` from one."""
+    """See the module."""
 
     def __init__(
         self,
+        board: Board,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
         writer: StatusWriter,
@@ -75,25 +70,16 @@ class Admission:
         scale_policy: ScalePolicy | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.view = view = ClusterView()
-        self.lock = threading.Lock()
+        self._board = board
         self._gangs = gangs
         self._pods = pods
         self._writer = writer
         self._gate = gate
         self._clock = clock
-        self.needs = PodNeeds(clock)
-        # Read without the lock: what is kept for a gang that waits is a value.
-        self.kept: Kept | None = None
-        self._holding = Holding(view, gate)
-        self._line = WaitingLine(view, policy, clock, self._wake)
-        self._resizing = Resizing(view, gangs, self.needs, scale_policy or ScalePolicy(), clock, self._wake)
+        self._holding = Holding(board.view, gate)
+        self._line = WaitingLine(board.view, policy, clock, self._wake)
+        self._resizing = Resizing(board.view, gangs, board.needs, scale_policy or ScalePolicy(), clock, self._wake)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
-        self._changed = threading.Condition()
-        self._dirty: set[str] = set()
-        self._room_changed = False
-        self._given_up: dict[str, int] = {}
-        self._refusals = Refusals(clock)
         # Only the loop's own thread touches what follows.
         self._uids: dict[str, str] = {}
         self._due: dict[str, float] = {}
@@ -115,12 +101,12 @@ class Admission:
     def start(self) -> None:
         """After all handlers have been told the first state: reservations come before decisions."""
         for gang in self._gangs.list():
-            self.look_at(key_of(gang))
+            self._board.look_at(key_of(gang))
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         self._stop.set()
-        self.room_changed()
+        self._board.room_changed()
         return self._thread.join(timeout_seconds)
 
     @property
@@ -132,58 +118,22 @@ class Admission:
         """On the gangs that waited in the last pass."""
         return self._line.verdicts
 
-    def look_at(self, gang_key: str) -> None:
-        """Something about this gang, or its pods, has changed."""
-        with self._changed:
-            self._dirty.add(gang_key)
-            self._changed.notify_all()
-
-    def room_changed(self) -> None:
-        """A node or pod has changed in a way that may let somebody start."""
-        with self._changed:
-            self._room_changed = True
-            self._changed.notify_all()
-
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        """See `gate.Listener`. The pods' own watch says who is bound."""
-        self.look_at(gang)
-
-    def gang_given_up(self, gang: str, attempt: int) -> None:
-        """See `gate.Listener`."""
-        with self._changed:
-            self._given_up[gang] = attempt
-        self.look_at(gang)
-
-    def node_refused(self, who: MemberOfGang, node: str) -> None:
-        """See `service.Refusals`."""
-        if self._refusals.note(who, node):
-            self.look_at(who.gang)
-
-    def node_worsened(self, node: str) -> None:
-        """A node may not be good any more for those who are to come to it."""
-        for gang in self._gangs.list():
-            if gang.status.phase == ADMITTED and any(each.node == node for each in gang.status.placement):
-                self.look_at(key_of(gang))
-
     # The loop
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            with self._changed:
-                if not self._dirty and not self._room_changed:
-                    self._clock.wait(self._changed, self.sleep_seconds())
+            self._board.wait(self.sleep_seconds())
             self.run_once()
             self._clock.sleep(min(_REST_FACTOR * self._computed_seconds, _LONGEST_REST_SECONDS), self._stop)
 
     def _take(self) -> set[str]:
         """The gangs to look at now."""
-        with self._changed:
-            dirty, self._dirty, self._room_changed = self._dirty, set(), False
+        told = self._board.take()
         now = self._clock.monotonic()
         due = {key for key, moment in self._due.items() if moment <= now}
         for key in due:
             del self._due[key]
-        return dirty | due
+        return told | due
 
     def _wake(self, key: str, moment: float) -> None:
         """Look at this gang then, at the latest; on the monotonic scale."""
@@ -198,18 +148,18 @@ class Admission:
         """One pass over what is to be looked at now: settle, decide on the queue, write."""
         now = self._clock.now()
         keys = (self._take() | self._homeless) - self._read_uncertain()
-        with self.lock:
+        with self._board.lock:
             begin = self._clock.monotonic()
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             plan = self._resizing.plan(self._line.queue, now)
-            self.kept = plan.kept
+            self._board.kept = plan.kept
             steps += self._resizing.steps(plan, {key_of(step.gang) for step in steps}, now)
             steps += self._line.decide(now, plan.kept)
             self._computed_seconds = self._clock.monotonic() - begin
         for step in steps:
             if step.reserves:
                 # What was refused in the last attempt; from here on it is this one.
-                self._refusals.forget(key_of(step.gang))
+                self._board.refusals.forget(key_of(step.gang))
                 self._unseen.pop(key_of(step.gang), None)
                 # Before the status can be read: the first bind call may come right after it.
                 self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
@@ -229,7 +179,7 @@ class Admission:
                     self._due[key] = self._clock.monotonic() + RETRY_SECONDS
                     continue
             self._uncertain.discard(key)
-            self.look_at(key)
+            self._board.look_at(key)
         return self._uncertain
 
     def _settle(self, key: str, now: datetime) -> Sequence[Step]:
@@ -247,7 +197,7 @@ class Admission:
         self._uids[key] = gang.metadata.uid
         all_pods = self._pods.by_index(BY_GANG, key)
         pods = pods_by_member(gang, all_pods)
-        if self._given_up.get(key) == gang.status.attempt and gang.status.phase == ADMITTED and _is_wanted(gang):
+        if self._board.was_given_up(gang) and gang.status.phase == ADMITTED and _is_wanted(gang):
             return (self._return(key, gang, pods, now),)
         idle = self._idle_seconds(key, gang, pods)
         has_succeeded = self._holding.has_succeeded(gang)
@@ -256,7 +206,7 @@ class Admission:
             return (Step(gang, status, _result_of(status)),)
         standing = standing_of(gang)
         if standing is Standing.PLACED:
-            gang = self.needs.corrected(key, gang)
+            gang = self._board.needs.corrected(key, gang)
             self._resizing.see(gang, pods, all_pods, has_succeeded, now)
             return self._place(key, gang, pods)
         self._holding.let_go(key)
@@ -275,17 +225,18 @@ class Admission:
         return gang.status.phase in (ADMITTED, BOUND) and not (_is_wanted(gang) and lifecycle.has_pods(gang))
 
     def _queue(self, key: str, gang: Gang) -> None:
-        believed = self.needs.reconsider(key, gang)
+        believed = self._board.needs.reconsider(key, gang)
         if believed is not None:
             self._wake(key, self._clock.monotonic() + believed)
-        self._line.put(self.needs.corrected(key, gang))
+        self._line.put(self._board.needs.corrected(key, gang))
 
     def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[Step]:
         """Room, seats and nodes of a placed gang; a step if its placement is not what it should be."""
         gang = self._holding.as_moved(lifecycle.as_found(lifecycle.shrunk(seen), pods))
         if not self._holding.hold(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
-        found, is_any_left = self._holding.move(gang, pods, self._refusals.of(key), seen.metadata.resource_version)
+        refused = self._board.refusals.of(key)
+        found, is_any_left = self._holding.move(gang, pods, refused, seen.metadata.resource_version)
         if is_any_left:
             self._homeless.add(key)
         status = lifecycle.moved(gang, found)
@@ -322,14 +273,12 @@ class Admission:
     def _forget(self, key: str) -> None:
         self._holding.let_go(key)
         self._resizing.forget(key)
-        self._refusals.forget(key)
-        self._unseen.pop(key, None)
-        self.needs.forget(key)
+        self._board.forget(key)
         self._line.forget(key)
         for moments in (self._due, self._idle_since):
             moments.pop(key, None)
-        for numbers in (self._failures, self._given_up):
-            numbers.pop(key, None)
+        self._unseen.pop(key, None)
+        self._failures.pop(key, None)
         self._uids.pop(key, None)
 
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Step:
@@ -356,7 +305,7 @@ class Admission:
             self._failures.pop(key, None)
         if step.result == Result.RETURNED:
             self._failures[key] = self._failures.get(key, 0) + 1
-        self.look_at(key)
+        self._board.look_at(key)
 
     def _note_failed(self, step: Step, error: ApiError) -> None:
         """Give the reservation back, unless it may have been written all the same, and look again after a rest."""
@@ -364,9 +313,9 @@ class Admission:
         if step.reserves and error.outcome_unknown:
             self._uncertain.add(key)
         elif step.reserves:
-            with self.lock:
+            with self._board.lock:
                 self._holding.let_go(key)
-            self.room_changed()
+            self._board.room_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self._line.not_written(key, self._due[key])
 

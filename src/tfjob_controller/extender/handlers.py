@@ -1,6 +1,6 @@
-"""From what happens in the cluster to the admission loop: the view is kept up to date, the loop told where to look.
+"""From what happens in the cluster to the board: the view is kept up to date, and the loop told where to look.
 
-Threads: each handler runs in its informer's own thread, and takes the loop's lock for microseconds.
+Threads: each handler runs in its informer's own thread, and takes the view's lock for microseconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang
-from tfjob_controller.extender.admission import Admission
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import gang_key_of
 from tfjob_controller.kube.meta import key_of
 
@@ -24,8 +24,8 @@ class BindCalls(Protocol):
 class NodeHandler:
     """Nodes make room, or take it away."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, board: Board) -> None:
+        self._board = board
 
     def on_add(self, obj: Node, is_initial: bool) -> None:
         self._set(obj)
@@ -34,14 +34,14 @@ class NodeHandler:
         self._set(new)
 
     def on_delete(self, obj: Node, final: bool) -> None:
-        with self._admission.lock:
-            self._admission.view.remove_node(obj.metadata.name)
+        with self._board.lock:
+            self._board.view.remove_node(obj.metadata.name)
         self._changed(obj.metadata.name)
 
     def _set(self, node: Node) -> None:
         """Heartbeats change nothing, and wake nobody."""
-        view = self._admission.view
-        with self._admission.lock:
+        view = self._board.view
+        with self._board.lock:
             before = view.version, view.nodes_version
             view.set_node(node)
             is_changed = before != (view.version, view.nodes_version)
@@ -49,21 +49,21 @@ class NodeHandler:
             self._changed(node.metadata.name)
 
     def _changed(self, name: str) -> None:
-        self._admission.node_worsened(name)
-        self._admission.room_changed()
+        self._board.node_worsened(name)
+        self._board.room_changed()
 
 
 class PodHandler:
     """Pods take room; those of gangs also bring their gang nearer to its goal."""
 
-    def __init__(self, admission: Admission, calls: BindCalls) -> None:
-        self._admission = admission
+    def __init__(self, board: Board, calls: BindCalls) -> None:
+        self._board = board
         self._calls = calls
 
     def on_add(self, obj: ScheduledPod, is_initial: bool) -> None:
         gang = gang_key_of(obj)
         if gang:
-            self._admission.needs.note(obj)
+            self._board.needs.note(obj)
             self._calls.progress(gang)
         self._set(obj)
 
@@ -74,27 +74,27 @@ class PodHandler:
 
     def on_delete(self, obj: ScheduledPod, final: bool) -> None:
         self._lost(obj)
-        with self._admission.lock:
-            self._admission.view.remove_pod(key_of(obj))
+        with self._board.lock:
+            self._board.view.remove_pod(key_of(obj))
         self._tell(obj)
 
     def _set(self, pod: ScheduledPod) -> None:
-        view = self._admission.view
-        with self._admission.lock:
+        view = self._board.view
+        with self._board.lock:
             before = view.version
             view.set_pod(pod)
             is_changed = before != view.version
             is_full = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
         if is_full:
-            self._admission.node_worsened(pod.spec.node_name)
+            self._board.node_worsened(pod.spec.node_name)
         self._tell(pod, is_changed)
 
     def _tell(self, pod: ScheduledPod, is_room_changed: bool = True) -> None:
         gang = gang_key_of(pod)
         if gang:
-            self._admission.look_at(gang)
+            self._board.look_at(gang)
         if is_room_changed:
-            self._admission.room_changed()
+            self._board.room_changed()
 
     def _lost(self, pod: ScheduledPod) -> None:
         gang = gang_key_of(pod)
@@ -105,17 +105,17 @@ class PodHandler:
 class GangHandler:
     """Whatever changed in a Gang, the loop looks at it."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, board: Board) -> None:
+        self._board = board
 
     def on_add(self, obj: Gang, is_initial: bool) -> None:
-        self._admission.look_at(key_of(obj))
+        self._board.look_at(key_of(obj))
 
     def on_update(self, old: Gang, new: Gang) -> None:
-        self._admission.look_at(key_of(new))
+        self._board.look_at(key_of(new))
 
     def on_delete(self, obj: Gang, final: bool) -> None:
-        self._admission.look_at(key_of(obj))
+        self._board.look_at(key_of(obj))
 
 
 def _is_leaving(pod: ScheduledPod) -> bool:

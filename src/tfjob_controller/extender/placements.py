@@ -22,8 +22,8 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.api.podrequests import requests_of
-from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import MemberOfGang
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
 from tfjob_controller.kube.store import Store
@@ -43,9 +43,9 @@ _NO_ATTEMPT = -1
 class GangPlacements:
     """See the module."""
 
-    def __init__(self, gangs: Store[Gang], admission: Admission, is_synced: Callable[[], bool]) -> None:
+    def __init__(self, gangs: Store[Gang], board: Board, is_synced: Callable[[], bool]) -> None:
         self._gangs = gangs
-        self._admission = admission
+        self._board = board
         self._is_synced = is_synced
         # The last gang's nodes: kube-scheduler asks for one gang's members in a row.
         self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
@@ -79,8 +79,8 @@ class GangPlacements:
             amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
-        with self._admission.lock:
-            full = full_nodes(self._admission.view.rooms, names, amounts)
+        with self._board.lock:
+            full = full_nodes(self._board.view.rooms, names, amounts)
             full |= self._given_nodes(amounts).intersection(names)
         if not full:
             return names, {}
@@ -88,7 +88,7 @@ class GangPlacements:
 
     def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
         """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
-        kept, rooms = self._admission.kept, self._admission.view.rooms
+        kept, rooms = self._board.kept, self._board.view.rooms
         given = {} if kept is None else kept.given
         return {
             node

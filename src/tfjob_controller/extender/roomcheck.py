@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,9 +26,9 @@ import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang
-from tfjob_controller.extender.admission import Admission
 from tfjob_controller.extender.bindcalls import NO_ROOM, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
+from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import gang_key_of
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.store import Store
@@ -59,20 +59,20 @@ class _Claim:
 
 
 class RoomCheck:
-    """A binder before the binder: see the module. `admission` is made after the gate, which needs this."""
+    """A binder before the binder: see the module."""
 
     def __init__(
         self,
         binder: Binds,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
-        admission: Callable[[], Admission],
+        board: Board,
         clock: Clock,
     ) -> None:
         self._binder = binder
         self._gangs = gangs
         self._pods = pods
-        self._admission = admission
+        self._board = board
         self._clock = clock
         self._lock = threading.Lock()
         # By uid of the pod: Bindings that are under way, or have succeeded not long ago.
@@ -94,7 +94,7 @@ class RoomCheck:
             self._end(pod.uid, error)
             on_result(pod, error)
             if error == NO_ROOM and pod.uid in claims:
-                self._admission().look_at(claims[pod.uid].gang)
+                self._board.look_at(claims[pod.uid].gang)
 
         self._binder.submit(pods, on_end, self._objection)
 
@@ -112,7 +112,7 @@ class RoomCheck:
         for pod in pods:
             on_result(pod, NO_ROOM)
         for gang in gangs:
-            self._admission().look_at(gang)
+            self._board.look_at(gang)
 
     def _claims_of(self, pods: Iterable[PodToBind]) -> dict[str, _Claim]:
         """By uid; without pods of no gang, those that nobody has seen yet, and those that are bound already."""
@@ -135,14 +135,14 @@ class RoomCheck:
         gang = self._gangs.get(key)
         if gang is None:
             return {}
-        return {each.name: each for each in demands_understood(self._admission().needs.corrected(key, gang).spec)}
+        return {each.name: each for each in demands_understood(self._board.needs.corrected(key, gang).spec)}
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
         """The nodes that cannot take what comes to them."""
         by_node: dict[str, list[_Claim]] = {}
         for claim in claims:
             by_node.setdefault(claim.node, []).append(claim)
-        rooms = self._admission().view.rooms
+        rooms = self._board.view.rooms
         return sorted(node for node, coming in by_node.items() if not self._has_room(rooms.get(node), coming))
 
     def _has_room(self, room: Room | None, coming: Sequence[_Claim]) -> bool:
@@ -156,7 +156,7 @@ class RoomCheck:
         taken = _total(
             each
             for each in self._claims.values()
-            if each.node == room.name and each not in coming and not self._admission().view.has_pod(each.key)
+            if each.node == room.name and each not in coming and not self._board.view.has_pod(each.key)
         )
         return all(
             room.free.get(name, 0) + room.reserved.get(name, 0) - taken.get(name, 0) >= amount
@@ -169,7 +169,7 @@ class RoomCheck:
         while self._succeeded:
             moment, uid = self._succeeded[0]
             claim = self._claims.get(uid)
-            if claim is not None and moment > long_ago and not self._admission().view.has_pod(claim.key):
+            if claim is not None and moment > long_ago and not self._board.view.has_pod(claim.key):
                 return
             self._claims.pop(uid, None)
             self._succeeded.popleft()

@@ -29,12 +29,12 @@ def test_a_member_whose_binding_is_under_way_keeps_its_node_and_its_room(world: 
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.admission.view.rooms[node].free["cpu"] == -1000
+    assert world.board.view.rooms[node].free["cpu"] == -1000
     world.end_bindings()
     world.run()
     assert world.gang("one").status.phase == "Bound"
     (other,) = {"a", "b"} - {node}
-    assert world.admission.view.rooms[other].free["cpu"] == 4000
+    assert world.board.view.rooms[other].free["cpu"] == 4000
 
 
 def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
@@ -180,7 +180,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
     for _ in range(3):
         world.run()
     (node,) = set(placed_nodes(world.gang("one").status).values())
-    assert world.admission.view.rooms[node].free["cpu"] == 1000
+    assert world.board.view.rooms[node].free["cpu"] == 1000
     world.is_binding_slow = False
     world.end_bindings()
     world.remove_pod(next(pod.metadata.name for pod in world.pods_of("one") if "worker-2" in pod.metadata.name))
@@ -188,7 +188,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
         world.clock.advance(1)
         world.run()
     assert world.gang("one").status.phase == "Bound"
-    assert world.admission.view.rooms[node].free["cpu"] == 2000
+    assert world.board.view.rooms[node].free["cpu"] == 2000
 
 
 def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
@@ -276,7 +276,7 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
         """kube-scheduler is quicker than the writer's next answers."""
         (node,) = set(placed_nodes(world.gang("two").status).values())
         refused.append(node)
-        world.admission.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), node)
+        world.board.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), node)
 
     world.api.script.append(Fault(after=refuse))
     world.admission.run_once()
@@ -290,7 +290,7 @@ def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(worl
     world.add_gang("two", worker=2)
     world.run()
     before = placed_nodes(world.gang("two").status)
-    world.admission.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
+    world.board.node_refused(MemberOfGang(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
     world.run()
     assert placed_nodes(world.gang("two").status)["worker-0"] != before["worker-0"]
     world.create_pods("two")
@@ -313,7 +313,7 @@ def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(wo
     world.put_node(bad, 4, unschedulable=True)
     for pod in world.pods_of("one"):
         who = MemberOfGang(f"{NAMESPACE}/one", 1, pod.metadata.labels["scheduling.kubeflow.org/member"])
-        world.admission.node_refused(who, bad)
+        world.board.node_refused(who, bad)
     world.run()
     world.add_gang("younger", worker=4)
     world.run()
@@ -333,7 +333,7 @@ def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) 
     for _ in range(3):
         world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.admission.view.rooms[other].free["cpu"] == 4000
+    assert world.board.view.rooms[other].free["cpu"] == 4000
 
 
 def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
@@ -341,7 +341,7 @@ def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorl
     for _ in range(3):
         world.run()
     assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
-    assert world.admission.view.statistics().reserved_members == 0
+    assert world.board.view.statistics().reserved_members == 0
 
 
 def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_under_way(
@@ -370,11 +370,11 @@ def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_de
     world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
     world.admission.run_once()
     assert world.gang("two").status.phase == ""
-    assert world.admission.view.statistics().reserved_members == 3, "what was reserved for it is given back"
+    assert world.board.view.statistics().reserved_members == 3, "what was reserved for it is given back"
     world.clock.advance(1)
     world.run()
     assert world.gang("two").status.phase == "Admitted"
-    assert world.admission.view.statistics().reserved_members == 7
+    assert world.board.view.statistics().reserved_members == 7
 
 
 def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twice(world: GangWorld) -> None:
@@ -398,7 +398,7 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twic
     world.deliver()
     world.run()
     assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
-    assert all(room.free["cpu"] >= 0 for room in world.admission.view.rooms.values())
+    assert all(room.free["cpu"] >= 0 for room in world.board.view.rooms.values())
 
 
 def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhere(world: GangWorld) -> None:

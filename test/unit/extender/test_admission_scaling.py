@@ -159,7 +159,7 @@ def test_nor_does_a_pod_of_no_gang(asked: GangWorld) -> None:
     node = next(pod.spec.node_name for pod in asked.pods_of("big") if pod.metadata.name == pods[0])
     asked.remove_pod(pods[0])
     asked.run()
-    assert asked.admission.view.free(node)["cpu"] == 1000
+    assert asked.board.view.free(node)["cpu"] == 1000
     allowed, refused = asked.placements.allowed_nodes(foreign("1"), ["a", "b", "small"])
     assert (allowed, refused[node]) == (["small"], RESERVED)
     assert asked.placements.allowed_nodes(foreign("0"), ["a", "b"])[0] == ["a", "b"]

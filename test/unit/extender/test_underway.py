@@ -44,7 +44,7 @@ def test_a_gang_that_rests_from_a_failed_attempt_would_fit(world: GangWorld) -> 
     world.add_gang("one", worker=2)
     world.run()
     attempt = world.gang("one").status.attempt
-    world.admission.gang_given_up(f"{NAMESPACE}/one", attempt)
+    world.board.gang_given_up(f"{NAMESPACE}/one", attempt)
     world.run()
     world.run()
     assert [fits for fits, _ in waits(world)] == [underway.YES]
