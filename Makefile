@@ -106,6 +106,10 @@ demo-trainjob: $(READY) ## Train a PyTorch model on two nodes with 2 processes e
 chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
 	@$(PY) -m chaos
 
+.PHONY: soak
+soak: $(READY) ## An hour of jobs that come and go: does anything grow? SOAK_MINUTES=10 for a shorter one
+	@$(PY) -m soak
+
 # SIMULATE='--mean-arrival=2m --seeds=20' adds flags.
 .PHONY: simulate
 simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simulated jobs: tables, and plots in build/simulate

@@ -1,0 +1,243 @@
+"""`make soak`: an hour of jobs that come and go, and whether controller and gang scheduler stay as small as they were.
+
+A control plane of its own with fake nodes; the controller, the gang scheduler and its kube-scheduler as processes, with
+the flags that they have by themselves. TFJobs and TrainJobs come one after another, some of them gangs; some fail, are
+restarted, suspended, resumed, resized, deleted. All go soon after their end, so that the cluster's contents stay the
+same. Every 10 s it is written down what both programs use. Each figure is a slope per hour (soak.slope) after the first
+fifth, in which caches fill. Progress goes to standard error; standard output gets a JSON line for each figure. Exit
+code 1 if something grows, or a job did not end as it should. SIGINT ends it early, with the figures so far.
+
+SOAK_MINUTES    how long jobs come, 60
+SOAK_EVERY      seconds from one job to the next, 4
+SOAK_RUN        the longest that pods run, in seconds, 20
+SOAK_TTL        ttlSecondsAfterFinished of the jobs, 20
+SOAK_PATIENCE   seconds after which a job that is still there counts as wrong, 600
+SOAK_SEED       which jobs come; by default another one each time
+SOAK_SAMPLES    file for all samples, build/soak/samples.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import urllib3
+
+from bench import usage
+from localcluster.api import RefusedError
+from localcluster.errors import LocalClusterError
+from soak.figures import figures, rest_figure
+from soak.owner import Owner
+from soak.plan import JobPlan, job_plan
+from soak.samples import Sample, sample
+from soak.stage import NAMESPACE, Stage, keep_logs, open_stage
+
+_POLL_SECONDS = 0.1
+_SHOW_SECONDS = 30.0
+_SAMPLE_SECONDS = 10.0
+_LEAST_SAMPLES = 20
+# What jobs leave when they have gone must go too.
+_LEFT = (
+    *("/api/v1/namespaces/{}/pods", "/api/v1/namespaces/{}/services", "/apis/batch/v1/namespaces/{}/jobs"),
+    "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{}/gangs",
+    *("/api/v1/namespaces/{}/secrets", "/api/v1/namespaces/{}/configmaps"),
+)
+_ROOT_CONFIG_MAP = "kube-root-ca.crt"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    seconds: float
+    every_seconds: float
+    run_seconds: float
+    ttl_seconds: int
+    patience_seconds: float
+    seed: int
+    samples: Path
+
+
+def settings_of(environ: Mapping[str, str]) -> Settings:
+    """Raises ValueError that names the variable."""
+    seed = environ.get("SOAK_SEED", "")
+    return Settings(
+        seconds=60.0 * _number(environ, "SOAK_MINUTES", 60.0),
+        every_seconds=_number(environ, "SOAK_EVERY", 4.0),
+        run_seconds=_number(environ, "SOAK_RUN", 20.0),
+        ttl_seconds=int(_number(environ, "SOAK_TTL", 20.0)),
+        patience_seconds=_number(environ, "SOAK_PATIENCE", 600.0),
+        seed=int(_number(environ, "SOAK_SEED", 0.0)) if seed else random.SystemRandom().randrange(10**6),
+        samples=Path(environ.get("SOAK_SAMPLES") or "build/soak/samples.jsonl"),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name}={text}: a number is needed, 0 or more")
+    return value
+
+
+class Soak:
+    """One run on a stage."""
+
+    def __init__(self, stage: Stage, owner: Owner, settings: Settings, is_over: threading.Event) -> None:
+        self._stage = stage
+        self._owner = owner
+        self._settings = settings
+        self._is_over = is_over
+        self._rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
+        self._begin = time.monotonic()
+        self._submitted = 0
+        self._samples: list[Sample] = []
+        self._shown_at = 0.0
+
+    def play(self) -> list[dict[str, Any]]:
+        """The figures."""
+        before = sample(0.0, self._stage.programs)
+        sampler = threading.Thread(target=self._keep_sampling, name="soak-sampler", daemon=True)
+        sampler.start()
+        self._drive()
+        minutes = self._seconds / 60.0
+        self._is_over.set()
+        sampler.join()
+        left = self._drain()
+        after = sample(self._seconds, self._stage.programs)
+        return [*figures(self._samples), rest_figure(before, after), self._jobs_figure(minutes, left)]
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _drive(self) -> None:
+        """Submit a job whenever it is time."""
+        while self._seconds < self._settings.seconds and not self._is_over.wait(_POLL_SECONDS):
+            if self._seconds >= self._submitted * self._settings.every_seconds:
+                self._submit(job_plan(self._submitted, self._rng, self._settings.run_seconds))
+            self._owner.work()
+            self._show()
+
+    def _submit(self, plan: JobPlan) -> None:
+        self._submitted += 1
+        try:
+            self._owner.submit(plan)
+        except (RefusedError, urllib3.exceptions.HTTPError) as error:
+            progress(f"{plan.name} could not be created: {error}")
+
+    def _keep_sampling(self) -> None:
+        step = min(_SAMPLE_SECONDS, self._settings.seconds / _LEAST_SAMPLES)
+        self._settings.samples.parent.mkdir(parents=True, exist_ok=True)
+        with self._settings.samples.open("wb") as file:
+            while not self._is_over.wait(step):
+                try:
+                    found = sample(self._seconds, self._stage.programs)
+                except (OSError, LocalClusterError, urllib3.exceptions.HTTPError) as error:
+                    progress(f"no sample: {error}")
+                    continue
+                self._samples.append(found)
+                file.write(msgspec.json.encode(found) + b"\n")
+                file.flush()
+
+    def _show(self) -> None:
+        if self._seconds - self._shown_at >= _SHOW_SECONDS:
+            self._shown_at = self._seconds
+            said = f"{self._owner.through.total()} of {self._submitted} jobs through, {self._owner.wrong} wrong"
+            used = self._samples[-1].figures if self._samples else {}
+            words = ", ".join(f"{name} {value:.4g}" for name, value in used.items())
+            progress(f"{self._seconds / 60:5.1f} min  {said}; {words}")
+
+    def _drain(self) -> dict[str, int]:
+        """Until all jobs and what they left are gone; what is not."""
+        progress("no more jobs: waiting until all are gone")
+        deadline = time.monotonic() + self._settings.patience_seconds
+        while (self._owner.there or self._left()) and time.monotonic() < deadline:
+            self._owner.work()
+            time.sleep(_POLL_SECONDS * 5)
+        return self._left()
+
+    def _left(self) -> dict[str, int]:
+        found = {}
+        for path in _LEFT:
+            items = self._stage.api.list(path.format(NAMESPACE))
+            found[path.rpartition("/")[2]] = sum(each["metadata"]["name"] != _ROOT_CONFIG_MAP for each in items)
+        return {kind: count for kind, count in found.items() if count}
+
+    def _jobs_figure(self, minutes: float, left: dict[str, int]) -> dict[str, Any]:
+        owner = self._owner
+        for problem in owner.problems:
+            progress(problem)
+        return {
+            "name": "soak_jobs",
+            "value": owner.through.total(),
+            "unit": "jobs",
+            "wrong": owner.wrong,
+            "left": left,
+            "by_habit": dict(sorted(owner.through.items())),
+            "minutes": round(minutes, 1),
+            "cpu_seconds": {name: usage.cpu_seconds(each.pid()) for name, each in self._stage.programs.items()},
+            "peak_rss_mb": {
+                name: round(usage.peak_resident_bytes(each.pid()) / 1e6, 1)
+                for name, each in self._stage.programs.items()
+            },
+            "load": round(sum(each.load for each in self._samples) / max(1, len(self._samples)), 1),
+            "seed": self._settings.seed,
+            "ok": owner.wrong == 0 and not left and owner.through.total() == self._submitted > 0,
+        }
+
+
+def progress(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(settings: Settings) -> int:
+    """Returns the exit code. Raises LocalClusterError."""
+    is_over = threading.Event()
+    owner = Owner(NAMESPACE, settings.ttl_seconds, settings.patience_seconds)
+    with open_stage(owner.behaviour, progress) as stage:
+        # From here on what was measured is worth telling.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: is_over.set())
+        owner.start(stage.api)
+        try:
+            found = Soak(stage, owner, settings, is_over).play()
+        finally:
+            owner.stop()
+        for figure in found:
+            print(json.dumps(figure), flush=True)
+        is_good = all(figure.get("ok", True) for figure in found)
+        if not is_good:
+            progress(f"what the programs wrote: {keep_logs(stage)}")
+    return 0 if is_good else 1
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    try:
+        if sys.argv[1:]:
+            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
+        settings = settings_of(os.environ)
+        progress(
+            f"{settings.seconds / 60:g} minutes, a job each {settings.every_seconds:g} s, SOAK_SEED={settings.seed}"
+        )
+        return run(settings)
+    except (LocalClusterError, ValueError) as error:
+        progress(f"soak: {error}")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Who creates the jobs, does to them what their plans say, and sees how each of them ends.
+
+Threads: one for each kind watches; what is due is done by whoever calls `work`. The fake kubelet's workers ask
+`behaviour`. A job is known from its creation until it is gone, so what is known stays small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import urllib3
+
+from localcluster.api import Api, RefusedError, Watch
+from localcluster.podstatus import Outcome
+from soak.plan import (
+    COMES_SUSPENDED,
+    DELETED,
+    FAILED,
+    GONE,
+    JOB_LABELS,
+    RESIZED,
+    RESTARTS,
+    SUCCEEDED,
+    SUSPENDED,
+    JobPlan,
+    body_of,
+    outcome_of,
+)
+
+_RETRY_SECONDS = 0.5
+_MOST_PROBLEMS = 20
+# By the condition that says so; a TrainJob's is that of Kubeflow Trainer.
+_ENDS = {"Succeeded": SUCCEEDED, "Complete": SUCCEEDED, "Failed": FAILED}
+
+Object = dict[str, Any]
+
+
+class _Job:
+    """One that is there, or soon will be."""
+
+    __slots__ = ("created", "ended", "has_failed", "plan")
+
+    def __init__(self, plan: JobPlan, created: float) -> None:
+        self.plan = plan
+        self.created = created
+        self.ended = ""
+        self.has_failed = False
+
+
+class Owner:
+    """See the module. `patience_seconds` from a job's creation until it must be gone."""
+
+    def __init__(self, namespace: str, ttl_seconds: int, patience_seconds: float) -> None:
+        self.through: Counter[str] = Counter()
+        self.wrong = 0
+        self.problems: list[str] = []
+        self._namespace = namespace
+        self._ttl_seconds = ttl_seconds
+        self._patience_seconds = patience_seconds
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+        self._stopping = threading.Event()
+        self._watches: dict[str, Watch] = {}
+        self._threads: list[threading.Thread] = []
+        self._api: Api
+
+    def start(self, api: Api) -> None:
+        """Watch."""
+        self._api = api
+        for path in JOB_LABELS:
+            thread = threading.Thread(target=self._follow, args=(path,), name="soak-watch", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._stopping.set()
+        for watch in list(self._watches.values()):
+            watch.close()
+        for thread in self._threads:
+            thread.join(5.0)
+
+    @property
+    def there(self) -> int:
+        """Jobs that are not gone yet."""
+        with self._lock:
+            return len(self._jobs)
+
+    def submit(self, plan: JobPlan) -> None:
+        """Create it; what its habit says is done by `work` when it is due. Raises RefusedError and HTTPError."""
+        with self._lock:
+            self._jobs[plan.name] = _Job(plan, time.monotonic())
+        self._api.create(plan.path.format(self._namespace), body_of(plan, self._ttl_seconds))
+        for seconds, action in self._actions(plan):
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), action))
+
+    def work(self) -> None:
+        """Do what is due; what the server does not take now is tried again. Jobs without an end are given up."""
+        while self._due and self._due[0][0] <= time.monotonic():
+            _, _, action = heapq.heappop(self._due)
+            try:
+                action()
+            except (RefusedError, urllib3.exceptions.HTTPError) as error:
+                # It may have ended, and be gone.
+                if not (isinstance(error, RefusedError) and error.status in (404, 422)):
+                    heapq.heappush(self._due, (time.monotonic() + _RETRY_SECONDS, next(self._order), action))
+        self._give_up()
+
+    def behaviour(self, pod: Object, _: int) -> Outcome:
+        """How a pod of these jobs ends: for the fake kubelet."""
+        labels = pod["metadata"].get("labels") or {}
+        names = [labels[label] for label in JOB_LABELS.values() if label in labels]
+        with self._lock:
+            job = self._jobs.get(names[0]) if names else None
+            if job is None:
+                return Outcome()
+            found = outcome_of(job.plan, labels.get("job_type", ""), has_failed=job.has_failed)
+            if job.plan.habit == RESTARTS and found.exit_code:
+                job.has_failed = True
+            return found
+
+    def _actions(self, plan: JobPlan) -> list[tuple[float, Callable[[], object]]]:
+        path = f"{plan.path.format(self._namespace)}/{plan.name}"
+        begin, end = plan.after_seconds, plan.after_seconds + plan.pause_seconds
+        match plan.habit:
+            case habit if habit == DELETED:
+                return [(begin, lambda: self._api.delete(path, propagationPolicy="Background"))]
+            case habit if habit == SUSPENDED:
+                return [(begin, lambda: self._set(path, suspend=True)), (end, lambda: self._set(path, suspend=False))]
+            case habit if habit == COMES_SUSPENDED:
+                return [(end, lambda: self._set(path, suspend=False))]
+            case habit if habit == RESIZED:
+                return [(begin, lambda: self._set(path, workerReplicas=plan.replicas + 1))]
+        return []
+
+    def _set(self, path: str, **spec: Any) -> None:
+        self._api.patch(path, {"spec": spec})
+
+    def _give_up(self) -> None:
+        limit = time.monotonic() - self._patience_seconds
+        with self._lock:
+            late = [job for job in self._jobs.values() if job.created < limit]
+        for job in late:
+            words = f"is {job.ended}, and still there" if job.ended else "has not ended"
+            self._leave(job, f"{words} after {self._patience_seconds:.0f} s")
+
+    def _follow(self, path: str) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(urllib3.exceptions.HTTPError, RefusedError, OSError, ValueError):
+                self._watch(path)
+            self._stopping.wait(_RETRY_SECONDS)
+
+    def _watch(self, path: str) -> None:
+        """Until it ends. What has gone before this one began is not told by it: so it is listed first."""
+        known = self._names(path)
+        present = {each["metadata"]["name"] for each in self._api.list(path.format(self._namespace))}
+        for name in known - present:
+            self._gone(name)
+        watch = self._watches[path] = self._api.watch(path.format(self._namespace))
+        for kind, obj in watch:
+            if self._stopping.is_set():
+                return
+            if kind in ("ADDED", "MODIFIED", "DELETED"):
+                self._see(obj)
+            if kind == "DELETED":
+                self._gone(obj["metadata"]["name"])
+
+    def _names(self, path: str) -> set[str]:
+        """Jobs of the kind which the server has had for a while."""
+        with self._lock:
+            young = time.monotonic() - self._patience_seconds / 10
+            return {name for name, job in self._jobs.items() if job.plan.path == path and job.created < young}
+
+    def _see(self, obj: Object) -> None:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        ends = [_ENDS[each["type"]] for each in conditions if each["status"] == "True" and each["type"] in _ENDS]
+        with self._lock:
+            job = self._jobs.get(obj["metadata"]["name"])
+            if job is not None and ends:
+                job.ended = ends[0]
+
+    def _gone(self, name: str) -> None:
+        with self._lock:
+            job = self._jobs.get(name)
+        if job is None:
+            return
+        is_right = job.plan.expected in (job.ended, GONE)
+        self._leave(job, "" if is_right else f"ended as {job.ended or 'nothing'} instead of {job.plan.expected}")
+
+    def _leave(self, job: _Job, problem: str) -> None:
+        with self._lock:
+            if self._jobs.pop(job.plan.name, None) is None:
+                return
+            self.through[job.plan.habit] += 1
+            if problem:
+                self.wrong += 1
+                self.problems = [*self.problems, f"{job.plan.name} ({job.plan}) {problem}"][-_MOST_PROBLEMS:]

@@ -1,0 +1,71 @@
+"""What the two programs use and keep at a moment: by the kernel's count, and by what they say of themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import urllib3
+
+from bench import usage
+
+_OBJECTS = re.compile(r"^informer_objects\{[^}]*\} (\S+)$", re.MULTILINE)
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A program that runs. `remembered` asks it for the jobs that it keeps something of beyond its caches."""
+
+    name: str
+    pid: Callable[[], int]
+    metrics_url: str
+    remembered_url: str = ""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """`figures` by name, such as controller_rss: megabytes, else pieces. `seconds` since the begin."""
+
+    seconds: float
+    load: float
+    figures: dict[str, float]
+
+
+def figures_of(program: Watched) -> dict[str, float]:
+    """Raises OSError, and urllib3's HTTPError, if it does not run or does not answer."""
+    pid = program.pid()
+    files = _files(pid)
+    found: dict[str, float] = {
+        "rss": usage.resident_bytes(pid) / 1e6,
+        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "fds": len(files),
+        "sockets": sum(target.startswith("socket:") for target in files),
+        "objects": sum(float(count) for count in _OBJECTS.findall(_text(program.metrics_url))),
+    }
+    if program.remembered_url:
+        found["remembered"] = msgspec.json.decode(_text(program.remembered_url))["jobs_remembered"]
+    return {f"{program.name}_{name}": value for name, value in found.items()}
+
+
+def sample(seconds: float, programs: Mapping[str, Watched]) -> Sample:
+    """Of all of them."""
+    figures = {name: value for program in programs.values() for name, value in figures_of(program).items()}
+    return Sample(seconds, os.getloadavg()[0], figures)
+
+
+def _files(pid: int) -> list[str]:
+    """What its file descriptors lead to; one that is closed meanwhile is not among them."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(entry))
+    return found
+
+
+def _text(url: str) -> str:
+    return urllib3.request("GET", url, timeout=_TIMEOUT_SECONDS).data.decode()
