@@ -4,19 +4,20 @@ Contract with the engine: call `next_status` after the writes of a sync, with wh
 status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look again after
 `wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this status to be on
 record.
+
+Here is decided which status is due; `statusfigures` counts for it, `statuswords` says it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER
-from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.tfjob import BY_RESTART
+from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.blame import seconds_to_verdict
 from tfjob_controller.trainer.carriers import seconds_to_wait
@@ -24,24 +25,23 @@ from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import WARNING, Emit
-from tfjob_controller.trainer.gang import gate_of
+from tfjob_controller.trainer.gang import Gate, gate_of
 from tfjob_controller.trainer.gangwait import Wait, wait_of
 from tfjob_controller.trainer.generations import seconds_to_lost, without_lost
 from tfjob_controller.trainer.groupwait import group_wait
-from tfjob_controller.trainer.labels import replica_type_labels, selector_string
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
-from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING, is_finished
-from tfjob_controller.trainer.plan import Plan, Role
-from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, FAILED, is_finished
+from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.progress import has_last_words, is_unread, next_progress
 from tfjob_controller.trainer.replicas import View, seconds_to_next_look
 from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
-from tfjob_controller.trainer.restarts import next_restart_counts
 from tfjob_controller.trainer.setbackoff import seconds_to_start
-from tfjob_controller.trainer.statusevents import events_of, listed, phase_event
+from tfjob_controller.trainer.statusevents import events_of, phase_event
+from tfjob_controller.trainer.statusfigures import counted, restarted
+from tfjob_controller.trainer.statuswords import ended, going_on, last_phase, suspended
 from tfjob_controller.trainer.steps import Step, due_step
-from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline, to_restart
+from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline
 from tfjob_controller.trainer.views import views_of
 from tfjob_controller.trainer.work import Work
 
@@ -75,8 +75,9 @@ def next_status(
     plan = fitted(plan, observed, job.status)
     views = views_of(plan, observed, job.status, now)
     if job.status.phase == CLEAN_UP:
-        return _cleaned(job, plan, observed, views, now)
-    return _active(job, plan, observed, views, now, obstacles)
+        # The verdict stands; all that is left is to see the pods go.
+        return _finished(job, now) if is_clean(plan, observed, views) else StatusResult(job.status)
+    return _active(_scene(job, plan, observed, views, now), obstacles)
 
 
 def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
@@ -99,13 +100,12 @@ def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
         observed_generation=job.metadata.generation,
         completion_time=text,
     )
-    return _result(job, status, [Emit(WARNING, reasons.INVALID_SPEC, words)], now)
+    return _result(job, status, (Emit(WARNING, reasons.INVALID_SPEC, words),), now)
 
 
 def waiting_status(job: Work, why: str, now: datetime) -> StatusResult:
     """Of a job that cannot be planned yet."""
-    said = Conditions(job.status.conditions, to_text(now), job.metadata.generation)
-    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    said = _seen(job, now)
     status = replace(
         job.status,
         phase=job.status.phase or CREATING,
@@ -125,267 +125,120 @@ def finished_status(job: Work, now: datetime) -> StatusResult:
     return StatusResult(job.status, wake_after_seconds=max(0.0, left), delete_job=left <= 0)
 
 
-def _result(job: Work, status: TrainingStatus, events: list[Emit], now: datetime) -> StatusResult:
+def _result(job: Work, status: TrainingStatus, events: tuple[Emit, ...], now: datetime) -> StatusResult:
     """For a job that has just finished: its time to live begins."""
     left = seconds_to_live(job.ttl_seconds_after_finished, status.completion_time, now)
-    return StatusResult(status, tuple(events), left)
-
-
-def _cleaned(job: Work, plan: Plan, observed: Observed, views: Sequence[View], now: datetime) -> StatusResult:
-    """The verdict stands; all that is left is to see the pods go."""
-    if not is_clean(plan, observed, views):
-        return StatusResult(job.status)
-    return _finished(job, now)
+    return StatusResult(status, events, left)
 
 
 def _finished(job: Work, now: datetime) -> StatusResult:
-    status = replace(job.status, phase=_last_phase(job.status.state == replicas.SUCCEEDED))
-    return _result(job, status, [phase_event(status)], now)
+    status = replace(job.status, phase=last_phase(job.status.state == replicas.SUCCEEDED))
+    return _result(job, status, (phase_event(status),), now)
 
 
-def _last_phase(succeeded: bool) -> str:
-    return DONE if succeeded else FAILED
+def _seen(job: Work, now: datetime) -> Conditions:
+    said = Conditions(job.status.conditions, to_text(now), job.metadata.generation)
+    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    return said
 
 
-def _active(
-    job: Work,
-    plan: Plan,
-    observed: Observed,
-    views: Sequence[View],
-    now: datetime,
-    obstacles: Sequence[Obstacle],
-) -> StatusResult:
-    """The job goes on, or ends here."""
-    old = job.status
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A job that has not ended, and all that its next status follows from. `step`, `gate`, `wait`: of what is due."""
+
+    job: Work
+    plan: Plan
+    observed: Observed
+    views: Sequence[View]
+    now: datetime
+    step: Step
+    gate: Gate | None
+    wait: Wait | None
+
+    @property
+    def starts(self) -> bool:
+        """Whether its time counts: it has room, or needs none."""
+        if not self.step.is_first:
+            return True
+        if self.gate is not None:
+            return self.gate.is_open
+        return self.wait is None or self.wait.scheduled or self.step.plan.gang_refused
+
+    @property
+    def is_held_back(self) -> bool:
+        return self.plan.is_held or (self.gate is not None and not self.gate.is_open)
+
+
+def _scene(job: Work, plan: Plan, observed: Observed, views: Sequence[View], now: datetime) -> _Scene:
     step = due_step(plan, views, without_lost(plan, observed, now))
     gate = gate_of(step.plan, step.observed, step.views)
-    wait = wait_of(step.plan, gate, step.observed, old, now) or group_wait(plan, step, old, now)
-    progress = next_progress(plan, observed, old.progress)
-    starts = gate.is_open if gate is not None else wait is None or wait.scheduled or step.plan.gang_refused
-    starts = starts or not step.is_first
-    counted = _counted(job, plan, views, to_text(now), progress, starts=starts)
-    said = Conditions(old.conditions, to_text(now), job.metadata.generation)
-    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    wait = wait_of(step.plan, gate, step.observed, job.status, now) or group_wait(plan, step, job.status, now)
+    return _Scene(job, plan, observed, views, now, step, gate, wait)
+
+
+def _active(scene: _Scene, obstacles: Sequence[Obstacle]) -> StatusResult:
+    """The job goes on, or ends here."""
+    job, plan, observed, views, now = scene.job, scene.plan, scene.observed, scene.views, scene.now
+    old, wait, said = job.status, scene.wait, _seen(job, now)
     if wait is not None and not plan.is_suspended:
         said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
-    verdict = judge(plan, views, obstacles, counted.restarts, old.start_time, now) or _waited_too_long(plan, wait)
-    resizing = Resizing(old.scaling)
-    if verdict is None:
-        resizing = resizing_of(Look(old, plan, observed, views, gate), said)
-        counted = _restarted(plan, views, replace(counted, scaling=resizing.scaling))
-    elif observed.is_unread or is_unread(plan, observed):
-        return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
+    progress = next_progress(plan, observed, old.progress)
+    figures = counted(job, plan, views, to_text(now), progress, starts=scene.starts)
+    verdict = judge(plan, views, obstacles, figures.restarts, old.start_time, now) or _waited_too_long(plan, wait)
     if verdict is not None:
-        status = _ended(counted, verdict, said, to_text(now), is_clean(plan, observed, views))
-    elif plan.is_suspended:
-        status = _suspended(counted, said)
-    else:
-        is_waiting = plan.is_held or (gate is not None and not gate.is_open)
-        status = _going_on(plan, counted, views, step, said, is_waiting=is_waiting)
-        status = replace(status, reason="; ".join(_why_waiting(step, obstacles, wait)))
-    suspends = wait is not None and wait.suspends and verdict is None and not plan.is_suspended
-    if status == old:
-        wake_after_seconds = _wake_after(plan, views, observed, old, now, wait)
-        return StatusResult(
-            old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
-        )
-    events = (*events_of(plan, old, status, views), *resizing.events)
-    if is_finished(status):
-        return _result(job, status, list(events), now)
-    follows = (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
-    follows = follows or (plan.restarts_together and status.restarts != old.restarts)
-    at_once = status.phase == CLEAN_UP or any(view.must_redo for view in views) or follows
-    wake_after_seconds = 0.0 if at_once else _wake_after(plan, views, observed, status, now, wait)
-    return StatusResult(
-        status,
-        events,
-        wake_after_seconds,
-        suspend_job=suspends,
-        scale_to=resizing.scale_to,
-        is_urgent=has_last_words(observed, old.progress, progress),
-    )
+        if observed.is_unread or is_unread(plan, observed):
+            return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
+        status = ended(figures, verdict, said, to_text(now), nothing_to_clean=is_clean(plan, observed, views))
+        return _told(scene, status, Resizing(old.scaling))
+    resizing = resizing_of(Look(old, plan, observed, views, scene.gate), said)
+    figures = restarted(plan, views, replace(figures, scaling=resizing.scaling))
+    if plan.is_suspended:
+        return _told(scene, suspended(figures, said), resizing)
+    status = going_on(plan, figures, views, scene.step, said, obstacles, wait, is_waiting=scene.is_held_back)
+    return _told(scene, status, resizing, suspends=wait is not None and wait.suspends)
 
 
 def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
     return wait.verdict if wait is not None and not plan.is_suspended else None
 
 
-def _counted(
-    job: Work, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
-) -> TrainingStatus:
-    """The old status with all that is simply counted brought up to date."""
-    old = job.status
-    alone = [view for view in views if not view.replica.role.restarts_together]
-    restart_counts = next_restart_counts(alone, old.restart_counts)
-    return replace(
-        old,
-        observed_generation=job.metadata.generation,
-        start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
-        **_by_role(plan, views),
-        progress=progress,
-        succeeded_indexes=_succeeded(old.succeeded_indexes, views),
-        restart_counts=restart_counts,
-        restarts=old.restarts if plan.restarts_together else sum(restart_counts.values()),
-        worker_replicas=sum(view.job is not None and view.replica.role.replica_type == WORKER for view in views),
-        worker_selector=_worker_selector(plan),
+def _told(scene: _Scene, status: TrainingStatus, resizing: Resizing, *, suspends: bool = False) -> StatusResult:
+    """The status with all that follows from it."""
+    job, plan, views, old = scene.job, scene.plan, scene.views, scene.job.status
+    if status == old:
+        wake_after_seconds = _wake_after(scene, old)
+        return StatusResult(
+            old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
+        )
+    events = (*events_of(plan, old, status, views), *resizing.events)
+    if is_finished(status):
+        return _result(job, status, events, scene.now)
+    return StatusResult(
+        status,
+        events,
+        0.0 if _waits_for_the_record(scene, status) else _wake_after(scene, status),
+        suspend_job=suspends,
+        scale_to=resizing.scale_to,
+        is_urgent=has_last_words(scene.observed, old.progress, status.progress),
     )
 
 
-def _by_role(plan: Plan, views: Sequence[View]) -> dict[str, Any]:
-    """What the status says of each role."""
-    states = tuple(_role_status(plan, role, views) for role in plan.roles)
-    return {"replica_statuses": states, "ready": {role.name: _ready(role, views) for role in plan.roles}}
+def _waits_for_the_record(scene: _Scene, status: TrainingStatus) -> bool:
+    """Are there actions that may follow as soon as this status is written?"""
+    plan, old = scene.plan, scene.job.status
+    if status.phase == CLEAN_UP or any(view.must_redo for view in scene.views):
+        return True
+    if plan.restarts_together and status.restarts != old.restarts:
+        return True
+    return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
 
 
-def _restarted(plan: Plan, views: Sequence[View], status: TrainingStatus) -> TrainingStatus:
-    """Where all are started again: those who have succeeded are so, too, and nothing of the new set is there yet."""
-    if not to_restart(plan, views):
-        return status
-    together = {view.replica.id for view in views if view.replica.role.restarts_together}
-    kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
-    anew = [View(view.replica, replicas.RUNNING) if view.replica.id in together else view for view in views]
-    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(plan, anew))
-
-
-def _role_status(plan: Plan, role: Role, views: Sequence[View]) -> ReplicaStatus:
-    states: dict[str, int] = {}
-    for view in views:
-        if view.replica.role is role:
-            state = _state_told(plan, view)
-            states[state] = states.get(state, 0) + 1
-    return ReplicaStatus(role.replica_type, role_state(states), states)
-
-
-def _state_told(plan: Plan, view: View) -> str:
-    """Where more than the chief counts, nothing runs that was not made yet."""
-    return replicas.UNKNOWN if plan.needed and view.job is None and view.state == replicas.RUNNING else view.state
-
-
-def role_state(states: dict[str, int]) -> str:
-    """Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
-    if replicas.FAILED in states:
-        return replicas.FAILED
-    if replicas.RUNNING in states:
-        return replicas.RUNNING
-    return replicas.SUCCEEDED if list(states) == [replicas.SUCCEEDED] else replicas.UNKNOWN
-
-
-def _ready(role: Role, views: Sequence[View]) -> str:
-    """`1/2`: a replica that succeeded needs to be no more than that."""
-    ready = sum(view.is_ready or view.state == replicas.SUCCEEDED for view in views if view.replica.role is role)
-    return f"{ready}/{role.replicas}"
-
-
-def _succeeded(old: tuple[str, ...], views: Sequence[View]) -> tuple[str, ...]:
-    """What succeeded once is remembered for ever, also when the replica is not wanted any more."""
-    new = {view.replica.id for view in views if view.state == replicas.SUCCEEDED}.difference(old)
-    return tuple(sorted(new.union(old), key=_natural)) if new else old
-
-
-def _natural(replica_id: str) -> tuple[str, int, str]:
-    role, _, index = replica_id.rpartition("-")
-    return role, int(index) if index.isdecimal() else 0, index
-
-
-def _worker_selector(plan: Plan) -> str:
-    if not any(role.replica_type == WORKER for role in plan.roles):
-        return ""
-    return selector_string(replica_type_labels(dict(plan.labels), WORKER))
-
-
-def _ended(
-    counted: TrainingStatus, verdict: Verdict, said: Conditions, now_text: str, nothing_to_clean: bool
-) -> TrainingStatus:
-    """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
-    said.clear(conditions.RUNNING, verdict.reason, verdict.words)
-    said.clear(conditions.RESTARTING, verdict.reason, verdict.words)
-    if said.is_true(conditions.RESIZING):
-        said.set(conditions.RESIZING, False, verdict.reason, verdict.words)
-    said.set(conditions.SUCCEEDED if verdict.succeeded else conditions.FAILED, True, verdict.reason, verdict.words)
-    return replace(
-        counted,
-        phase=_last_phase(verdict.succeeded) if nothing_to_clean else CLEAN_UP,
-        state=replicas.SUCCEEDED if verdict.succeeded else replicas.FAILED,
-        reason=verdict.words,
-        completion_time=now_text,
-        conditions=said.all(),
-    )
-
-
-def _suspended(counted: TrainingStatus, said: Conditions) -> TrainingStatus:
-    words = "Suspended: spec.suspend is true"
-    said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
-    said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
-    said.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
-    scheduled = said.find(conditions.SCHEDULED)
-    if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
-        said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
-    return replace(counted, phase=CREATING, state=replicas.UNKNOWN, reason=words, conditions=said.all())
-
-
-def _going_on(
-    plan: Plan, counted: TrainingStatus, views: Sequence[View], step: Step, said: Conditions, *, is_waiting: bool
-) -> TrainingStatus:
-    chief, runner = views[0], _runner(views[0], step)
-    said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
-    if runner.is_up and not to_restart(plan, views):
-        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
-    else:
-        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
-    _say_restarting(plan, of_steps_to_do(plan, views), said)
-    phase = RUNNING if (chief.is_up or counted.phase == RUNNING) and not is_waiting else CREATING
-    return replace(counted, phase=phase, state=_state_of(plan, phase, chief), conditions=said.all())
-
-
-def _runner(chief: View, step: Step) -> View:
-    """Who says whether the job runs: the chief, and once that has succeeded whoever goes on beside it or after it."""
-    if chief.state != replicas.SUCCEEDED:
-        return chief
-    return next((view for view in step.views if view.is_up), step.views[0])
-
-
-def _state_of(plan: Plan, phase: str, chief: View) -> str:
-    """The chief's, where it decides alone."""
-    if not plan.needed:
-        return chief.state
-    return replicas.RUNNING if phase == RUNNING else replicas.UNKNOWN
-
-
-def _say_restarting(plan: Plan, views: Sequence[View], said: Conditions) -> None:
-    over = {view.replica.id for view in to_restart(plan, views)}
-    restarting = [view.replica.id for view in views if view.is_restarting or view.replica.id in over]
-    if restarting:
-        words = f"{listed(restarting)} to be started again"
-        # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
-        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
-    elif not (plan.restarts_together and said.is_true(conditions.RESTARTING) and not _are_up_together(views)):
-        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
-
-
-def _are_up_together(views: Sequence[View]) -> bool:
-    together = [view for view in views if view.replica.role.restarts_together]
-    return all(view.is_up or view.state == replicas.SUCCEEDED for view in together)
-
-
-def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
-    """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
-    yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
-    if wait is not None and wait.words:
-        yield shortened(wait.words)
-        return
-    waiting = [view for view in step.views if view.pending]
-    if waiting:
-        more = f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
-        yield f"{waiting[0].replica.id}: {waiting[0].pending}{more}"
-
-
-def _wake_after(
-    plan: Plan, views: Sequence[View], observed: Observed, status: TrainingStatus, now: datetime, wait: Wait | None
-) -> float | None:
+def _wake_after(scene: _Scene, status: TrainingStatus) -> float | None:
+    plan, views, wait, now = scene.plan, scene.views, scene.wait, scene.now
     times = (
         seconds_to_deadline(plan, status.start_time, now),
         seconds_to_next_look(views, status.start_time, now),
-        seconds_to_lost(plan, observed, now),
+        seconds_to_lost(plan, scene.observed, now),
         seconds_to_start(plan, status, now) or None,
         seconds_to_verdict(views, now),
         seconds_to_wait(plan, of_steps_to_do(plan, views), now),

@@ -16,7 +16,7 @@ from tfjob_controller.api.trainjob import NODE
 from tfjob_controller.api.trainjobstatus import JobsStatus, TrainJobStatus
 from tfjob_controller.trainer import conditions, phases, reasons, replicas
 from tfjob_controller.trainer.replicas import FAILED, RUNNING, SUCCEEDED, UNKNOWN
-from tfjob_controller.trainer.status import role_state
+from tfjob_controller.trainer.statusfigures import role_state
 
 COMPLETE = "Complete"
 # What this API calls otherwise; no two are called the same, so that they can be told back.

@@ -36,7 +36,7 @@ def _has_lost_its_job(plan: Plan, view: View, had_all: bool) -> bool:
 
 
 def had_all(plan: Plan, status: TrainingStatus) -> bool:
-    """Had all replicas of the present set their Jobs when the status was written? See `status._state_told`."""
+    """Had all replicas of the present set their Jobs when the status was written? See `statusfigures._state_told`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.roles if role.restarts_together}

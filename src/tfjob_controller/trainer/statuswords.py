@@ -1,0 +1,123 @@
+"""What a status says: phase, state, reason and conditions of a job that goes on, is suspended, or has ended.
+
+The figures are there already (`statusfigures`); `said` are the conditions so far, and what is new goes into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer import conditions, reasons, replicas
+from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.gangwait import Wait
+from tfjob_controller.trainer.observed import Obstacle
+from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
+from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.statusevents import listed
+from tfjob_controller.trainer.steps import Step
+from tfjob_controller.trainer.training import Verdict, of_steps_to_do, to_restart
+
+
+def ended(
+    figures: TrainingStatus, verdict: Verdict, said: Conditions, now_text: str, *, nothing_to_clean: bool
+) -> TrainingStatus:
+    """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
+    said.clear(conditions.RUNNING, verdict.reason, verdict.words)
+    said.clear(conditions.RESTARTING, verdict.reason, verdict.words)
+    if said.is_true(conditions.RESIZING):
+        said.set(conditions.RESIZING, False, verdict.reason, verdict.words)
+    said.set(conditions.SUCCEEDED if verdict.succeeded else conditions.FAILED, True, verdict.reason, verdict.words)
+    return replace(
+        figures,
+        phase=last_phase(verdict.succeeded) if nothing_to_clean else CLEAN_UP,
+        state=replicas.SUCCEEDED if verdict.succeeded else replicas.FAILED,
+        reason=verdict.words,
+        completion_time=now_text,
+        conditions=said.all(),
+    )
+
+
+def last_phase(succeeded: bool) -> str:
+    return DONE if succeeded else FAILED
+
+
+def suspended(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
+    words = "Suspended: spec.suspend is true"
+    said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
+    said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
+    said.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
+    scheduled = said.find(conditions.SCHEDULED)
+    if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
+        said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
+    return replace(figures, phase=CREATING, state=replicas.UNKNOWN, reason=words, conditions=said.all())
+
+
+def going_on(
+    plan: Plan,
+    figures: TrainingStatus,
+    views: Sequence[View],
+    step: Step,
+    said: Conditions,
+    obstacles: Sequence[Obstacle],
+    wait: Wait | None,
+    *,
+    is_waiting: bool,
+) -> TrainingStatus:
+    """`is_waiting`: nothing may run now, whatever the chief does."""
+    chief, runner = views[0], _runner(views[0], step)
+    said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
+    if runner.is_up and not to_restart(plan, views):
+        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
+    else:
+        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
+    _say_restarting(plan, of_steps_to_do(plan, views), said)
+    phase = RUNNING if (chief.is_up or figures.phase == RUNNING) and not is_waiting else CREATING
+    reason = "; ".join(_why_waiting(step, obstacles, wait))
+    return replace(figures, phase=phase, state=_state_of(plan, phase, chief), reason=reason, conditions=said.all())
+
+
+def _runner(chief: View, step: Step) -> View:
+    """Who says whether the job runs: the chief, and once that has succeeded whoever goes on beside it or after it."""
+    if chief.state != replicas.SUCCEEDED:
+        return chief
+    return next((view for view in step.views if view.is_up), step.views[0])
+
+
+def _state_of(plan: Plan, phase: str, chief: View) -> str:
+    """The chief's, where it decides alone."""
+    if not plan.needed:
+        return chief.state
+    return replicas.RUNNING if phase == RUNNING else replicas.UNKNOWN
+
+
+def _say_restarting(plan: Plan, views: Sequence[View], said: Conditions) -> None:
+    over = {view.replica.id for view in to_restart(plan, views)}
+    restarting = [view.replica.id for view in views if view.is_restarting or view.replica.id in over]
+    if restarting:
+        words = f"{listed(restarting)} to be started again"
+        # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
+        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
+    elif not (plan.restarts_together and said.is_true(conditions.RESTARTING) and not _are_up_together(views)):
+        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
+
+
+def _are_up_together(views: Sequence[View]) -> bool:
+    together = [view for view in views if view.replica.role.restarts_together]
+    return all(view.is_up or view.state == replicas.SUCCEEDED for view in together)
+
+
+def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
+    """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
+    yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
+    if wait is not None and wait.words:
+        yield shortened(wait.words)
+        return
+    waiting = [view for view in step.views if view.pending]
+    if waiting:
+        more = f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
+        yield f"{waiting[0].replica.id}: {waiting[0].pending}{more}"
