@@ -149,19 +149,21 @@ def _add(parser: argparse.ArgumentParser, option: Option) -> None:
 
 def _run(options: RunOptions) -> int:
     from tfjob_controller import manager
+    from tfjob_controller.program import StartError
 
     try:
         return manager.run(options)
-    except manager.StartError as error:
+    except StartError as error:
         return _refuse(error)
 
 
 def _extend(options: ExtenderOptions) -> int:
-    from tfjob_controller import gangscheduler, manager
+    from tfjob_controller import gangscheduler
+    from tfjob_controller.program import StartError
 
     try:
         return gangscheduler.run(options)
-    except manager.StartError as error:
+    except StartError as error:
         return _refuse(error)
 
 

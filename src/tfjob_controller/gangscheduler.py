@@ -43,11 +43,11 @@ from tfjob_controller.kube.config import Config, ConfigError, load_config
 from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.transport import Transport
-from tfjob_controller.manager import StartError, on_signals
 from tfjob_controller.options import ExtenderOptions
+from tfjob_controller.program import StartError, on_signals, run_until, servers
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
-from tfjob_controller.telemetry import debug, health, logging
+from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
 
@@ -140,17 +140,12 @@ class GangScheduler:
         self.metrics.collect_thread_restarts(self._restarts)
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.board.view.used_shares)
         self.gang_metrics.collect_underway(self._underway)
-        self.servers = health.servers_for(self._routes())
+        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
 
     def run(self) -> int:
-        """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
-        try:
-            self._start()
-            self._stop.wait()
-        finally:
-            ended = self._shut_down()
-        return 0 if ended else 1
+        """See `program.run_until`."""
+        return run_until(self._stop, self._start, self._shut_down)
 
     def problems(self) -> list[str]:
         """Why the gang scheduler is not ready, each in one line; none if it works, or waits to take over."""
@@ -269,21 +264,12 @@ class GangScheduler:
     def _pods_of(self, gang: Gang) -> Iterable[ScheduledPod]:
         return self.caches.pods.store.by_index(BY_GANG, key_of(gang))
 
-    def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
-        options = self._options
-        pages: dict[str, Callable[[], Any]] = {
+    def _pages(self) -> dict[str, Callable[[], Any]]:
+        return {
             "caches": self.caches.informers.statistics,
             "gate": self._gate.statistics,
             "requests": self.transport.statistics,
         }
-        return [
-            (
-                options.health_probe_bind_address,
-                {"/healthz": health.healthz, "/readyz": health.readyz(self.problems)},
-            ),
-            (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
-            (options.debug_bind_address, debug.routes(pages)),
-        ]
 
 
 def _policy(options: ExtenderOptions) -> Policy:

@@ -17,14 +17,12 @@ import gc
 import os
 import random
 import secrets
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import structlog
@@ -55,7 +53,8 @@ from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kube.trickle import Dialer
 from tfjob_controller.kube.version import server_version
 from tfjob_controller.options import RunOptions
-from tfjob_controller.telemetry import debug, health, logging
+from tfjob_controller.program import StartError, on_signals, run_until, servers
+from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
 from tfjob_controller.trainer import gangterms
@@ -82,10 +81,6 @@ _RETRY_RATE, _RETRY_BURST = 50.0, 200
 _MORE_CONNECTIONS = 13
 # The first server that restarts containers by rules on exit codes (beta and on by default).
 RESTART_RULES_SINCE = (1, 35)
-
-
-class StartError(Exception):
-    """The controller cannot start as it was told to: one line that says what to mend."""
 
 
 def run(options: RunOptions) -> int:
@@ -115,31 +110,6 @@ def _read_controller_config(path: str) -> ControllerConfig:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise FileError(f"cannot read {path}: {reason}") from None
     return parse_controller_config(text, path)
-
-
-def on_signals(stop: threading.Event) -> None:
-    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process.
-
-    A handler runs between any two steps of the main thread, which may just then hold the lock that `stop.set` needs. So
-    the interpreter writes a byte to a socket, and a thread that reads it sets `stop`.
-    """
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    received: list[int] = []
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
-            os._exit(128 + number)
-
-    def wait() -> None:
-        reader.recv(1)
-        stop.set()
-
-    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
 class Manager:
@@ -203,17 +173,12 @@ class Manager:
         self.metrics.collect_training(self._training)
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.servers = health.servers_for(self._routes())
+        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
         log.info("made", version=metadata.version(NAME), server=config.host, credentials=config.origin)
 
     def run(self) -> int:
-        """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
-        try:
-            self._start()
-            self._stop.wait()
-        finally:
-            ended = self._shut_down()
-        return 0 if ended else 1
+        """See `program.run_until`."""
+        return run_until(self._stop, self._start, self._shut_down)
 
     def problems(self) -> list[str]:
         """Why the controller is not ready, each in one line; none if it is."""
@@ -370,9 +335,8 @@ class Manager:
 
     # What others see
 
-    def _routes(self) -> list[tuple[health.Address | None, dict[str, health.Route]]]:
-        options = self._options
-        pages: dict[str, Callable[[], Any]] = {
+    def _pages(self) -> dict[str, Callable[[], Any]]:
+        return {
             "queue": self._queue.statistics,
             "trainjobs": self._train_queue.statistics,
             "logs": self._follower.statistics,
@@ -381,14 +345,6 @@ class Manager:
             "requests": self.transport.statistics,
             "syncs": lambda: {"jobs_remembered": sum(engine.remembered for engine in self._engines)},
         }
-        return [
-            (
-                options.health_probe_bind_address,
-                {"/healthz": health.healthz, "/readyz": health.readyz(self.problems)},
-            ),
-            (options.metrics_bind_address, {"/metrics": health.metrics(self.metrics.exposition)}),
-            (options.debug_bind_address, debug.routes(pages)),
-        ]
 
     def _jobs_led(self) -> Sequence[TFJob]:
         """None while another instance leads: sums over all instances should count each job once."""

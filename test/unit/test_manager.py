@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -80,24 +76,3 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
         timer.join()
     assert {thread.name for thread in threading.enumerate()} - before == set()
     assert "503" in manager.problems()[0]
-
-
-def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
-    """Both are there before the handler of either has run."""
-    code = (
-        "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
-        "manager.on_signals(stop);"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT});"
-        "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT);"
-        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT}); stop.wait(60)"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], timeout=30, check=False)
-    assert ended.returncode in (128 + signal.SIGTERM, 128 + signal.SIGINT)
-
-
-def test_the_first_signal_asks_for_a_stop() -> None:
-    code = (
-        "import os, signal, threading; from tfjob_controller import manager; stop = threading.Event();"
-        "manager.on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == os.EX_OK

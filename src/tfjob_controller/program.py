@@ -1,0 +1,82 @@
+"""What the programs have in common that run until they are told to stop: signals, servers, why one cannot start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Protocol
+
+from tfjob_controller.telemetry import debug, health
+
+
+class StartError(Exception):
+    """The program cannot start as it was told to: one line that says what to mend."""
+
+
+def on_signals(stop: threading.Event) -> None:
+    """The first SIGTERM or SIGINT asks for an orderly stop, the second ends the process.
+
+    A handler runs between any two steps of the main thread, which may just then hold the lock that `stop.set` needs. So
+    the interpreter writes a byte to a socket, and a thread that reads it sets `stop`.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    received: list[int] = []
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)
+
+    def wait() -> None:
+        reader.recv(1)
+        stop.set()
+
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+
+
+def run_until(stop: threading.Event, start: Callable[[], None], shut_down: Callable[[], bool]) -> int:
+    """Start, wait for the stop, stop. The exit code is 0 if everything ended in time."""
+    try:
+        start()
+        stop.wait()
+    finally:
+        ended = shut_down()
+    return 0 if ended else 1
+
+
+class Addresses(Protocol):
+    """Where a program answers, of its options; None is off."""
+
+    @property
+    def health_probe_bind_address(self) -> health.Address | None: ...
+    @property
+    def metrics_bind_address(self) -> health.Address | None: ...
+    @property
+    def debug_bind_address(self) -> health.Address | None: ...
+
+
+def servers(
+    addresses: Addresses,
+    problems: Callable[[], list[str]],
+    exposition: Callable[[str], tuple[str, bytes]],
+    pages: Mapping[str, Callable[[], Any]],
+) -> list[health.Server]:
+    """For probes, scrapers and the curious. `pages` are those of /debug/. Raises `health.BindError`."""
+    return health.servers_for(
+        [
+            (
+                addresses.health_probe_bind_address,
+                {"/healthz": health.healthz, "/readyz": health.readyz(problems)},
+            ),
+            (addresses.metrics_bind_address, {"/metrics": health.metrics(exposition)}),
+            (addresses.debug_bind_address, debug.routes(pages)),
+        ]
+    )
