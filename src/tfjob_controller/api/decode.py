@@ -1,7 +1,8 @@
 """Reads jobs and runtimes from the API's bytes, whatever is in them.
 
 An old CRD without a schema lets anything in, and one object that cannot be read must not stop a cache that holds a
-thousand others. So an object whose fields have wrong types becomes one that says so in `invalid`, and a status that
+thousand others. So an object whose fields have wrong types, or that is nested too deep for anybody who walks through
+it, becomes one that says so in `invalid`, and a status that
 does not fit is as good as none: the controller writes it anew. Kubernetes' convention that null means absent holds for
 spec and status, but not inside templates, which stay exactly as they are.
 """
@@ -17,6 +18,7 @@ import msgspec
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.kube import nesting
 
 _KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime)
 
@@ -32,6 +34,7 @@ _envelope_decoder = msgspec.json.Decoder(_Envelope)
 # "Expected `int`, got `str` - at `$.spec.replicaSpecs[0].replicas`"
 _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$\.(?P<path>.*)`)?$", re.DOTALL)
 _TEMPLATES = ("template", "templates")
+_TOO_DEEP = f"nested more than {nesting.MAX_LEVELS} levels deep"
 
 
 def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
@@ -39,10 +42,13 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
     whole = msgspec.json.Decoder(kind)
 
     def decode(raw: bytes | msgspec.Raw) -> _KindT:
+        data = bytes(raw)
+        if nesting.is_too_deep(data):
+            return _decode_in_parts(kind, nesting.cut(data), invalid=_TOO_DEEP)
         try:
-            found = whole.decode(raw)
+            found = whole.decode(data)
         except msgspec.ValidationError:
-            return _decode_in_parts(kind, raw)
+            return _decode_in_parts(kind, data)
         # The field has a name on the wire, so that an object could set it.
         return msgspec.structs.replace(found, invalid="") if found.invalid else found
 
@@ -55,14 +61,15 @@ decode_trainjob = _decoder(TrainJob)
 decode_training_runtime = _decoder(TrainingRuntime)
 
 
-def _decode_in_parts(kind: type[_KindT], raw: bytes | msgspec.Raw) -> _KindT:
-    envelope = _envelope_decoder.decode(raw)
+def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:
+    """`invalid`: what is wrong with it, if that is known already."""
+    envelope = _envelope_decoder.decode(data)
     spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
-    invalid = _problem(kind, envelope.metadata, spec)
+    problem = invalid or _problem(kind, envelope.metadata, spec)
     fits = _problem(kind, envelope.metadata, status) is None
-    good = {**({} if invalid else spec), **(status if fits else {})}
+    good = {**({} if problem else spec), **(status if fits else {})}
     found = msgspec.convert({"metadata": envelope.metadata, **good}, kind)
-    return msgspec.structs.replace(found, invalid=invalid or "")
+    return msgspec.structs.replace(found, invalid=problem or "")
 
 
 def _problem(kind: type[_KindT], metadata: dict[str, Any], part: dict[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 from tfjob_controller.api.core import JOBS, PODS, Job, Pod
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, AnyJob, Kind
+from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
@@ -109,7 +110,8 @@ class Reader:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs as they are, but for their managedFields."""
-        found = [msgspec.json.decode(item) for page in self._own.pages(self._namespace) for item in page.items]
+        items = (item for page in self._own.pages(self._namespace) for item in page.items)
+        found = [msgspec.json.decode(nesting.cut(bytes(item))) for item in items]
         for each in found:
             each["metadata"].pop("managedFields", None)
         return found

@@ -9,6 +9,7 @@ import msgspec
 
 from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.client.kinds import AnyJob, Kind
+from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta
 
 ENDS = DONE, FAILED = ("Done", "Failed")
@@ -58,7 +59,7 @@ def decoder_of(kind: Kind) -> Callable[[bytes | msgspec.Raw], Snapshot]:
     """Raises msgspec.DecodeError for what is no Kubernetes object."""
 
     def decode(raw: bytes | msgspec.Raw) -> Snapshot:
-        body = bytes(raw)
+        body = nesting.cut(bytes(raw))
         return Snapshot(kind, kind.decode(body), body)
 
     return decode

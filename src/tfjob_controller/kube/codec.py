@@ -10,7 +10,7 @@ Signatures: `decoder_for(type) -> Callable[[bytes | Raw], T]`, `encode(obj) -> b
 `decode_watch_event(line) -> WatchEvent`, `api_error(status, body, ...) -> ApiError`.
 
 Everything here is pure and may be used from any thread. What cannot be decoded raises `msgspec.DecodeError` (of which
-`msgspec.ValidationError` is one kind).
+`msgspec.ValidationError` is one kind), but for what is nested too deep: that is cut off (`nesting`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tfjob_controller.kube import nesting
 from tfjob_controller.kube.errors import ApiError
 
 T = TypeVar("T")
@@ -115,7 +116,7 @@ def decoder_for(type_: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
     decode = msgspec.json.Decoder(type_).decode
 
     def decode_copy(data: bytes | msgspec.Raw) -> T:
-        return decode(bytes(data) if isinstance(data, msgspec.Raw) else data)
+        return nesting.decoded(decode, bytes(data) if isinstance(data, msgspec.Raw) else data)
 
     return decode_copy
 
@@ -127,14 +128,14 @@ def encode(obj: Mapping[str, Any] | msgspec.Struct | bytes) -> bytes:
 
 def decode_list(body: bytes) -> ListPage:
     """The envelope of a list of any kind."""
-    page = _list_decoder.decode(body)
+    page = nesting.decoded(_list_decoder.decode, body)
     meta = page.metadata
     return ListPage(meta.resource_version, meta.continue_, page.items or [], meta.remaining_item_count or 0)
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:
     """One line of a watch; an ERROR event is raised as the `ApiError` that it holds (410 comes so, under HTTP 200)."""
-    event = _event_decoder.decode(line)
+    event = nesting.decoded(_event_decoder.decode, line)
     if event.type == ERROR:
         raise api_error(500, bytes(event.object))
     return event
@@ -158,7 +159,7 @@ def api_error(
     A Status object gives its own code, reason, message and causes; anything else its first words.
     """
     try:
-        parsed = _status_decoder.decode(body)
+        parsed = nesting.decoded(_status_decoder.decode, body)
     except msgspec.MsgspecError:
         parsed = None
     if parsed is None or parsed.kind != "Status":

@@ -1,0 +1,93 @@
+"""The rules of kube/nesting.py: no object is too deep to be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
+from tfjob_controller.kube import codec
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.nesting import MAX_LEVELS, cut, is_too_deep
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='[{}]"\\a', max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='{["\\', max_size=3), inner, max_size=3)
+    ),
+)
+
+
+class Thing(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+def nested(levels: int, inner: bytes = b"1") -> bytes:
+    """In arrays and objects by turns; `levels` is even."""
+    return b'[{"a":' * (levels // 2) + inner + b"}]" * (levels // 2)
+
+
+def an_object(levels: int, where: str = "spec") -> bytes:
+    return b'{"metadata":{"name":"deep","namespace":"x","resourceVersion":"7"},"%s":%s}' % (
+        where.encode(),
+        nested(levels),
+    )
+
+
+@pytest.mark.parametrize(
+    ("levels", "too_deep"), [(2, False), (MAX_LEVELS, False), (MAX_LEVELS + 2, True), (9_998, True)]
+)
+def test_what_is_nested_too_deep_is_seen_and_what_was_cut_still_is(levels: int, too_deep: bool) -> None:
+    data = nested(levels)
+    assert (is_too_deep(data), is_too_deep(cut(data))) == (too_deep, too_deep)
+    json.loads(cut(data))
+
+
+def test_only_what_is_too_deep_is_cut() -> None:
+    data = b'{"deep":%s,"deep too":%s,"after":[1,"]}"]}' % (nested(2_000), nested(4_000))
+    assert json.loads(cut(data))["after"] == [1, "]}"]
+    assert cut(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+
+
+@given(VALUES)
+def test_brackets_and_quotes_in_strings_are_no_levels(value: Any) -> None:
+    inner = json.dumps(value).encode()
+    whole = nested(MAX_LEVELS - 40, inner)
+    beside = json.dumps(["[" * 300, '\\"' * 300]).encode()
+    assert json.loads(cut(b"[%s,%s]" % (beside, whole))) == json.loads(b"[%s,%s]" % (beside, whole))
+    assert not is_too_deep(b"[%s,%s]" % (beside, whole))
+
+
+@pytest.mark.parametrize("data", [b'"' * 4_001 + b"{" * 4_001, b'"\\' * 40_001 + b"[" * 4_001, b"}" * 900 + b"{" * 900])
+def test_what_is_no_json_ends_too(data: bytes) -> None:
+    """Within the test's own time: nothing here may look again and again at what it has seen."""
+    cut(data)
+    is_too_deep(data)
+
+
+@pytest.mark.parametrize("decode", [decode_tfjob, decode_trainjob, decode_training_runtime])
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 2, 900, 1_200, 9_900])
+def test_a_job_that_is_nested_too_deep_is_invalid_however_deep_it_is(decode: Any, levels: int) -> None:
+    found = decode(an_object(levels))
+    assert (found.metadata.name, found.invalid) == ("deep", f"nested more than {MAX_LEVELS} levels deep")
+
+
+@pytest.mark.parametrize("where", ["spec", "status", "unheardOf"])
+def test_a_list_and_a_watch_go_on_over_an_object_that_is_nested_too_deep(where: str) -> None:
+    deep, plain = an_object(9_900, where), an_object(2)
+    decode = codec.decoder_for(Thing)
+    page = codec.decode_list(b'{"metadata":{"resourceVersion":"9"},"items":[%s,%s]}' % (deep, plain))
+    assert [decode(each).metadata.name for each in page.items] == ["deep", "deep"]
+    assert page.resource_version == "9"
+    event = codec.decode_watch_event(b'{"type":"ADDED","object":%s}' % deep)
+    assert decode(event.object).metadata == ObjectMeta("deep", "x", resource_version="7")
+    assert decode(deep).metadata.namespace == "x"
+
+
+def test_a_servers_refusal_may_be_nested_too_deep() -> None:
+    assert codec.api_error(500, nested(9_000)).status == 500
