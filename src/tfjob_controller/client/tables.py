@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar, overload
 
 from tfjob_controller.client import html
+from tfjob_controller.client.oneline import one_line
 
 T = TypeVar("T")
 Columns: TypeAlias = Mapping[str, Callable[[T], str]]
@@ -54,9 +55,3 @@ def as_text(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[index]) for line in lines) for index in range(len(headers))]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(line.rstrip() for line in padded)
-
-
-def one_line(text: str) -> str:
-    """Without control characters: what a program wrote must not rule the reader's terminal."""
-    shown = (each if each.isprintable() else " " if each.isspace() else repr(each)[1:-1] for each in text)
-    return " ".join("".join(shown).split())

@@ -1,7 +1,7 @@
 """The command line of the plugin: what all commands have in common, and how it is read.
 
-Only the standard library is imported, and of all commands only the module of the one that is called: `--help`,
-`--version` and completion are fast.
+Only the standard library and what needs no more is imported, and of all commands only the module of the one that is
+called: `--help`, `--version` and completion are fast.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
+from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
 
 PROGRAM = "kubectl tfjob"
@@ -212,4 +213,4 @@ def seconds(text: str) -> float:
 
 def refuse(words: str) -> None:
     """One line on standard error, whatever the words hold."""
-    print(f"{PROGRAM}: {' '.join(words.split())}", file=sys.stderr)
+    print(f"{PROGRAM}: {one_line(words)}", file=sys.stderr)

@@ -19,6 +19,7 @@ from tfjob_controller.client.reads import Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.output import say
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.kubectl.terminal import harmless, last_written
 
 # Of the 16 that every terminal has, those that can be read on black and on white.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
@@ -93,6 +94,7 @@ class _Printer:
         self._reader = reader
         self._options = options
         self._out = out.buffer  # type: ignore[attr-defined] # lines may hold any bytes; only text streams lack it
+        self._is_seen = out.isatty()
         self._prefixes = prefixed
         self._lock = threading.Lock()
 
@@ -109,9 +111,14 @@ class _Printer:
     def show(self, replica_id: str) -> None:
         prefix = self._prefixes.get(replica_id, b"")
         for line in self._reader.lines(replica_id):
+            shown = self._shown(line, prefix) if self._is_seen else line
             with self._lock:
-                self._out.write(prefix + line + b"\n")
+                self._out.write(prefix + shown + b"\n")
                 if self._options.follow:
                     self._out.flush()
         with self._lock:
             self._out.flush()
+
+    @staticmethod
+    def _shown(line: bytes, prefix: bytes) -> bytes:
+        return harmless(last_written(line) if prefix else line)

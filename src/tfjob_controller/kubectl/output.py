@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import datetime
 from typing import Any
 
 from tfjob_controller.client.ages import age
+from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.arguments import JSON, YAML
+
+# What JSON may hold as it is, and a terminal obeys or shows the wrong way round. In YAML it is escaped already.
+_RULES = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_value(value: Any, output: str) -> int:
@@ -16,10 +21,14 @@ def print_value(value: Any, output: str) -> int:
 
     body = msgspec.json.encode(value)
     if output == JSON:
-        print(msgspec.json.format(body, indent=2).decode())
+        print(_RULES.sub(_escaped, msgspec.json.format(body, indent=2).decode()))
     else:
         print(in_yaml(msgspec.json.decode(body)), end="")
     return 0
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def is_for_programs(output: str) -> bool:
@@ -33,8 +42,8 @@ def in_yaml(value: Any) -> str:
 
 
 def say(words: str) -> None:
-    """To the person, beside the answer."""
-    print(words, file=sys.stderr)
+    """To the person, beside the answer, on one line whatever the words hold."""
+    print(one_line(words), file=sys.stderr)
 
 
 def screen() -> Any:

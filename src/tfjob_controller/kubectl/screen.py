@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tfjob_controller.client.oneline import one_line
+
 # Wider than any line: in a pipe a name must not be cut.
 _UNBOUNDED = 1_000_000
 # Columns that the last cell needs at least; where there are fewer, the terminal folds the line, as with kubectl.
@@ -25,15 +27,6 @@ _STYLES = {
 }
 
 
-def visible(text: str) -> str:
-    """On one line and without control characters: what a program wrote must not rule the reader's terminal."""
-    return " ".join("".join(each if each.isprintable() else _escaped(each) for each in text).split())
-
-
-def _escaped(character: str) -> str:
-    return " " if character.isspace() else character.encode("unicode_escape").decode()
-
-
 class Screen:
     """Writes to `out`; `width` is its own unless given. Rows of tables are folded in their last column only."""
 
@@ -45,10 +38,10 @@ class Screen:
 
     def heading(self, text: str) -> None:
         self._console.print()
-        self._console.print(Text(visible(text), style="bold"))
+        self._console.print(Text(one_line(text), style="bold"))
 
     def line(self, text: str) -> None:
-        self._console.print(Text(visible(text)))
+        self._console.print(Text(one_line(text)))
 
     def fields(self, fields: Mapping[str, str]) -> None:
         """Names and values; those without a value are left out."""
@@ -69,7 +62,7 @@ class Screen:
         for row in rows:
             table.add_row(*(_cell(each or "-") for each in row))
         taken = sum(
-            max(cell_len(visible(row[index])) for row in (headers, *rows)) + 2 for index in range(len(headers) - 1)
+            max(cell_len(one_line(row[index])) for row in (headers, *rows)) + 2 for index in range(len(headers) - 1)
         )
         self._print(table, folds=self._console.width - taken >= _WORTH_FOLDING)
 
@@ -86,5 +79,5 @@ def _console(out: IO[str], width: int | None) -> Console:
 
 
 def _cell(value: str) -> Text:
-    shown = visible(value)
+    shown = one_line(value)
     return Text(shown, style=_STYLES.get(shown, ""))

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from tfjob_controller.kubectl.screen import Screen, visible
+from tfjob_controller.client.oneline import one_line
+from tfjob_controller.kubectl.screen import Screen
 
 LONG = "word " * 100
 
@@ -45,7 +46,7 @@ def test_a_terminal_folds_the_last_column_alone() -> None:
     ],
 )
 def test_what_a_program_wrote_cannot_rule_the_terminal(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert one_line(text) == shown
     assert printed(None, "a", text).splitlines()[1] == f"a     {shown}"
 
 

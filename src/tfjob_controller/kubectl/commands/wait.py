@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.arguments import add_cluster, add_job, add_timeout, refuse
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def wait(job: Job, until: str, timeout_seconds: float | None) -> int:
         except WaitTimeoutError:
             refuse(f"{job.kind}/{job.name} was not {until} in time: {job.reason or 'it says no reason'}")
             return EXIT_TIMEOUT
-    print(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}")
+    print(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
     return 0
 
 

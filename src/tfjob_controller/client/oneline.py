@@ -1,0 +1,13 @@
+"""Words of others on one line. Only the standard library, since a refusal of the command line is told so, too."""
+
+from __future__ import annotations
+
+
+def one_line(text: str) -> str:
+    """Without control characters: what a program wrote must not rule the reader's terminal."""
+    shown = (each if each.isprintable() else " " if each.isspace() else _escaped(each) for each in text)
+    return " ".join("".join(shown).split())
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
