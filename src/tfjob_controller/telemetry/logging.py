@@ -6,16 +6,22 @@ the same form, from warnings up: their chatter below that is about connections, 
 
 Never give a logger a request's headers, a kubeconfig's content or a whole object: nothing here filters them out. For
 the same reason tracebacks come without the values of variables.
+
+Names, messages and reasons come from strangers. In JSON they are escaped to ASCII; for people, in `_harmless`.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import TextIO
 
 import structlog
 from structlog.typing import Processor
+
+# Control characters, line ends of all kinds, text that runs backwards, and halves of characters.
+_RULES = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -43,9 +49,23 @@ def configure(log_format: str = "json", log_level: str = "info", stream: TextIO 
 def _renderers(log_format: str, stream: TextIO) -> list[Processor]:
     if log_format == "console":
         return [
-            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            structlog.processors.format_exc_info,
+            _harmless,
+            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback),
         ]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """No value begins a line of its own or rules a terminal; a traceback keeps its lines, each of them set in."""
+    shown = {_seen(name): _seen(value) if isinstance(value, str) else value for name, value in event.items()}
+    if isinstance(traceback := event.get("exception"), str):
+        shown["exception"] = "\n".join(f"  {_seen(line)}" for line in traceback.split("\n"))
+    return shown
+
+
+def _seen(text: str) -> str:
+    return _RULES.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class _NamedLogger:
