@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from audit.objects import Gang, Object, Pod, gang_of, key_of, node_of, pod_of
+from audit.objects import Gang, Object, Pod, gang_of, is_partly_bound, key_of, node_of, pod_of
 from audit.races import Outages, Round, unknown_pods
 from audit.room import Rooms, fits, reservations
 
@@ -77,11 +77,7 @@ class _Life:
 
     @property
     def is_partly_bound(self) -> bool:
-        if not any(pod.takes_room for pod in self.pods.values()):
-            return False
-        if self.gang.phase == "Released" and self.gang.placement:
-            return False
-        return not self.gang.is_placed or bool(self.gang.placement.keys() - self.served)
+        return is_partly_bound(self.gang, self.pods.values(), self.served)
 
     @property
     def covered(self) -> set[str]:

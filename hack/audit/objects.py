@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -144,6 +144,18 @@ def gang_of(obj: Object) -> Gang:
         is_asked=bool(status.get("targetMembers")),
         resized_at=moment(status.get("lastResizeTime")),
     )
+
+
+def is_partly_bound(gang: Gang, pods: Iterable[Pod], served: Collection[str]) -> bool:
+    """Whether pods hold room while others of the placement have none, or the gang has no placement to hold it for.
+
+    `pods`: those of the gang. `served`: members that need no room any more, or have it.
+    """
+    if not any(pod.takes_room for pod in pods):
+        return False
+    if gang.phase == "Released" and gang.placement:
+        return False
+    return not gang.is_placed or bool(gang.placement.keys() - set(served))
 
 
 def key_of(obj: Object) -> str:

@@ -62,6 +62,7 @@ GROUPS = {
     GANGS: "/apis/scheduling.kubeflow.org/v1alpha1",
 }
 _POLL_SECONDS = 0.05
+_OLD = "OLD"
 _SETTLE_POLL_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _LIST_SECONDS = 60.0
@@ -91,7 +92,7 @@ class Auditor:
         self._told = told
         self._watches = Watches(api, paths)
         self._history = History()
-        self._out_at = 0.0
+        self._outages: list[float] = []
         self._gaps = 0
 
     def run(self) -> dict[str, object]:
@@ -100,6 +101,7 @@ class Auditor:
         self._watches.start()
         try:
             self._await_lists(began)
+            self._work(is_old=True)
             print(READY, file=sys.stderr, flush=True)
             while not self._told.stop.is_set:
                 time.sleep(_POLL_SECONDS)
@@ -116,17 +118,19 @@ class Auditor:
                 raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
             time.sleep(_POLL_SECONDS)
 
-    def _work(self) -> None:
+    def _work(self, *, is_old: bool = False) -> None:
+        """Take in what has come; `is_old`: it was there, or happened, before all kinds were listed."""
         now = time.time()
         if self._watches.gaps > self._gaps:
             self._gaps = self._watches.gaps
             self._history.note_gap(now)
         if self._told.outage.take():
-            self._out_at = now
+            self._outages.append(now)
         try:
             while True:
                 event = self._watches.events.get_nowait()
-                self._record(event.kind, event.change, event.obj, event.at)
+                change = _OLD if is_old and event.change == "ADDED" else event.change
+                self._record(event.kind, change, event.obj, event.at)
         except queue.Empty:
             return
 
@@ -139,7 +143,7 @@ class Auditor:
         deadline = time.time() + self._settle_seconds
         while time.time() < deadline:
             self._work()
-            if not pending(self._history, self._limits, time.time()):
+            if not pending(self._history, self._limits, time.time(), self._outages):
                 return
             time.sleep(_SETTLE_POLL_SECONDS)
 
@@ -161,7 +165,10 @@ class Auditor:
                 time.sleep(_RETRY_SECONDS)
 
     def _report(self, seconds: float) -> dict[str, object]:
-        found = [*final(self._history, self._limits), *pending(self._history, self._limits, time.time())]
+        found = [
+            *final(self._history, self._limits, self._outages),
+            *pending(self._history, self._limits, time.time(), self._outages),
+        ]
         return {
             **_counts(found),
             "violations": [str(each) for each in found],

@@ -132,7 +132,7 @@ def _wrong_name(life: Life, owner: Life) -> str:
     """The job that the labels name, if it is another one than the owner."""
     label = "tf_job_name" if owner.kind == TFJOBS else "train_job_name"
     named = labels_of(life.last).get(label, "")
-    return "" if owner.name.startswith(named) and named else named or "nobody"
+    return "" if owner.name.startswith(named) else named
 
 
 def _job_of(pod: Life) -> str:

@@ -5,11 +5,11 @@ Sources: the contracts of TFJob and TrainJob (docs/tfjob.md, docs/trainjob.md) a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from audit.jobs.history import JOBS, OWNERS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from audit.jobs.history import CHILDREN, JOBS, OWNERS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
 
 EXPECTS = "chaos.kubeflow.org/expects"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
@@ -98,6 +98,24 @@ def pods_of(history: History) -> Iterator[tuple[Replica, Life]]:
 def generation_of(obj: Object) -> int:
     text = labels_of(obj).get(GENERATION, "")
     return int(text) if text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A TFJob or TrainJob and all that ever belonged to it."""
+
+    job: Life
+    children: Sequence[Life]
+
+    def of(self, kind: str) -> Iterator[Life]:
+        return (life for life in self.children if life.kind == kind)
+
+
+def families(history: History) -> list[Family]:
+    children: dict[str, list[Life]] = {}
+    for life in history.of(*CHILDREN):
+        children.setdefault(job_uid_of(history, life), []).append(life)
+    return [Family(job, children.get(job.uid, ())) for job in owners(history)]
 
 
 # What a job says

@@ -34,7 +34,8 @@ _NEVER = float("inf")
 class Life:
     """One object from its first version that was seen; `ended`: the version of its deletion, None while it lives.
 
-    `times` has, for each version, when it was seen: seconds since the epoch.
+    `times` has, for each version, when it was seen: seconds since the epoch. `is_begin_seen`: it was made at `begin`,
+    not before.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Life:
     times: list[float] = field(default_factory=list)
     ended: int | None = None
     ended_at: float = 0.0
+    is_begin_seen: bool = True
 
     @property
     def last(self) -> Object:
@@ -85,8 +87,11 @@ class History:
         self.count = 0
 
     def record(self, kind: str, change: str, obj: Object, at: float) -> None:
-        """A watch event; any `change` but DELETED means that it is there. What was seen before changes nothing."""
-        life = self._lives.setdefault(obj["metadata"]["uid"], Life(kind))
+        """A watch event; what was seen before changes nothing.
+
+        Any `change` but DELETED means that it is there, and any but ADDED that it may have been there before.
+        """
+        life = self._lives.setdefault(obj["metadata"]["uid"], Life(kind, is_begin_seen=change == "ADDED"))
         if not life.versions or version_of(obj) > version_of(life.last):
             life.versions.append(obj)
             life.times.append(at)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from audit.jobs import children, states
+from audit.jobs import children, gangs, runs, states, stuck
 from audit.jobs.history import History
 
 DUPLICATES, ORPHANS, PARTIAL_GANGS = "duplicates", "orphans", "partial_gangs"
@@ -32,19 +32,28 @@ class Finding:
         return f"{self.category}: {self.text}"
 
 
-def final(history: History, limits: Limits) -> list[Finding]:
-    """What has gone wrong for good, whatever happens next."""
+def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Finding]:
+    """What has gone wrong for good, whatever happens next. `outages`: times at which one just happened."""
     rules: tuple[tuple[str, Rule], ...] = (
         (DUPLICATES, children.duplicates),
+        (PARTIAL_GANGS, lambda some: gangs.partial_for_too_long(some, outages, limits.reaction_seconds)),
         (WRONG_STATES, lambda some: states.wrong_states(some, limits.skew_seconds)),
+        (WRONG_STATES, runs.wrong_ends),
+        (WRONG_STATES, runs.uncaused_restarts),
+        (RERUNS, runs.reruns),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]
 
 
-def pending(history: History, limits: Limits, now: float) -> list[Finding]:
+def pending(history: History, limits: Limits, now: float, outages: Sequence[float] = ()) -> list[Finding]:
     """What is wrong if it stays so: the product may still be at it."""
+    # Whoever could do nothing for a while has his time from then on.
+    since = now - limits.reaction_seconds
+    since = float("-inf") if any(at > since for at in outages) else since
     rules: tuple[tuple[str, Rule], ...] = (
         (ORPHANS, children.orphans),
         (ORPHANS, children.leftovers),
+        (PARTIAL_GANGS, gangs.partial_now),
+        (STUCK, lambda some: stuck.stuck(some, since)),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]

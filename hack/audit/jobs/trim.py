@@ -33,8 +33,9 @@ def trimmed(kind: str, obj: Mapping[str, Any]) -> Object:
     if kind == JOBS:
         kept["spec"] = {"suspend": bool((obj.get("spec") or {}).get("suspend"))}
     if kind == GANGS:
-        kept["spec"] = {"suspend": bool((obj.get("spec") or {}).get("suspend"))}
+        kept["spec"] = obj.get("spec") or {}
     if kind == PODS:
+        kept["spec"] = {name: obj["spec"][name] for name in ("nodeName", "schedulerName") if name in obj["spec"]}
         kept["status"] = _pod_status(obj.get("status") or {})
     elif kind in (*OWNERS, JOBS, GANGS):
         kept["status"] = obj.get("status") or {}

@@ -1,0 +1,175 @@
+"""What pods did, and what jobs say that they did: reruns, restarts, verdicts. Pure.
+
+A **rerun** is a pod that was made for a replica after that replica had succeeded: its training container had ended with
+0, its child Job was complete, or the job's status said so. It is allowed for
+
+- a parameter server of a TFJob, which is started again until the chief is done;
+- a node or launcher of a TrainJob whose set was restarted since: the pod carries a higher `kubeflow.org/generation`
+  than the one that succeeded.
+
+Not for a resume, nor a resize: replicas that have succeeded do not run again. A pod whose creation nobody saw, because
+the server had forgotten where the watch stood, is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from audit.jobs.facts import (
+    FAILED,
+    SUCCEEDED,
+    Ended,
+    Family,
+    Replica,
+    chief_of,
+    ends_of,
+    families,
+    generation_of,
+    is_disrupted,
+    is_finished,
+    is_managed,
+    job_outcome,
+    owners,
+    pods_of,
+    reason_of,
+    replica_of,
+    state_of,
+    status_of,
+    successes,
+)
+from audit.jobs.history import JOBS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from audit.jobs.plans import node_count
+
+# Reasons of the condition Failed for which a pod has to have ended with an error.
+_BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
+Successes = Mapping[Replica, Sequence[Ended]]
+
+
+def reruns(history: History) -> Iterator[str]:
+    """See the module."""
+    known = successes(history)
+    said = {job.uid: _said_to_have_succeeded(job) for job in owners(history)}
+    for replica, pod in pods_of(history):
+        job = history.by_uid(replica.job)
+        if job is None or not pod.is_begin_seen or (job.kind == TFJOBS and replica.role == "ps"):
+            continue
+        told = said[job.uid].get(replica.id, ())
+        if any(_is_rerun(job, pod, ended) for ended in (*known.get(replica, ()), *told)):
+            yield f"{pod} was made after {replica.id} of {job} had succeeded"
+
+
+def _is_rerun(job: Life, pod: Life, ended: Ended) -> bool:
+    if pod.begin <= ended.version or pod.uid == ended.pod:
+        return False
+    return job.kind == TFJOBS or generation_of(pod.last) <= ended.generation
+
+
+def _said_to_have_succeeded(job: Life) -> dict[str, list[Ended]]:
+    """When the status named each replica first, for each generation."""
+    found: dict[str, dict[int, Ended]] = {}
+    for version in job.versions:
+        status = status_of(version)
+        generation = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
+        for each in status.get("succeededIndexes") or ():
+            found.setdefault(each, {}).setdefault(generation, Ended(version_of(version), 0, "", "", generation))
+    return {each: list(by_generation.values()) for each, by_generation in found.items()}
+
+
+def uncaused_restarts(history: History) -> Iterator[str]:
+    """`status.restarts` is at most what pods and Jobs can account for."""
+    for family in families(history):
+        job = family.job
+        most = max(int(status_of(version).get("restarts", 0)) for version in job.versions)
+        if not most or history.had_gap(job.times[0]):
+            continue
+        causes = _bad_generations(family) if job.kind == TRAINJOBS else _bad_ends(family)
+        if most > causes:
+            yield f"{job} counts {most} restarts, and its pods account for {causes}"
+
+
+def _bad_ends(family: Family) -> int:
+    pods = sum(_restarts_in_place(pod) + _ended_badly(pod) for pod in family.of(PODS))
+    return pods + sum(map(_failures, family.of(JOBS)))
+
+
+def _bad_generations(family: Family) -> int:
+    """A set is restarted once for each generation of it in which something went wrong."""
+    bad = {generation_of(pod.last) for pod in family.of(PODS) if _ended_badly(pod)}
+    return len(bad | {generation_of(child.last) for child in family.of(JOBS) if _failures(child)})
+
+
+def _restarts_in_place(pod: Life) -> int:
+    statuses = [each for version in pod.versions for each in status_of(version).get("containerStatuses") or ()]
+    return max((int(each.get("restartCount", 0)) for each in statuses), default=0)
+
+
+def _ended_badly(pod: Life) -> bool:
+    if any(ended.exit_code for ended in ends_of(pod)) or any(is_disrupted(version) for version in pod.versions):
+        return True
+    phase = status_of(pod.last).get("phase")
+    is_leaving = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
+    return phase == FAILED or (is_leaving and phase != SUCCEEDED)
+
+
+def _failures(child: Life) -> int:
+    return max(int(status_of(version).get("failed", 0)) for version in child.versions)
+
+
+def wrong_ends(history: History) -> Iterator[str]:
+    """A verdict is what pods did; who is remembered as succeeded did succeed. Not judged where something was unseen."""
+    known = successes(history)
+    for family in families(history):
+        job = family.job
+        if not is_managed(job.last) or history.had_gap(job.times[0]):
+            continue
+        if is_finished(job.last) and state_of(job.last) == SUCCEEDED:
+            for each in _needed(history, family):
+                if each not in known:
+                    yield f"{job} says Succeeded, but no pod of {each.id} ended with 0"
+        if is_finished(job.last) and state_of(job.last) == FAILED:
+            yield from _wrong_failures(history, family)
+        for name in status_of(job.last).get("succeededIndexes") or ():
+            role, _, index = name.rpartition("-")
+            if Replica(job.uid, role, int(index)) not in known:
+                yield f"{job} says that {name} succeeded, but no pod of it ended with 0"
+
+
+def _needed(history: History, family: Family) -> Iterator[Replica]:
+    """Whose success is the job's."""
+    job = family.job
+    if job.kind == TFJOBS:
+        yield Replica(job.uid, *chief_of(job.last["spec"]))
+        return
+    children = {replica_of(history, child) for child in family.of(JOBS)}
+    launcher, exporter = Replica(job.uid, "launcher", 0), Replica(job.uid, "model-exporter", 0)
+    if launcher in children:
+        yield launcher
+    else:
+        yield from (Replica(job.uid, "node", index) for index in range(node_count(job.last)))
+    if exporter in children:
+        yield exporter
+
+
+def _wrong_failures(history: History, family: Family) -> Iterator[str]:
+    job = family.job
+    reason, spec = reason_of(job.last, FAILED), job.last["spec"]
+    if reason == "DeadlineExceeded" and not spec.get("activeDeadlineSeconds"):
+        yield f"{job} says DeadlineExceeded, and has no deadline"
+    if reason in _BY_PODS and not _has_error(history, family, _deciders(job, reason)):
+        yield f"{job} says {reason}, but no pod ended with such an error"
+
+
+def _deciders(job: Life, reason: str) -> set[Replica] | None:
+    """Those of which one must have ended with a permanent error; None: any of them, with any."""
+    spec: Object = job.last["spec"]
+    if job.kind == TRAINJOBS or reason != "ReplicaFailed" or spec.get("failurePolicy") == "AnyReplica":
+        return None
+    return {Replica(job.uid, *chief_of(spec))}
+
+
+def _has_error(history: History, family: Family, deciders: set[Replica] | None) -> bool:
+    if deciders is None:
+        return bool(_bad_ends(family))
+    own = [life for life in family.children if replica_of(history, life) in deciders]
+    has_failed = any(job_outcome(version) == FAILED for life in own if life.kind == JOBS for version in life.versions)
+    return has_failed or any(ended.is_permanent for life in own if life.kind == PODS for ended in ends_of(life))

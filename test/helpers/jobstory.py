@@ -1,0 +1,185 @@
+"""Tells the auditor of jobs a history, one version after the other. Every second something happens."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from audit.jobs.history import GANGS, JOBS, PODS, SERVICES, TFJOBS, TRAINJOBS, History, Object
+from audit.jobs.judge import Limits, final, pending
+from audit.jobs.trim import trimmed
+
+LIMITS = Limits(reaction_seconds=60.0, skew_seconds=1.0)
+RUNTIME_ID = "k3f9"
+_META = {"namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}
+_SPECS = [{"tfReplicaType": "MASTER"}, {"tfReplicaType": "WORKER", "replicas": 2}, {"tfReplicaType": "PS"}]
+_OWNERS = {TFJOBS: "TFJob", TRAINJOBS: "TrainJob", JOBS: "Job"}
+
+
+class Story:
+    """One job, `job`, and its children. `kind` is that of the job."""
+
+    def __init__(self, kind: str = TFJOBS) -> None:
+        self.kind = kind
+        self.history = History()
+        self.outages: list[float] = []
+        self._versions = itertools.count(1)
+        self._objects: dict[str, Object] = {}
+        self.now = 1000.0
+
+    def put(self, kind: str, uid: str, **fields: Any) -> None:
+        """A new version of an object: what it was, with these fields."""
+        before = self._objects.get(uid, {"metadata": _META | {"uid": uid, "name": uid}, "spec": {}})
+        after = {**before, **fields}
+        after["metadata"] = {**before["metadata"], **fields.get("metadata", {})}
+        self._record(kind, "MODIFIED" if uid in self._objects else "ADDED", uid, after)
+
+    def delete(self, kind: str, uid: str) -> None:
+        self._record(kind, "DELETED", uid, self._objects[uid])
+
+    def is_being_deleted(self, kind: str, uid: str) -> None:
+        self.put(kind, uid, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _record(self, kind: str, change: str, uid: str, obj: Object) -> None:
+        self.now += 1.0
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(next(self._versions))}}
+        self._objects[uid] = obj
+        self.history.record(kind, change, trimmed(kind, obj), self.now)
+
+    def found(self) -> list[str]:
+        """What is said at the end."""
+        some = [*final(self.history, LIMITS, self.outages), *pending(self.history, LIMITS, self.now, self.outages)]
+        return [str(each) for each in some]
+
+    # Shorter words
+
+    def job(self, expects: str = "", **given: Any) -> None:
+        """A version of the job; what is given is its status, but for `spec`."""
+        if "job" not in self._objects:
+            spec = {"RuntimeId": RUNTIME_ID, "replicaSpecs": _SPECS} if self.kind == TFJOBS else {"numNodes": 2}
+            notes = {"chaos.kubeflow.org/expects": expects} if expects else {}
+            self.put(self.kind, "job", spec=spec, metadata={"annotations": notes})
+        spec = {**self._objects["job"]["spec"], **given.pop("spec", {})}
+        self.put(self.kind, "job", spec=spec, status=given)
+
+    def child(self, kind: str, replica: str, uid: str = "", name: str = "", **labels: str) -> None:
+        """A child Job, or a Service, of a replica such as `worker-1`."""
+        role, _, index = replica.rpartition("-")
+        name = name or f"job-{role}-{RUNTIME_ID}-{index}"
+        meta = {"name": name, "labels": self._labels(replica) | labels, "ownerReferences": [self.owner()]}
+        self.put(kind, uid or f"{kind}-{replica}", metadata=meta)
+
+    def pod(
+        self, replica: str, uid: str = "", job: str = "", *, phase: str = "Running", node: str = "node", **labels: str
+    ) -> None:
+        uid = uid or f"pod-{replica}"
+        role, _, index = replica.rpartition("-")
+        name = f"job-{role}-{RUNTIME_ID}-{index}"
+        owner = {"kind": "Job", "name": name, "uid": job or f"{JOBS}-{replica}", "controller": True}
+        meta = {"labels": self._labels(replica) | labels, "ownerReferences": [owner]}
+        self.put(PODS, uid, metadata=meta, status={"phase": phase}, spec={"nodeName": node} if node else {})
+
+    def exits(self, uid: str, code: int, reason: str = "") -> None:
+        state = {"terminated": {"exitCode": code, "reason": reason}}
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{"name": "main", "state": state}]}
+        self.put(PODS, uid, status=status)
+
+    def job_ends(self, uid: str, outcome: str = "Complete") -> None:
+        conditions = [{"type": outcome, "status": "True"}]
+        self.put(JOBS, uid, status={"conditions": conditions, "failed": int(outcome == "Failed")})
+
+    def gang(self, phase: str, *members: str, attempt: int = 1, **status: Any) -> None:
+        placement = [{"node": "node", "members": list(members)}] if members else []
+        meta = {"name": "gang", "ownerReferences": [self.owner()]}
+        status = {"phase": phase, "attempt": attempt, "placement": placement, **status}
+        self.put(GANGS, "gang", metadata=meta, status=status)
+
+    def member(self, replica: str, *, node: str = "node", attempt: int = 1) -> None:
+        prefix = "scheduling.kubeflow.org"
+        labels = {f"{prefix}/gang": "gang", f"{prefix}/member": replica, f"{prefix}/attempt": str(attempt)}
+        self.pod(replica, node=node, **labels)
+
+    def owner(self, **fields: Any) -> Object:
+        return {"kind": _OWNERS[self.kind], "name": "job", "uid": "job", "controller": True, **fields}
+
+    def _labels(self, replica: str) -> dict[str, str]:
+        role, _, index = replica.rpartition("-")
+        is_tf = self.kind == TFJOBS
+        name = {"tf_job_name" if is_tf else "train_job_name": "job"}
+        return {"runtime_id": RUNTIME_ID, "job_type": role.upper() if is_tf else role, "task_index": index, **name}
+
+
+def condition(type_: str, reason: str = "", *, is_true: bool = True, since: str = "2026-01-01T00:00:10Z") -> Object:
+    return {"type": type_, "status": "True" if is_true else "False", "reason": reason, "lastTransitionTime": since}
+
+
+TIMES = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:10Z"}
+DONE: Object = {
+    "phase": "Done",
+    "state": "Succeeded",
+    "conditions": [condition("Succeeded", "ChiefSucceeded")],
+    **TIMES,
+}
+FAILED: Object = {"phase": "Failed", "state": "Failed", "conditions": [condition("Failed", "ReplicaFailed")], **TIMES}
+COMPLETE: Object = {
+    "phase": "Done",
+    "state": "SUCCESS",
+    "conditions": [condition("Complete", "AllJobsCompleted")],
+    "succeededIndexes": ["node-0", "node-1"],
+    **TIMES,
+}
+TF_REPLICAS = ("master-0", "worker-0", "worker-1", "ps-0")
+NODES = ("node-0", "node-1")
+
+
+def running(kind: str = TFJOBS, expects: str = "") -> Story:
+    """All replicas of the job run."""
+    story = Story(kind)
+    story.job(expects)
+    for replica in TF_REPLICAS if kind == TFJOBS else NODES:
+        for child in (JOBS, SERVICES):
+            story.child(child, replica)
+        story.pod(replica)
+    story.job(phase="Running", state="Running" if kind == TFJOBS else "RUNNING")
+    return story
+
+
+def stop(story: Story, *replicas: str) -> None:
+    """As clean-up does it."""
+    for each in replicas:
+        story.put(JOBS, f"{JOBS}-{each}", spec={"suspend": True})
+        story.delete(PODS, f"pod-{each}")
+
+
+def done(expects: str = "") -> Story:
+    """A TFJob that has succeeded, with one worker of two."""
+    story = running(expects=expects)
+    for each in ("worker-0", "master-0"):
+        story.exits(f"pod-{each}", 0)
+        story.job_ends(f"{JOBS}-{each}")
+    stop(story, "worker-1", "ps-0")
+    story.job(**DONE, succeededIndexes=["master-0", "worker-0"])
+    return story
+
+
+def failed(expects: str = "") -> Story:
+    """A TFJob whose master has failed for ever."""
+    story = running(expects=expects)
+    story.exits("pod-master-0", 3)
+    story.job_ends(f"{JOBS}-master-0", "Failed")
+    stop(story, "worker-0", "worker-1", "ps-0")
+    story.job(**FAILED)
+    return story
+
+
+def trained(expects: str = "") -> Story:
+    """A TrainJob of which both nodes have succeeded."""
+    story = running(TRAINJOBS, expects)
+    for each in NODES:
+        story.exits(f"pod-{each}", 0)
+        story.job_ends(f"{JOBS}-{each}")
+    story.job(**COMPLETE)
+    return story

@@ -1,0 +1,590 @@
+"""The rules of the auditor of jobs: no lawful history is a violation, and each violation is found as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from audit.jobs.history import CONFIG_MAPS, GANGS, JOBS, PODS, SECRETS, SERVICES, TFJOBS, TRAINJOBS
+from helpers.jobstory import (
+    COMPLETE,
+    DONE,
+    FAILED,
+    NODES,
+    RUNTIME_ID,
+    TF_REPLICAS,
+    TIMES,
+    Story,
+    condition,
+    done,
+    failed,
+    running,
+    stop,
+    trained,
+)
+
+# Lawful
+
+
+def deleted_with_all() -> Story:
+    story = running()
+    story.delete(TFJOBS, "job")
+    for replica in TF_REPLICAS:
+        for kind in (JOBS, SERVICES):
+            story.delete(kind, f"{kind}-{replica}")
+        story.delete(PODS, f"pod-{replica}")
+    return story
+
+
+def worker_runs_again_after_an_error() -> Story:
+    story = running()
+    story.exits("pod-worker-0", 137)
+    story.put(JOBS, f"{JOBS}-worker-0", status={"failed": 1})
+    story.pod("worker-0", uid="second")
+    story.job(phase="Running", state="Running", restarts=1)
+    return story
+
+
+def parameter_server_runs_again() -> Story:
+    story = running()
+    story.exits("pod-ps-0", 0)
+    story.job_ends(f"{JOBS}-ps-0")
+    story.delete(PODS, "pod-ps-0")
+    story.delete(JOBS, f"{JOBS}-ps-0")
+    story.child(JOBS, "ps-0", uid="second-job")
+    story.pod("ps-0", uid="second", job="second-job")
+    return story
+
+
+def set_restarted(succeeded_before: bool = True) -> Story:
+    """One node is killed, the other one had succeeded: both run again in the next generation."""
+    story = running(TRAINJOBS)
+    if succeeded_before:
+        story.exits("pod-node-0", 0)
+        story.job(phase="Running", state="RUNNING", succeededIndexes=["node-0"])
+    story.exits("pod-node-1", 137)
+    story.job_ends(f"{JOBS}-node-1", "Failed")
+    story.job(phase="Running", state="RUNNING", restarts=1)
+    for replica in NODES:
+        story.delete(PODS, f"pod-{replica}")
+        story.delete(JOBS, f"{JOBS}-{replica}")
+        generation = {"kubeflow.org/generation": "1"}
+        story.child(JOBS, replica, uid=f"new-{replica}", **generation)
+        story.pod(replica, uid=f"new-pod-{replica}", job=f"new-{replica}", **generation)
+    return story
+
+
+def trained_after_a_restart() -> Story:
+    story = set_restarted()
+    for replica in NODES:
+        story.exits(f"new-pod-{replica}", 0)
+        story.job_ends(f"new-{replica}")
+    story.job(**COMPLETE, restarts=1)
+    return story
+
+
+def deadline_exceeded() -> Story:
+    story = running()
+    story.job(spec={"activeDeadlineSeconds": 5}, phase="Running", state="Running")
+    stop(story, *TF_REPLICAS)
+    story.job(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})
+    return story
+
+
+def invalid() -> Story:
+    story = Story()
+    story.job(expects="FAILED")
+    story.job(**FAILED | {"conditions": [condition("Failed", "InvalidSpec")], "reason": "invalid job spec: …"})
+    return story
+
+
+def suspended() -> Story:
+    story = running()
+    story.job(spec={"suspend": True}, phase="Creating", state="Unknown")
+    stop(story, *TF_REPLICAS)
+    story.passes(1000)
+    return story
+
+
+def scaled_up() -> Story:
+    story = running()
+    story.job(spec={"workerReplicas": 3}, phase="Running", state="Running")
+    story.child(JOBS, "worker-2")
+    return story
+
+
+def pods_are_kept() -> Story:
+    story = running()
+    story.job(spec={"cleanPodPolicy": "None"}, phase="Running", state="Running")
+    story.exits("pod-master-0", 0)
+    story.job(**DONE)
+    return story
+
+
+def gang_bound() -> Story:
+    story = Story()
+    story.job()
+    story.gang("Admitted", "worker-0", "worker-1")
+    for replica in ("worker-0", "worker-1"):
+        story.child(JOBS, replica)
+        story.member(replica, node="")
+    story.member("worker-0")
+    story.member("worker-1")
+    story.gang("Bound", "worker-0", "worker-1")
+    return story
+
+
+def member_is_replaced() -> Story:
+    story = gang_bound()
+    story.delete(PODS, "pod-worker-1")
+    story.passes(1000)
+    return story
+
+
+def gang_waits() -> Story:
+    story = Story()
+    story.job()
+    story.gang("Waiting")
+    story.passes(1000)
+    return story
+
+
+def quiet_training() -> Story:
+    story = running()
+    story.passes(10_000)
+    return story
+
+
+def others_have_children_too() -> Story:
+    """A Job of nobody, a Service of another controller."""
+    story = done()
+    story.put(JOBS, "foreign", metadata={"labels": {"kubeflow.org": ""}})
+    return story
+
+
+def outage_while_a_gang_is_bound() -> Story:
+    story = partly_bound_for(40)
+    story.outages = [story.now - 20]
+    story.member("worker-1")
+    story.gang("Bound", "worker-0", "worker-1")
+    return story
+
+
+def partly_bound_for(seconds: float) -> Story:
+    story = Story()
+    story.job()
+    story.gang("Admitted", "worker-0", "worker-1")
+    for replica in ("worker-0", "worker-1"):
+        story.child(JOBS, replica)
+        story.member(replica, node="")
+    story.member("worker-0")
+    story.passes(seconds)
+    return story
+
+
+LAWFUL: dict[str, Callable[[], Story]] = {
+    "a TFJob that succeeded": lambda: done("SUCCESS"),
+    "a TFJob that failed": lambda: failed("FAILED"),
+    "a TFJob that may come to anything": lambda: failed("any"),
+    "a TrainJob that succeeded": lambda: trained("SUCCESS"),
+    "a job that was deleted with all its children": deleted_with_all,
+    "a worker that is started again after an error": worker_runs_again_after_an_error,
+    "a parameter server that is started again": parameter_server_runs_again,
+    "a set that is restarted, with one that had succeeded": set_restarted,
+    "a TrainJob that succeeded after a restart": trained_after_a_restart,
+    "a deadline": deadline_exceeded,
+    "a job that cannot be run": invalid,
+    "a suspended job, for long": suspended,
+    "a job that is scaled up": scaled_up,
+    "pods that cleanPodPolicy keeps": pods_are_kept,
+    "a gang that is bound": gang_bound,
+    "a member of a gang that is replaced": member_is_replaced,
+    "a gang that waits for room, for long": gang_waits,
+    "a training of which nothing is heard for long": quiet_training,
+    "what is not ours": others_have_children_too,
+    "a gang whose binding an outage holds up": outage_while_a_gang_is_bound,
+}
+
+
+@pytest.mark.parametrize("tell", LAWFUL.values(), ids=LAWFUL.keys())
+def test_a_lawful_history_has_no_violation(tell: Callable[[], Story]) -> None:
+    assert tell().found() == []
+
+
+# Violations: what is told after a lawful beginning, and what is found.
+
+Plot = Callable[[], Story]
+
+
+def after(begin: Callable[[], Story], *deeds: Callable[[Story], None]) -> Plot:
+    def tell() -> Story:
+        story = begin()
+        for deed in deeds:
+            deed(story)
+        return story
+
+    return tell
+
+
+def says(**status: object) -> Callable[[Story], None]:
+    return lambda story: story.job(**status)
+
+
+def second_under_another_name(kind: str) -> Callable[[Story], None]:
+    return lambda story: story.child(kind, "worker-0", uid="other", name=f"job-worker-{RUNTIME_ID}-x-0")
+
+
+def second_pod_of_another_job(story: Story) -> None:
+    story.delete(JOBS, f"{JOBS}-ps-0")
+    story.child(JOBS, "ps-0", uid="again")
+    story.pod("ps-0", uid="other", job="again")
+
+
+def two_of(kind: str) -> Callable[[Story], None]:
+    def deed(story: Story) -> None:
+        for uid in ("one", "other"):
+            story.put(kind, uid, metadata={"ownerReferences": [story.owner()], "labels": {"tf_job_name": "job"}})
+
+    return deed
+
+
+def new_runtime_id(story: Story) -> None:
+    story.job(spec={"RuntimeId": "z999"}, phase="Running", state="Running")
+
+
+def child_of_another_runtime_id(story: Story) -> None:
+    story.child(SERVICES, "node-1", uid="other", name="job-node-z999-1", runtime_id="z999")
+
+
+def without_controller(story: Story) -> None:
+    story.put(SERVICES, f"{SERVICES}-worker-0", metadata={"ownerReferences": []})
+
+
+def owned_by(**fields: object) -> Callable[[Story], None]:
+    def deed(story: Story) -> None:
+        story.put(TFJOBS, "stranger", spec={"replicaSpecs": []}, status={})
+        reference = story.owner(**fields)
+        story.put(SERVICES, f"{SERVICES}-worker-0", metadata={"ownerReferences": [reference]})
+
+    return deed
+
+
+def pod_goes_on(story: Story) -> None:
+    story.put(JOBS, f"{JOBS}-worker-1", spec={"suspend": True})
+    story.pod("worker-1", uid="goes-on")
+
+
+def job_goes_on(story: Story) -> None:
+    story.put(JOBS, f"{JOBS}-worker-1", spec={"suspend": False})
+
+
+def gang_is_kept(story: Story) -> None:
+    story.gang("Bound", "worker-0")
+
+
+def runs_again(replica: str, **labels: str) -> Callable[[Story], None]:
+    return lambda story: story.pod(replica, uid="again", **labels)
+
+
+def worker_succeeds(story: Story) -> None:
+    story.exits("pod-worker-0", 0)
+
+
+def worker_is_made_anew(story: Story) -> None:
+    """Its Job is deleted, though it was complete, and its pod was never seen to end."""
+    story.job_ends(f"{JOBS}-worker-0")
+    story.delete(PODS, "pod-worker-0")
+    story.delete(JOBS, f"{JOBS}-worker-0")
+    story.child(JOBS, "worker-0", uid="new-job")
+    story.pod("worker-0", uid="again", job="new-job")
+
+
+def is_said_to_have_succeeded(story: Story) -> None:
+    story.job(phase="Running", state="Running", succeededIndexes=["worker-0"])
+
+
+def passes(seconds: float) -> Callable[[Story], None]:
+    return lambda story: story.passes(seconds)
+
+
+def all_pods_are_gone(story: Story) -> None:
+    for replica in TF_REPLICAS:
+        story.delete(PODS, f"pod-{replica}")
+
+
+def second_member_comes(story: Story) -> None:
+    story.member("worker-1")
+    story.gang("Bound", "worker-0", "worker-1")
+
+
+def waits_again(story: Story) -> None:
+    story.gang("Waiting")
+
+
+def back_in_time(story: Story) -> None:
+    for second in ("10", "05"):
+        conditions = [condition("Running", is_true=False, since=f"2026-01-01T00:00:{second}Z")]
+        story.job(phase="Running", state="Running", conditions=conditions)
+
+
+SUCCEEDED_CONDITION = [condition("Succeeded")]
+FAILED_CONDITION = [condition("Failed", "ReplicaFailed")]
+
+VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
+    "a second Job under another name": (
+        "duplicates",
+        "for one replica at once",
+        after(running, second_under_another_name(JOBS)),
+    ),
+    "a second Service under another name": (
+        "duplicates",
+        "for one replica at once",
+        after(running, second_under_another_name(SERVICES)),
+    ),
+    "pods of two Jobs for one replica": (
+        "duplicates",
+        "of two Jobs for one replica",
+        after(running, second_pod_of_another_job),
+    ),
+    "two ConfigMaps for one job": ("duplicates", "for one job at once", after(running, two_of(CONFIG_MAPS))),
+    "two Secrets for one job": ("duplicates", "for one job at once", after(running, two_of(SECRETS))),
+    "two Gangs for one job": ("duplicates", "for one job at once", after(running, two_of(GANGS))),
+    "a RuntimeId made anew": ("duplicates", "several RuntimeIds: k3f9, z999", after(running, new_runtime_id)),
+    "a TrainJob's child with another RuntimeId": (
+        "duplicates",
+        "several RuntimeIds",
+        after(lambda: running(TRAINJOBS), child_of_another_runtime_id),
+    ),
+    "a worker beyond the plan": (
+        "duplicates",
+        "for worker-2, which the plan",
+        after(running, lambda story: story.child(JOBS, "worker-2")),
+    ),
+    "a role beyond the plan": (
+        "duplicates",
+        "for evaluator-0, which the plan",
+        after(running, lambda story: story.child(JOBS, "evaluator-0")),
+    ),
+    "a node beyond the plan": (
+        "duplicates",
+        "for node-2, which the plan",
+        after(lambda: running(TRAINJOBS), lambda story: story.child(SERVICES, "node-2")),
+    ),
+    "a child of a name for no replica": (
+        "duplicates",
+        "is named for no replica",
+        after(running, lambda story: story.child(JOBS, "worker-1", name="other")),
+    ),
+    "a child without a controller": ("orphans", "has no controller", after(running, without_controller)),
+    "a child whose owner is gone": (
+        "orphans",
+        "which is gone",
+        after(running, lambda story: story.delete(TFJOBS, "job")),
+    ),
+    "a child whose owner never was": ("orphans", "which is gone", after(running, owned_by(uid="nobody"))),
+    "an owner reference with the uid of another job": (
+        "orphans",
+        "names job as its owner with the uid of",
+        after(running, owned_by(uid="stranger")),
+    ),
+    "a child with another job's labels": (
+        "orphans",
+        "says that it belongs to job, and is owned by",
+        after(running, owned_by(uid="stranger", name="stranger")),
+    ),
+    "a pod of a finished job that runs on": ("orphans", "still runs", after(done, pod_goes_on)),
+    "a Job of a finished job that is not stopped": ("orphans", "is not stopped", after(done, job_goes_on)),
+    "a Gang of a finished job that holds room": ("orphans", "still holds room", after(done, gang_is_kept)),
+    "a gang bound in part at the end": (
+        "partial_gangs",
+        "is bound in part",
+        lambda: partly_bound_for(1),
+    ),
+    "a gang bound in part for too long": (
+        "partial_gangs",
+        "was bound in part for",
+        after(lambda: partly_bound_for(100), second_member_comes),
+    ),
+    "pods that are bound while their gang waits": (
+        "partial_gangs",
+        "is bound in part",
+        after(gang_bound, waits_again),
+    ),
+    "a success that should have been a failure": (
+        "wrong_states",
+        "should have come to Failed, and came to Succeeded",
+        lambda: done("FAILED"),
+    ),
+    "a failure that should have been a success": (
+        "wrong_states",
+        "should have come to Succeeded, and came to Failed",
+        lambda: failed("SUCCESS"),
+    ),
+    "both Succeeded and Failed": (
+        "wrong_states",
+        "was both Succeeded and Failed",
+        after(done, says(**DONE | {"conditions": [*SUCCEEDED_CONDITION, *FAILED_CONDITION]})),
+    ),
+    "a verdict that is taken back": (
+        "wrong_states",
+        "changed after its end: phase Done -> Running",
+        after(done, says(phase="Running", state="Running")),
+    ),
+    "a verdict that changes in clean-up": (
+        "wrong_states",
+        "changed after its end: state Succeeded -> Failed",
+        after(running, says(phase="CleanUp", state="Succeeded"), says(phase="CleanUp", state="Failed")),
+    ),
+    "another completion time": (
+        "wrong_states",
+        "changed after its end: completionTime",
+        after(done, says(**DONE | {"completionTime": "2026-01-01T00:00:20Z"})),
+    ),
+    "a phase that contradicts the state": (
+        "wrong_states",
+        "phase Done with state Failed",
+        after(running, says(**DONE | {"state": "Failed"})),
+    ),
+    "a phase that contradicts the conditions": (
+        "wrong_states",
+        "phase Done with Failed True",
+        after(running, says(**DONE | {"conditions": FAILED_CONDITION})),
+    ),
+    "a finished job that runs": (
+        "wrong_states",
+        "phase Done with Running True",
+        after(running, says(**DONE | {"conditions": [*SUCCEEDED_CONDITION, condition("Running")]})),
+    ),
+    "a running job with a verdict": (
+        "wrong_states",
+        "phase Running with Succeeded True",
+        after(running, says(phase="Running", state="Running", conditions=SUCCEEDED_CONDITION)),
+    ),
+    "an end without its time": (
+        "wrong_states",
+        "phase Done without completionTime",
+        after(running, says(**DONE | {"completionTime": None})),
+    ),
+    "an end before the start": (
+        "wrong_states",
+        "before it started",
+        after(running, says(**DONE | {"startTime": "2026-01-01T00:00:20Z"})),
+    ),
+    "a condition that is there twice": (
+        "wrong_states",
+        "has a condition twice",
+        after(running, says(phase="Running", state="Running", conditions=[condition("Running")] * 2)),
+    ),
+    "a condition that goes back in time": ("wrong_states", "went back in time", after(running, back_in_time)),
+    "a condition that vanishes": (
+        "wrong_states",
+        "condition Running vanished",
+        after(running, says(phase="Running", conditions=[condition("Running")]), says(phase="Running")),
+    ),
+    "restarts that fall": (
+        "wrong_states",
+        "restarts fell: 2 -> 1",
+        after(running, says(phase="Running", restarts=2), says(phase="Running", restarts=1)),
+    ),
+    "a success that is forgotten": (
+        "wrong_states",
+        "forgot that worker-0 had succeeded",
+        after(running, worker_succeeds, is_said_to_have_succeeded, says(phase="Running", state="Running")),
+    ),
+    "a success without the chief's": (
+        "wrong_states",
+        "says Succeeded, but no pod of master-0 ended with 0",
+        after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE)),
+    ),
+    "Done although the chief failed": (
+        "wrong_states",
+        "says Succeeded, but no pod of master-0 ended with 0",
+        after(failed, says(**DONE)),
+    ),
+    "a success of a TrainJob without one node": (
+        "wrong_states",
+        "says Succeeded, but no pod of node-0 ended with 0",
+        after(lambda: running(TRAINJOBS), says(**COMPLETE)),
+    ),
+    "a failure without an error": (
+        "wrong_states",
+        "says ReplicaFailed, but no pod ended with such an error",
+        after(running, lambda story: stop(story, *TF_REPLICAS), says(**FAILED)),
+    ),
+    "a deadline that there is not": (
+        "wrong_states",
+        "says DeadlineExceeded, and has no deadline",
+        after(running, says(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})),
+    ),
+    "a success that nobody had": (
+        "wrong_states",
+        "says that worker-0 succeeded, but no pod of it ended with 0",
+        after(running, is_said_to_have_succeeded),
+    ),
+    "restarts without a cause": (
+        "wrong_states",
+        "counts 1 restarts, and its pods account for 0",
+        after(running, says(phase="Running", state="Running", restarts=1)),
+    ),
+    "a restart of a set that is counted twice": (
+        "wrong_states",
+        "counts 2 restarts, and its pods account for 1",
+        after(set_restarted, says(phase="Running", state="RUNNING", restarts=2)),
+    ),
+    "a worker that had succeeded": (
+        "reruns",
+        "after worker-0 of",
+        after(running, worker_succeeds, runs_again("worker-0")),
+    ),
+    "a worker whose Job was complete": ("reruns", "after worker-0 of", after(running, worker_is_made_anew)),
+    "a worker of which the status says that it succeeded": (
+        "reruns",
+        "after worker-0 of",
+        after(running, is_said_to_have_succeeded, runs_again("worker-0")),
+    ),
+    "a node that had succeeded in the same generation": (
+        "reruns",
+        "after node-0 of",
+        after(lambda: running(TRAINJOBS), lambda story: story.exits("pod-node-0", 0), runs_again("node-0")),
+    ),
+    "a job that is not over": ("stuck", "should have come to Succeeded", lambda: running(expects="SUCCESS")),
+    "a job of which nothing moves": ("stuck", "nothing moves", after(running, all_pods_are_gone, passes(100))),
+    "a job whose chief has ended": (
+        "stuck",
+        "nothing moves",
+        after(running, lambda story: story.exits("pod-master-0", 0), passes(100)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("category", "words", "tell"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
+def test_a_violation_is_found(category: str, words: str, tell: Plot) -> None:
+    found = tell().found()
+    assert any(each.startswith(f"{category}: ") and words in each for each in found), found
+
+
+def test_a_job_that_moved_a_moment_ago_is_not_stuck() -> None:
+    assert after(running, all_pods_are_gone, passes(50))().found() == []
+
+
+def test_nobody_is_stuck_right_after_an_outage() -> None:
+    story = after(running, all_pods_are_gone, passes(100))()
+    story.outages = [story.now - 30]
+    assert story.found() == []
+
+
+def test_what_nobody_could_see_is_not_judged() -> None:
+    """A pod that came in a gap may have come before the success; an end may have been in one."""
+    story = running()
+    story.exits("pod-worker-0", 0)
+    story.history.note_gap(story.now)
+    reference = {"kind": "Job", "name": "any", "uid": f"{JOBS}-worker-0", "controller": True}
+    labels = {"runtime_id": RUNTIME_ID, "job_type": "WORKER", "task_index": "0"}
+    meta: dict[str, object] = {"uid": "late", "name": "late", "namespace": "ns", "resourceVersion": "900"}
+    meta |= {"labels": labels, "ownerReferences": [reference]}
+    pod = {"metadata": meta, "spec": {}, "status": {"phase": "Running"}}
+    story.history.record(PODS, "RELISTED", pod, story.now)
+    story.delete(PODS, "pod-master-0")
+    story.job(**DONE | TIMES, restarts=3)
+    assert not [each for each in story.found() if each.startswith(("reruns", "wrong_states"))]
