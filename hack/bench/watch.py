@@ -25,8 +25,9 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.kube.store import by_controller_uid, by_label
-from tfjob_controller.kube.transport import Lines, Requester, Transport
+from tfjob_controller.kube.transport import Transport
 
 POD_COUNT = size(1000, tiny=10)
 EVENT_COUNT = size(5000, tiny=50)

@@ -22,7 +22,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gangterms import GangPolicy
 

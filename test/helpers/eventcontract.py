@@ -12,7 +12,7 @@ import pytest
 from helpers.poll import eventually
 from tfjob_controller.kube.clock import FakeClock, RealClock, micro_time
 from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
-from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.requester import Requester
 
 STOP_SECONDS = 10.0
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from helpers.things import Thing
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.requester import Requester
 
 # Twice the longest first rest of the back-off, and time to connect.
 LIMIT_SECONDS = 10.0

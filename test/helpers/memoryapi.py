@@ -18,7 +18,8 @@ from typing import Any
 
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.transport import JSON, MERGE_PATCH, Lines, Priority
+from tfjob_controller.kube.flowcontrol import Priority
+from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Lines
 
 Object = dict[str, Any]
 # /apis/<group>/<version>/namespaces/<namespace>/<plural>

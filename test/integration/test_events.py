@@ -16,7 +16,7 @@ from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
-from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.requester import Requester
 
 pytestmark = pytest.mark.cluster
 

@@ -19,7 +19,8 @@ from localcluster.faultproxy import FaultProxy
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.leaderelection import LeaderElector
-from tfjob_controller.kube.transport import Requester, Transport
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.transport import Transport
 
 pytestmark = pytest.mark.cluster
 

@@ -23,7 +23,8 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.kube.transport import JSON_PATCH, STRATEGIC_MERGE_PATCH, Transport
+from tfjob_controller.kube.requester import JSON_PATCH, STRATEGIC_MERGE_PATCH
+from tfjob_controller.kube.transport import Transport
 
 pytestmark = pytest.mark.cluster
 

@@ -50,8 +50,8 @@ from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.informergroup import InformerGroup
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.store import Store, by_controller_uid
-from tfjob_controller.kube.transport import Requester
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 

@@ -16,8 +16,8 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.store import Store
-from tfjob_controller.kube.transport import Requester
 
 
 class TrainJobCaches:

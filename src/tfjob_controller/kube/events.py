@@ -32,8 +32,8 @@ from tfjob_controller.kube.eventseries import (
     shortened,
 )
 from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.kube.transport import MERGE_PATCH, Requester
 
 __all__ = ["EventRecorder", "EventStatistics", "ObjectReference"]
 

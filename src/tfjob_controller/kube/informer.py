@@ -33,19 +33,17 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.watchstream import Bookmark, Decode, Delete, Event, Skip, Upsert
-
-if TYPE_CHECKING:
-    from tfjob_controller.kube.transport import Requester
 
 log = structlog.get_logger(__name__)
 

@@ -20,8 +20,8 @@ import structlog
 
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.lease import Candidate, LeaderMetrics, LeaseLock, LeaseTimes, State
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.threads import SupervisedThread
-from tfjob_controller.kube.transport import Requester
 
 log = structlog.get_logger(__name__)
 

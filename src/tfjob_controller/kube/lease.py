@@ -39,7 +39,7 @@ from tfjob_controller.kube.clock import Clock, micro_time
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.transport import Requester
+from tfjob_controller.kube.requester import Requester
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import structlog
 
@@ -34,6 +34,7 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import ObjectT, Resource, key_of
+from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.kube.watchstream import (
     Bookmark,
     Decode,
@@ -45,9 +46,6 @@ from tfjob_controller.kube.watchstream import (
     replace_of,
     version_of_event,
 )
-
-if TYPE_CHECKING:
-    from tfjob_controller.kube.transport import Lines, Requester
 
 log = structlog.get_logger(__name__)
 

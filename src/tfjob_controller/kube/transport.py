@@ -45,35 +45,9 @@ from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.exchange import Answer, can_send, exchange, unanswered
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
 from tfjob_controller.kube.lazylog import get_logger
-from tfjob_controller.kube.requester import (
-    APPLY_PATCH,
-    DEFAULT_TIMEOUT_SECONDS,
-    JSON,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    Lines,
-    Observer,
-    Requester,
-)
+from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, Observer
 from tfjob_controller.kube.retrypolicy import is_outcome_unknown, parse_retry_after, rest_before_retry_seconds
 from tfjob_controller.kube.stream import Stream
-
-__all__ = [
-    "APPLY_PATCH",
-    "JSON",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "STRATEGIC_MERGE_PATCH",
-    "Lines",
-    "Observer",
-    "Priority",
-    "Requester",
-    "Stream",
-    "Transport",
-    "TransportStatistics",
-    "default_user_agent",
-]
 
 log = get_logger(__name__)
 

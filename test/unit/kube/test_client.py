@@ -13,8 +13,9 @@ import pytest
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.kube.transport import JSON, JSON_PATCH, MERGE_PATCH, Priority
+from tfjob_controller.kube.requester import JSON, JSON_PATCH, MERGE_PATCH
 
 
 class Thing(msgspec.Struct, frozen=True):

@@ -25,9 +25,11 @@ from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import Priority
+from tfjob_controller.kube.requester import JSON_PATCH
 from tfjob_controller.kube.stream import Stream
 from tfjob_controller.kube.trace import Trace, following
-from tfjob_controller.kube.transport import JSON_PATCH, Priority, Transport, default_user_agent
+from tfjob_controller.kube.transport import Transport, default_user_agent
 
 TOKEN = "s3cr3t-t0ken"
 PATH = "/api/v1/namespaces/d/pods"
