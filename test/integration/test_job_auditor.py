@@ -70,6 +70,25 @@ def scene(control_plane: Cluster, administrator: Kubectl) -> Iterator[Scene]:
     delete_namespace(api, namespace)
 
 
+def path(scene: Scene, plural: str, name: str = "") -> str:
+    group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
+    return f"{group}/namespaces/{scene.tfjobs.namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+def child(scene: Scene, plural: str, replica: str) -> Object:
+    """A copy of a child as it would be created: under its name, with labels, owner and spec."""
+    label = replica.rpartition("-")
+    selector = f"job_type={label[0].upper()},task_index={label[2]}"
+    found = scene.api.list(path(scene, plural), selector)[0]
+    meta = {
+        name: found["metadata"][name] for name in ("name", "labels", "ownerReferences") if name in found["metadata"]
+    }
+    spec = {
+        name: found["spec"][name] for name in ("template", "ports", "selector", "clusterIP") if name in found["spec"]
+    }
+    return {"metadata": meta, "spec": spec}
+
+
 def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
     scene.run(tfjob(master(), workers(2), name="done"), "SUCCESS", master_0=0, worker_0=0)
     scene.run(tfjob(master(), name="failed"), "FAILED", master_0=3)
@@ -78,3 +97,45 @@ def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
     assert found["violations"] == []
     assert {name: found[name] for name in COUNTS} == dict.fromkeys(COUNTS, 0)
     assert found["jobs"] == 3
+
+
+def test_what_is_planted_is_found(scene: Scene) -> None:
+    """As a product would that makes children twice, loses owners, runs again what was done, and changes its mind."""
+    job = scene.run(tfjob(master(), workers(1), name="planted"), "SUCCESS", master_0=0, worker_0=0)
+    eventually(lambda: "worker-0" in scene.tfjobs.status("planted")["succeededIndexes"], PATIENCE_SECONDS, 0.05)
+
+    second = child(scene, "services", "master-0")
+    second["metadata"]["name"] += "-again"
+    scene.api.create(path(scene, "services"), second)
+
+    orphan = child(scene, "services", "worker-0")
+    orphan["metadata"]["name"] = "orphan"
+    orphan["metadata"]["labels"] |= {"task_index": "7"}
+    orphan["metadata"]["ownerReferences"] = []
+    scene.api.create(path(scene, "services"), orphan)
+
+    owner = scene.api.list(path(scene, "jobs"), "job_type=WORKER")[0]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["metadata"]["name"]}
+    again = {
+        "metadata": {
+            "name": "again",
+            "labels": scene.api.list(path(scene, "pods"), "job_type=WORKER")[0]["metadata"]["labels"]
+            | {"controller-uid": "none", "batch.kubernetes.io/controller-uid": "none"},
+            "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"], "controller": True}],
+        },
+        "spec": {"containers": [{"name": "tensorflow", "image": "none"}], "nodeName": "fake-1"},
+    }
+    scene.api.create(path(scene, "pods"), again)
+
+    status = {"state": "Failed", "restarts": 3}
+    scene.api.patch(f"{scene.tfjobs.path}/{job['metadata']['name']}/status", {"status": status})
+
+    found = scene.auditor.verdict()
+    for category, words in {
+        "duplicates": "for one replica at once",
+        "orphans": "has no controller",
+        "reruns": "after worker-0 of",
+        "wrong_states": "should have come to Succeeded, and came to Failed",
+    }.items():
+        assert any(each.startswith(category) and words in each for each in found["violations"]), found
+        assert found[category] >= 1
