@@ -102,6 +102,10 @@ demo-autoscale: $(READY) ## Show a job that gives workers up for another one, an
 demo-trainjob: $(READY) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
 	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
 
+.PHONY: chaos
+chaos: $(READY) ## 1,000 faults over jobs and gangs, and auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small one
+	@$(PY) -m chaos.jobs
+
 .PHONY: chaos-gang
 chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
 	@$(PY) -m chaos

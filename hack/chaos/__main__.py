@@ -28,6 +28,7 @@ import urllib3
 from chaos.faults import Faults
 from chaos.owner import Owners
 from chaos.plan import FAULTS, gang_plan
+from chaos.requests import RequestFaults
 from chaos.stage import NAMESPACE, Stage, keep_logs, open_stage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
@@ -163,7 +164,7 @@ def main() -> int:
             raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
         settings = settings_of(dict(os.environ))
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
-        with open_stage(settings.seed, progress) as stage:
+        with open_stage(RequestFaults(settings.seed), progress) as stage:
             result = Run(stage, settings).play()
             is_good = not (result["violations"] or result["unfinished"])
             if not is_good:

@@ -75,6 +75,11 @@ class Kept:
             process.end([identity], grace_seconds=grace_seconds)
 
     @property
+    def identity(self) -> process.Identity | None:
+        """Of the process that was started last."""
+        return self._program.identity
+
+    @property
     def is_alive(self) -> bool:
         identity = self._program.identity
         return identity is not None and process.is_alive(identity)

@@ -13,8 +13,6 @@ Threads: two watches, one for the time, `workers`; all gone after `stop`.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +21,7 @@ import urllib3
 
 from chaos.picture import GANGS, PODS, PREFIX, Mirror, Object
 from chaos.plan import GangPlan
+from chaos.timer import Timer
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import EXIT_CODE, RUN_SECONDS
 
@@ -50,18 +49,17 @@ class Owners:
         self._changed = threading.Condition()
         self._names: dict[str, None] = {}
         self._busy: set[str] = set()
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()
+        self._timer = Timer("owner-time")
         self._once: dict[tuple[str, str], float] = {}
         self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._keep_time, name="owner-time", daemon=True)]
-        self._threads += [
+        self._threads = [
             threading.Thread(target=self._work, name=f"owner-{number}", daemon=True) for number in range(workers)
         ]
 
     def start(self) -> None:
         for mirror in (self._gangs, self._pods):
             mirror.start()
+        self._timer.start()
         for thread in self._threads:
             thread.start()
 
@@ -71,6 +69,7 @@ class Owners:
             self._changed.notify_all()
         for mirror in (self._gangs, self._pods):
             mirror.stop()
+        self._timer.stop()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
@@ -101,9 +100,7 @@ class Owners:
         return self._plans[name]
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        with self._changed:
-            heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._numbers), action))
-            self._changed.notify_all()
+        self._timer.later(seconds, action)
 
     def look_at(self, name: str, after_seconds: float = 0.0) -> None:
         if after_seconds:
@@ -162,16 +159,6 @@ class Owners:
                     return free
                 self._changed.wait()
         return None
-
-    def _keep_time(self) -> None:
-        while not self._stopping.is_set():
-            with self._changed:
-                left = self._heap[0][0] - time.monotonic() if self._heap else 60.0
-                if left > 0:
-                    self._changed.wait(left)
-                    continue
-                action = heapq.heappop(self._heap)[2]
-            action()
 
 
 class Sync:

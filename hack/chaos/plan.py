@@ -98,8 +98,10 @@ def gang_plan(number: int, rng: random.Random) -> GangPlan:
     )
 
 
-def fault(rng: random.Random, mean_seconds: float, only: Sequence[str] = ()) -> Fault:
+def fault(
+    rng: random.Random, mean_seconds: float, only: Sequence[str] = (), table: Mapping[str, int] = FAULTS
+) -> Fault:
     """The next one; of these kinds, if any are named."""
-    weights = {kind: weight for kind, weight in FAULTS.items() if not only or kind in only}
+    weights = {kind: weight for kind, weight in table.items() if not only or kind in only}
     kind = rng.choices(list(weights), weights=list(weights.values()))[0]
     return Fault(kind, rng.uniform(0.2, 1.8) * mean_seconds, rng.random())

@@ -10,6 +10,7 @@ Threads: `choose` is called in those of the proxy.
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,12 @@ from dataclasses import dataclass
 from localcluster.faultproxy import Fault, Late, LoseAnswer, LoseRequest, Reply
 
 BINDING, STATUS = "bindings", "gang statuses"
-_ENDINGS: Mapping[str, tuple[str, str]] = {BINDING: ("POST", "/binding"), STATUS: ("PATCH", "/status")}
+# By target: the method, and what is found in the path and its query.
+Targets = Mapping[str, tuple[str, re.Pattern[str]]]
+TARGETS: Targets = {
+    BINDING: ("POST", re.compile(r"/binding(\?|$)")),
+    STATUS: ("PATCH", re.compile(r"/gangs/[^/]+/status(\?|$)")),
+}
 # The gang scheduler gives a Binding up after 10 s without an answer: its time-out after the server has done it.
 _TIMED_OUT_SECONDS = 11.0
 _SECONDS = (1.0, 5.0)
@@ -60,18 +66,23 @@ class _On:
 class RequestFaults:
     """See the module. Thread-safe."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, troubles: Mapping[str, Trouble] | None = None, targets: Targets | None = None
+    ) -> None:
+        """By default the gang scheduler's `TROUBLES`."""
         self.hits: Counter[str] = Counter()
         self._rng = random.Random(seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._lock = threading.Lock()
         self._on: list[_On] = []
+        self._troubles = TROUBLES if troubles is None else troubles
+        self._targets = TARGETS if targets is None else targets
 
     def turn_on(self, kind: str, chance: float) -> None:
         """For some seconds, more the higher the chance is."""
         low, high = _SECONDS
         until = time.monotonic() + low + (high - low) * chance
         least, most = _SHARES
-        share = min(least + (most - least) * chance, TROUBLES[kind].most)
+        share = min(least + (most - least) * chance, self._troubles[kind].most)
         with self._lock:
             self._on = [each for each in self._on if each.until > time.monotonic()] + [_On(kind, share, until)]
 
@@ -84,13 +95,12 @@ class RequestFaults:
         now = time.monotonic()
         with self._lock:
             for each in self._on:
-                trouble = TROUBLES[each.kind]
-                if each.until > now and _is_aimed_at(trouble, method, path) and self._rng.random() < each.share:
+                trouble = self._troubles[each.kind]
+                if each.until > now and self._is_aimed_at(trouble, method, path) and self._rng.random() < each.share:
                     self.hits[each.kind] += 1
                     return trouble.make(self._rng.random())
         return None
 
-
-def _is_aimed_at(trouble: Trouble, method: str, path: str) -> bool:
-    verb, ending = _ENDINGS[trouble.target]
-    return method == verb and path.partition("?")[0].endswith(ending)
+    def _is_aimed_at(self, trouble: Trouble, method: str, path: str) -> bool:
+        verb, part = self._targets[trouble.target]
+        return method == verb and part.search(path) is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import urllib3
 
-from chaos.owner import Owners, pod
+from chaos.owner import pod
 from chaos.picture import PODS, Object
 from chaos.stage import NODE, NODES, OTHERS, Stage
 from localcluster.api import RefusedError
@@ -18,10 +19,18 @@ _FINISHED = ("Succeeded", "Failed")
 _RETRY_SECONDS = 0.5
 
 
+class Keeper(Protocol):
+    """`chaos.owner.Owners`, or whoever else has jobs there."""
+
+    @property
+    def scheduler(self) -> str: ...
+    def later(self, seconds: float, action: Callable[[], None]) -> None: ...
+
+
 class Room:
     """`actions` by kind, each to be called with a chance. They raise RefusedError, LocalClusterError and HTTPError."""
 
-    def __init__(self, stage: Stage, owners: Owners) -> None:
+    def __init__(self, stage: Stage, owners: Keeper) -> None:
         self._api = stage.api
         self._owners = owners
         self._numbers = itertools.count()

@@ -10,6 +10,7 @@ Where this user may not give machines' names (`process.may_name_hosts`) there is
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
 from localcluster.errors import LocalClusterError
 from localcluster.extender import Extender
-from localcluster.fakekubelet import FakeKubelet
+from localcluster.fakekubelet import Behaviour, FakeKubelet, by_annotations
 from localcluster.faultproxy import FaultProxy
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import LOOPBACK, Options
@@ -59,9 +60,23 @@ FLAGS = (
     f"--leader-lease-namespace={LEASE_NAMESPACE}",
     f"--leader-lease-name={LEASE}",
 )
+_AUDITOR_FLAGS = (
+    f"--bind-deadline={BIND_DEADLINE_SECONDS}",
+    f"--fit-grace={FIT_GRACE_SECONDS}",
+    f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS}",
+    f"--race={RACE_SECONDS}",
+)
 _READY_SECONDS = 60.0
-_AUDITOR_SECONDS = 30.0
+_AUDITOR_SECONDS = 300.0
 _POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Props:
+    """What a run brings along: how pods end, and variables of the gang scheduler on a machine of that name."""
+
+    behaviour: Behaviour = by_annotations
+    environment: Callable[[str], Mapping[str, str]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +87,8 @@ class Stage:
     proxy: FaultProxy
     requests: RequestFaults
     kubelet: FakeKubelet
-    auditor: subprocess.Popen[str]
+    auditors: list[subprocess.Popen[str]]
+    """All hear of outages; the first one audits gangs."""
     watchman: Watchman
 
     @property
@@ -80,23 +96,24 @@ class Stage:
         return self.plane.logs
 
     def tell_outage(self) -> None:
-        """The gang schedulers know nothing for a moment: the auditor is to hear of it."""
-        self.auditor.send_signal(signal.SIGUSR1)
+        """Those under test know nothing for a moment: the auditors are to hear of it."""
+        _tell_outage(self.auditors)
 
-    def verdict(self) -> dict[str, Any]:
-        """End the auditor; what it saw. Raises LocalClusterError if it does not say."""
+    def verdict(self, number: int = 0) -> dict[str, Any]:
+        """End an auditor; what it saw. Raises LocalClusterError if it does not say."""
         self.watchman.stop()
-        self.auditor.send_signal(signal.SIGTERM)
-        out, _ = self.auditor.communicate(timeout=_AUDITOR_SECONDS)
+        auditor = self.auditors[number]
+        auditor.send_signal(signal.SIGTERM)
+        out, _ = auditor.communicate(timeout=_AUDITOR_SECONDS)
         lines = out.splitlines()
         if not lines:
-            raise LocalClusterError(f"the auditor said nothing, and ended with {self.auditor.returncode}")
+            raise LocalClusterError(f"the auditor said nothing, and ended with {auditor.returncode}")
         found: dict[str, Any] = json.loads(lines[-1])
         return found
 
 
 @contextlib.contextmanager
-def open_stage(seed: int, report: Report) -> Iterator[Stage]:
+def open_stage(requests: RequestFaults, report: Report, props: Props | None = None) -> Iterator[Stage]:
     """Everything at work. Raises LocalClusterError. The logs stay where a run failed."""
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-chaos")
     options = Options(unsafe_no_fsync=True)
@@ -105,36 +122,36 @@ def open_stage(seed: int, report: Report) -> Iterator[Stage]:
         install_crds(api)
         for name in (NAMESPACE, OTHERS):
             api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        with _programs(plane, api, RequestFaults(seed)) as found:
+        with _programs(plane, api, requests, props or Props()) as found:
             yield found
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _programs(plane: ControlPlane, api: Api, requests: RequestFaults) -> Iterator[Stage]:
-    kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE)
+def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, props: Props) -> Iterator[Stage]:
+    kubelet = FakeKubelet(Api.from_kubeconfig(plane.kubeconfig), nodes=NODES, resources=NODE, behaviour=props.behaviour)
     with contextlib.ExitStack() as open_:
         proxy = open_.enter_context(FaultProxy(plane.server))
         proxy.choose = requests.choose
         kubeconfig = proxy.kubeconfig(plane.folder, plane.token)
-        auditor = _start_auditor(plane)
-        open_.callback(auditor.kill)
+        auditors = [start_auditor(plane, "audit", *_AUDITOR_FLAGS)]
+        open_.callback(_kill_all, auditors)
         open_.enter_context(kubelet)
         names = REPLICAS if process.may_name_hosts() else ("",)
-        replicas = [open_.enter_context(_replica(plane, name, kubeconfig)) for name in names]
-        _wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler leads")
+        replicas = [open_.enter_context(_replica(plane, name, kubeconfig, props.environment(name))) for name in names]
+        wait(lambda: leader_name(api) in [replica.name for replica in replicas], "no gang scheduler leads")
         paths = [path.format(NAMESPACE) for path in (GANGS, PODS)]
-        watchman = Watchman(api, paths, replicas, lambda: auditor.send_signal(signal.SIGUSR1))
+        watchman = Watchman(api, paths, replicas, functools.partial(_tell_outage, auditors))
         watchman.start()
         open_.callback(watchman.stop)
-        yield Stage(api, plane, replicas, proxy, requests, kubelet, auditor, watchman)
+        yield Stage(api, plane, replicas, proxy, requests, kubelet, auditors, watchman)
 
 
 @contextlib.contextmanager
-def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Replica]:
-    """Both programs of one, kept alive; without a `name` it has that of this machine."""
+def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str, str]) -> Iterator[Replica]:
+    """Both programs of one, kept alive; without a `name` it has that of this machine. `env` is the extender's."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name)
+        extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name, env=env)
         scheduler = GangScheduler(
             plane,
             extender.url,
@@ -153,14 +170,23 @@ def _replica(plane: ControlPlane, name: str, kubeconfig: Path) -> Iterator[Repli
                 program.stop()
 
 
-def _start_auditor(plane: ControlPlane) -> subprocess.Popen[str]:
-    argv = [
-        *[sys.executable, "-m", "audit", f"--kubeconfig={plane.kubeconfig}"],
-        *[f"--bind-deadline={BIND_DEADLINE_SECONDS}", f"--fit-grace={FIT_GRACE_SECONDS}"],
-        *[f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS}", f"--race={RACE_SECONDS}"],
-    ]
+def start_auditor(plane: ControlPlane, module: str, *flags: str) -> subprocess.Popen[str]:
+    """`python -m MODULE`, which says one JSON line when it is told to end."""
+    # An outage may be told before it listens, and must not end it.
+    argv = ["sh", "-c", 'trap "" USR1; exec "$0" "$@"', sys.executable, "-m", module]
+    argv += [f"--kubeconfig={plane.kubeconfig}", *flags]
     environment = {**os.environ, "PYTHONPATH": str(binaries.HACK), process.MARK: str(plane.folder.resolve())}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True)
+
+
+def _tell_outage(auditors: Sequence[subprocess.Popen[str]]) -> None:
+    for auditor in auditors:
+        auditor.send_signal(signal.SIGUSR1)
+
+
+def _kill_all(auditors: Sequence[subprocess.Popen[str]]) -> None:
+    for auditor in auditors:
+        auditor.kill()
 
 
 def keep_logs(stage: Stage) -> Path:
@@ -168,7 +194,8 @@ def keep_logs(stage: Stage) -> Path:
     return shutil.copytree(stage.logs, Path(tempfile.mkdtemp(prefix="chaos-")) / "logs")
 
 
-def _wait(is_so: Callable[[], bool], otherwise: str) -> None:
+def wait(is_so: Callable[[], bool], otherwise: str) -> None:
+    """Raises LocalClusterError, with these words, if it is not so after a minute."""
     deadline = time.monotonic() + _READY_SECONDS
     while not is_so():
         if time.monotonic() > deadline:

@@ -29,13 +29,20 @@ _JOIN_SECONDS = 1.0
 class Watchman:
     """`tell` is called twice in a second while nobody works."""
 
-    def __init__(self, api: Api, paths: Sequence[str], replicas: Sequence[Replica], tell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        paths: Sequence[str],
+        replicas: Sequence[Replica],
+        tell: Callable[[], None],
+    ) -> None:
         """`paths` are lists that the server must answer."""
         self.idle_seconds = 0.0
         self._api = api
         self._paths = paths
         self._replicas = {replica.name: replica for replica in replicas}
         self._tell = tell
+        self._others: list[Callable[[], bool]] = []
         self._good_at = time.monotonic()
         self._stopping = threading.Event()
         self._threads = [
@@ -46,6 +53,10 @@ class Watchman:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+
+    def watch(self, works: Callable[[], bool]) -> None:
+        """Somebody else who is needed. It may raise RefusedError and urllib3's HTTPError: then nobody works."""
+        self._others.append(works)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -69,6 +80,8 @@ class Watchman:
             spec = (self._api.find(LEASE_PATH) or {}).get("spec") or {}
             for path in self._paths:
                 self._api.request("GET", path, query={"limit": "1"})
+            if not all(works() for works in self._others):
+                return False
         except (RefusedError, urllib3.exceptions.HTTPError):
             return False
         leader = self._replicas.get(holder_of(spec))

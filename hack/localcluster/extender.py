@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import urllib3
@@ -36,8 +37,12 @@ class Extender:
         *flags: str,
         kubeconfig: Path | None = None,
         replica: str = "",
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        """`kubeconfig` is another than the control plane's; of several each has a `replica`, its machine's name."""
+        """`kubeconfig` is another than the control plane's; of several each has a `replica`, its machine's name.
+
+        `env` is added to its environment.
+        """
         self.url = f"http://{LOOPBACK}:{port}"
         self._plane = plane
         self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
@@ -46,6 +51,7 @@ class Extender:
         argv = [sys.executable, "-m", "tfjob_controller", "extender", f"--kubeconfig={kubeconfig or plane.kubeconfig}"]
         argv += ["--qps=0", f"--extender-bind-address={LOOPBACK}:{port}", "--metrics-bind-address=0"]
         argv += [f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *flags]
+        argv = process.with_environment(env or {}, argv)
         self._argv = process.on_host(replica, argv) if replica else argv
 
     @property

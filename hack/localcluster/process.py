@@ -103,6 +103,12 @@ def on_host(name: str, argv: Sequence[str]) -> list[str]:
     return [*_unshare(), "sh", "-c", rename, name, *argv]
 
 
+def with_environment(variables: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """The same command with these variables, which programs before it on a command line do not get."""
+    pairs = [f"{name}={value}" for name, value in variables.items()]
+    return ["env", *pairs, *argv] if pairs else list(argv)
+
+
 @functools.cache
 def may_name_hosts() -> bool:
     """Whether this user may make such namespaces: root may, and others on most machines."""

@@ -1,0 +1,185 @@
+"""`make chaos`: TFJobs, TrainJobs and gangs while everything breaks; auditors say whether anything forbidden happened.
+
+A control plane of its own, fake nodes, two controllers and two gang schedulers with their kube-schedulers as processes.
+Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if anything was wrong.
+
+CHAOS_FAULTS    how many faults, 1000
+CHAOS_JOBS      how many jobs come while they happen, 300
+CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
+CHAOS_MEAN      mean seconds between faults, 0.45
+CHAOS_KINDS     the only kinds of faults (chaos.jobs.faultplan.FAULTS), with commas in between; by default all
+CHAOS_PATIENCE  seconds after which a run without any progress is given up, 180
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from chaos.__main__ import progress
+from chaos.jobs.crowd import Errors
+from chaos.jobs.faults import Faults
+from chaos.jobs.leaks import Count, counts_at_rest, leaked
+from chaos.jobs.machines import Disk
+from chaos.jobs.plan import job_plan, warm_up_plan
+from chaos.jobs.settings import Settings, settings_of
+from chaos.jobs.stage import JobStage, open_job_stage
+from localcluster.errors import LocalClusterError
+
+_POLL_SECONDS = 0.1
+_SHOW_SECONDS = 10.0
+_WARM_UP_JOBS = 6
+_REST_SECONDS = 5.0
+# What makes a run bad, and comes first in its line.
+JUDGED = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck", "threads_leaked", "unfinished")
+
+
+class Run:
+    """One run on a stage."""
+
+    def __init__(self, stage: JobStage, settings: Settings) -> None:
+        self._stage = stage
+        self._crowd = stage.crowd
+        self._settings = settings
+        rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
+        self._faults = Faults(stage, rng, settings.faults, settings.mean_seconds, settings.kinds)
+        self._submitted = 0
+        self._begin = time.monotonic()
+        self._shown_at = 0.0
+
+    def play(self) -> dict[str, Any]:
+        """The JSON line."""
+        before = self._warm_up()
+        self._faults.start()
+        try:
+            self._drive()
+        finally:
+            self._faults.stop()
+        progress("no more faults; waiting for what is under way")
+        self._await_all()
+        after = counts_at_rest(self._stage.controllers, self._stage.leader, _REST_SECONDS)
+        return self._result(before, after)
+
+    def _warm_up(self) -> dict[bool, Count]:
+        """A few jobs, before anything breaks; what the controllers take then."""
+        for number in range(_WARM_UP_JOBS):
+            self._crowd.submit(warm_up_plan(number))
+        self._await_all()
+        return counts_at_rest(self._stage.controllers, self._stage.leader, _REST_SECONDS)
+
+    def _drive(self) -> None:
+        """Jobs come as faults happen, so that there are some at any time."""
+        while not (self._faults.is_over and self._submitted >= self._settings.jobs):
+            due = 10 + self._faults.done * self._settings.jobs / max(1, self._settings.faults)
+            # Where the server does not answer it is said again.
+            with contextlib.suppress(*Errors):
+                while self._submitted < min(due, self._settings.jobs):
+                    self._crowd.submit(job_plan(self._submitted, self._settings.seed))
+                    self._submitted += 1
+            self._show()
+            time.sleep(_POLL_SECONDS)
+
+    def _await_all(self) -> None:
+        """Until all are through, or nothing moves any more."""
+        last, moved_at = self._crowd.unfinished, time.monotonic()
+        while last and time.monotonic() - moved_at < self._settings.patience_seconds:
+            self._show()
+            time.sleep(_POLL_SECONDS)
+            if (now := self._crowd.unfinished) != last:
+                last, moved_at = now, time.monotonic()
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown_at >= _SHOW_SECONDS:
+            self._shown_at = now
+            counts = self._faults.counts
+            faults = f"{self._faults.done} faults of {len(counts)} kinds"
+            progress(f"{now - self._begin:5.0f} s  {self._crowd.through} of {self._submitted} jobs through, {faults}")
+
+    def _result(self, before: dict[bool, Count], after: dict[bool, Count]) -> dict[str, Any]:
+        unfinished, wrong = self._crowd.unfinished, self._crowd.wrong
+        gangs, *others = self._stage.verdicts()
+        jobs: dict[str, Any] = others[0] if others else {}
+        for name, words in {**unfinished, **wrong}.items():
+            progress(f"{name}: {words}")
+        for problem in sorted(set(self._faults.problems)):
+            progress(f"a fault that did not happen: {problem}")
+        violations = [*jobs.pop("violations", []), *gangs.pop("violations")]
+        for each in violations:
+            progress(f"violation: {each}")
+        partial = jobs.pop("partial_gangs", 0) + sum(_is_partial(each) for each in violations)
+        found = {
+            "faults": self._faults.done,
+            "jobs": self._submitted + _WARM_UP_JOBS,
+            "duplicates": jobs.pop("duplicates", 0),
+            "orphans": jobs.pop("orphans", 0),
+            "partial_gangs": partial,
+            "wrong_states": max(jobs.pop("wrong_states", 0), len(wrong)),
+            "reruns": jobs.pop("reruns", 0),
+            "stuck": jobs.pop("stuck", 0),
+            "threads_leaked": leaked(before, after),
+            "unfinished": len(unfinished),
+            "seed": self._settings.seed,
+        }
+        stage = self._stage.stage
+        return found | {
+            "violations": violations,
+            "seconds": round(time.monotonic() - self._begin, 1),
+            "faults_by_kind": dict(sorted(self._faults.counts.items())),
+            "requests_hit": sum(stage.requests.hits.values()),
+            "requests_hit_by_kind": dict(sorted(stage.requests.hits.items())),
+            "ended_by_themselves": {
+                "controllers": sum(each.kept.ended_by_itself for each in self._stage.controllers),
+                "gang schedulers": sum(each.ended_by_itself for one in stage.replicas for each in one.programs),
+            },
+            "nobody_led_seconds": round(stage.watchman.idle_seconds, 1),
+            "threads": {_role(role): [before[role].threads, after[role].threads] for role in before if role in after},
+            "files": {_role(role): [before[role].files, after[role].files] for role in before if role in after},
+            "auditors": {"jobs": jobs, "gangs": {**gangs, "races": len(gangs["races"])}},
+        }
+
+
+def _is_partial(violation: object) -> bool:
+    """One of the auditor of gangs'."""
+    return isinstance(violation, dict) and violation.get("rule") == "partly-bound"
+
+
+def _role(leads: bool) -> str:
+    return "leader" if leads else "standby"
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    try:
+        if sys.argv[1:]:
+            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
+        settings = settings_of(os.environ)
+        progress(f"the same again: make chaos {settings.words}")
+        # Before any thread is there: what a process mounts is its threads' that come later.
+        disk = Disk(folder / "disk")
+        with open_job_stage(settings.seed, disk, progress) as stage:
+            result = Run(stage, settings).play()
+            is_good = not (result["violations"] or any(result[name] for name in JUDGED))
+            if not is_good:
+                progress(f"what the programs wrote: {stage.keep_logs(Path(tempfile.mkdtemp(prefix='chaos-logs-')))}")
+                progress(f"the same again: make chaos {settings.words}")
+    except (LocalClusterError, ValueError) as error:
+        progress(f"chaos: {error}")
+        return 2
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(result), flush=True)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""`tfjob-controller run` as it is deployed, several replicas of it: processes with a machine's name each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+
+from chaos.kept import Kept
+from chaos.watchman import holder_of
+from localcluster import process
+from localcluster.api import Api, RefusedError
+from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
+from localcluster.faultproxy import FaultProxy
+from localcluster.programs import LOOPBACK
+
+LEASE_NAMESPACE, LEASE = "kube-system", "tfjob-controller"
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}"
+# Shorter than the shipped ones, so that a run sees many changes of the leader.
+LEASE_SECONDS = 6.0
+FLAGS = (
+    "--leader-elect",
+    f"--leader-elect-lease-namespace={LEASE_NAMESPACE}",
+    f"--leader-elect-lease-name={LEASE}",
+    f"--leader-elect-lease-duration={LEASE_SECONDS:g}s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+    "--autoscaling=on",
+    "--qps=0",
+    "--metrics-bind-address=0",
+)
+
+
+class ControllerProgram:
+    """One that runs, or ran. See `chaos.kept.Program`."""
+
+    def __init__(
+        self, plane: ControlPlane, name: str, probes_port: int, kubeconfig: Path, log: Path, env: Mapping[str, str]
+    ) -> None:
+        """Without a `name` it has that of this machine."""
+        self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
+        self._plane = plane
+        self._log = log
+        self._identity: process.Identity | None = None
+        argv = [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={kubeconfig}", "--namespace="]
+        argv += [f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *FLAGS]
+        argv = process.with_environment(env, argv)
+        self._argv = process.on_host(name, argv) if name else argv
+
+    @property
+    def identity(self) -> process.Identity | None:
+        """Of the process that was started last."""
+        return self._identity
+
+    def start(self) -> None:
+        """Returns at once. Raises LocalClusterError."""
+        try:
+            self._identity = process.spawn(self._argv, log=self._log, mark=self._plane.folder)
+        except OSError as error:
+            raise LocalClusterError(f"the controller cannot be started: {error}") from error
+
+    def is_ready(self) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A replica: `name` is its machine's name, by which the Lease knows it; all its requests go through `proxy`."""
+
+    name: str
+    kept: Kept
+    program: ControllerProgram
+    proxy: FaultProxy
+
+    @property
+    def threads(self) -> int:
+        return len(_entries(self, "task"))
+
+    @property
+    def files(self) -> int:
+        """Open file descriptors: sockets are most of them."""
+        return len(_entries(self, "fd"))
+
+
+def leader_of(api: Api, controllers: Sequence[Controller]) -> Controller | None:
+    """Who holds the Lease, as far as the server tells."""
+    try:
+        name = holder_of((api.find(LEASE_PATH) or {}).get("spec") or {})
+    except (RefusedError, urllib3.exceptions.HTTPError):
+        return None
+    return next((each for each in controllers if each.name == name), None)
+
+
+class Pulse:
+    """Whether one of them leads and says so again and again, by a clock of its own: theirs may jump."""
+
+    def __init__(self, api: Api, controllers: Sequence[Controller]) -> None:
+        self._api = api
+        self._controllers = controllers
+        self._renewed = ""
+        self._at = time.monotonic()
+
+    def beats(self) -> bool:
+        """Raises RefusedError and urllib3's HTTPError. One thread at a time."""
+        spec = (self._api.find(LEASE_PATH) or {}).get("spec") or {}
+        if spec.get("renewTime") != self._renewed:
+            self._renewed, self._at = str(spec.get("renewTime")), time.monotonic()
+        leader = next((each for each in self._controllers if each.name == holder_of(spec)), None)
+        return leader is not None and leader.kept.is_alive and time.monotonic() - self._at < LEASE_SECONDS
+
+
+def _entries(controller: Controller, folder: str) -> list[str]:
+    """Empty for one that does not live."""
+    identity = controller.program.identity
+    try:
+        return os.listdir(f"/proc/{identity.pid}/{folder}") if identity else []
+    except OSError:
+        return []

@@ -1,0 +1,191 @@
+"""The jobs of a run, as far as chance decides them: all from one seed. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TFJOB, TRAINJOB = "TFJob", "TrainJob"
+SUCCESS, FAILED = "SUCCESS", "FAILED"
+# What a program is ended with by a signal; another try is worth it. And what is for ever.
+KILLED, WRONG = 137, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Replicas of one role, and how their containers end.
+
+    After `run_seconds` (None: not by themselves) with `exit_code`. The first `failures` starts of the replica with
+    index 0 end with `KILLED` before that.
+    """
+
+    role: str
+    count: int
+    run_seconds: float | None
+    exit_code: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """One job. `expects` is what it has to come to, whatever breaks; `spec` is what its spec has besides `parts`."""
+
+    name: str
+    kind: str
+    flavour: str
+    parts: Sequence[Part]
+    expects: str = SUCCESS
+    is_gang: bool = False
+    cpu: str = "500m"
+    restart_policy: str = "OnFailure"
+    framework: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_suspended_at_first(self) -> bool:
+        return bool(self.spec.get("suspend"))
+
+    @property
+    def goes_by_itself(self) -> bool:
+        return "ttlSecondsAfterFinished" in self.spec
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """The bounds within which its workers can be scaled; (0, 0) for a job that cannot."""
+        found = next((part.count for part in self.parts if part.role == "WORKER"), 0)
+        if self.kind != TFJOB or not found:
+            return 0, 0
+        bounds = self.spec.get("autoscaling")
+        return (bounds["minWorkers"], bounds["maxWorkers"]) if bounds else (1, found + 2)
+
+
+def job_plan(number: int, seed: int) -> JobPlan:
+    """Job `number` of the run with that seed: the same one, in whatever order they are asked for."""
+    rng = random.Random(f"{seed}-{number}")  # noqa: S311 -- to be repeated, not to be kept secret
+    flavour = rng.choices(list(FLAVOURS), weights=[weight for weight, _ in FLAVOURS.values()])[0]
+    return FLAVOURS[flavour][1](f"{flavour}-{number:04d}", flavour, rng)
+
+
+def warm_up_plan(number: int) -> JobPlan:
+    """A job for the time before anything breaks."""
+    if number % 2:
+        return JobPlan(f"warm-up-{number}", TRAINJOB, "warm-up", [Part("node", 2, 0.5)], framework="plain")
+    return JobPlan(f"warm-up-{number}", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", 2, 0.4)])
+
+
+def _tf_parts(rng: random.Random, *, master: int = 0, failures: int = 0, with_ps: bool = False) -> list[Part]:
+    """A master that decides, workers that are done before or go on, and perhaps parameter servers."""
+    seconds = rng.uniform(2.0, 14.0)
+    worker_seconds = rng.choice((seconds * 0.5, seconds * 0.8, None))
+    parts = [
+        Part("MASTER", 1, seconds, master, failures),
+        Part("WORKER", rng.randint(1, 4), worker_seconds, failures=rng.choice((0, 0, 1)) if worker_seconds else 0),
+    ]
+    return [*parts, Part("PS", rng.randint(1, 2), None)] if with_ps else parts
+
+
+def _master(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    policy = rng.choice(("OnFailure", "OnFailure", "Never"))
+    clean = rng.choice(("Running", "Running", "All", "None"))
+    parts = _tf_parts(rng, with_ps=rng.random() < 0.4)
+    return JobPlan(name, TFJOB, flavour, parts, restart_policy=policy, spec={"cleanPodPolicy": clean})
+
+
+def _workers(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    seconds = rng.uniform(2.0, 12.0)
+    chief = {"terminationPolicy": {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}}
+    return JobPlan(name, TFJOB, flavour, [Part("WORKER", rng.randint(2, 5), seconds)], spec=chief)
+
+
+def _gang(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = _tf_parts(rng, with_ps=rng.random() < 0.4)
+    return JobPlan(name, TFJOB, flavour, parts, is_gang=True, cpu=rng.choice(("500m", "1", "2")))
+
+
+def _elastic(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    bounds = {"minWorkers": 1, "maxWorkers": 6, "resize": rng.choice(("InPlace", "Restart"))}
+    seconds = rng.uniform(6.0, 16.0)
+    parts = [Part("MASTER", 1, seconds), Part("WORKER", rng.randint(1, 4), None), Part("PS", 1, None)]
+    return JobPlan(name, TFJOB, flavour, parts, is_gang=rng.random() < 0.6, spec={"autoscaling": bounds})
+
+
+def _fails(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    policy = rng.choice(("OnFailure", "Never"))
+    parts = _tf_parts(rng, master=WRONG)
+    return JobPlan(name, TFJOB, flavour, parts, FAILED, restart_policy=policy, is_gang=rng.random() < 0.2)
+
+
+def _retries(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    policy = rng.choice(("OnFailure", "Never"))
+    return JobPlan(name, TFJOB, flavour, _tf_parts(rng, failures=1), restart_policy=policy)
+
+
+def _deadline(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = [Part("MASTER", 1, None), Part("WORKER", rng.randint(1, 3), None)]
+    return JobPlan(name, TFJOB, flavour, parts, FAILED, spec={"activeDeadlineSeconds": rng.randint(5, 15)})
+
+
+def _suspended(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    return JobPlan(name, TFJOB, flavour, _tf_parts(rng), is_gang=rng.random() < 0.3, spec={"suspend": True})
+
+
+def _ttl(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    return JobPlan(name, TFJOB, flavour, _tf_parts(rng), spec={"ttlSecondsAfterFinished": rng.randint(1, 10)})
+
+
+def _train(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    framework = rng.choice(("torch", "plain", "tensorflow", "jax", "xgboost"))
+    parts = [Part("node", rng.randint(1, 4), rng.uniform(2.0, 12.0))]
+    return JobPlan(name, TRAINJOB, flavour, parts, framework=framework, spec=_RESTARTS)
+
+
+def _train_mpi(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = [Part("launcher", 1, rng.uniform(2.0, 10.0)), Part("node", rng.randint(1, 3), None)]
+    return JobPlan(name, TRAINJOB, flavour, parts, framework="mpi", is_gang=rng.random() < 0.3, spec=_RESTARTS)
+
+
+def _train_gang(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = [Part("node", rng.randint(2, 6), rng.uniform(2.0, 12.0))]
+    return JobPlan(name, TRAINJOB, flavour, parts, framework="torch", is_gang=True, cpu="1", spec=_RESTARTS)
+
+
+def _train_fails(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = [Part("node", rng.randint(1, 3), rng.uniform(2.0, 8.0), WRONG)]
+    return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec=_RESTARTS)
+
+
+def _train_retries(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    parts = [Part("node", rng.randint(1, 3), rng.uniform(2.0, 8.0), failures=1)]
+    return JobPlan(name, TRAINJOB, flavour, parts, framework="plain", is_gang=rng.random() < 0.3, spec=_RESTARTS)
+
+
+def _train_exhausted(name: str, flavour: str, rng: random.Random) -> JobPlan:
+    """Always killed, and nobody's fault: restarted as often as it may be, and no more."""
+    parts = [Part("node", rng.randint(1, 3), rng.uniform(1.0, 4.0), KILLED)]
+    return JobPlan(name, TRAINJOB, flavour, parts, FAILED, framework="torch", spec={"maxRestarts": 1})
+
+
+# More than a run can bring about.
+_RESTARTS: Mapping[str, Any] = {"maxRestarts": 100}
+
+Maker = Callable[[str, str, random.Random], JobPlan]
+# How often each comes, relative to the others.
+FLAVOURS: Mapping[str, tuple[int, Maker]] = {
+    "master": (8, _master),
+    "workers": (5, _workers),
+    "gang": (8, _gang),
+    "elastic": (6, _elastic),
+    "fails": (3, _fails),
+    "retries": (4, _retries),
+    "deadline": (2, _deadline),
+    "suspended": (3, _suspended),
+    "ttl": (3, _ttl),
+    "train": (8, _train),
+    "train-mpi": (3, _train_mpi),
+    "train-gang": (6, _train_gang),
+    "train-fails": (3, _train_fails),
+    "train-retries": (3, _train_retries),
+    "train-exhausted": (2, _train_exhausted),
+}

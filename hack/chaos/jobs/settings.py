@@ -1,0 +1,49 @@
+"""What a run of `make chaos` is told, by variables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chaos.jobs.faultplan import FAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See `chaos.jobs.__main__`."""
+
+    faults: int
+    jobs: int
+    seed: int
+    mean_seconds: float
+    kinds: tuple[str, ...]
+    patience_seconds: float
+
+    @property
+    def words(self) -> str:
+        """What decides a run, as make takes it."""
+        words = f"CHAOS_SEED={self.seed} CHAOS_FAULTS={self.faults} CHAOS_JOBS={self.jobs}"
+        kinds = f' CHAOS_KINDS="{",".join(self.kinds)}"' if self.kinds else ""
+        return f"{words} CHAOS_MEAN={self.mean_seconds:g}{kinds}"
+
+
+def settings_of(environ: Mapping[str, str]) -> Settings:
+    """Raises ValueError for what is no number, and for an unknown kind of fault."""
+    seed = environ.get("CHAOS_SEED", "")
+    return Settings(
+        faults=int(environ.get("CHAOS_FAULTS", "1000")),
+        jobs=int(environ.get("CHAOS_JOBS", "300")),
+        seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
+        mean_seconds=float(environ.get("CHAOS_MEAN", "0.45")),
+        kinds=kinds_of(environ.get("CHAOS_KINDS", ""), FAULTS),
+        patience_seconds=float(environ.get("CHAOS_PATIENCE", "180")),
+    )
+
+
+def kinds_of(text: str, table: Mapping[str, int]) -> tuple[str, ...]:
+    """Kinds of faults with commas in between. Raises ValueError for one that the table does not know."""
+    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := set(kinds) - table.keys():
+        raise ValueError(f"no kind of fault: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
+    return kinds
