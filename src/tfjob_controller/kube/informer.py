@@ -27,51 +27,20 @@ Source: client-go tools/cache shared_informer.go, the_real_fifo.go.
 
 from __future__ import annotations
 
-import math
 import random
 import threading
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
-
-import structlog
+from typing import Generic
 
 from tfjob_controller.kube.clock import Clock
-from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
+from tfjob_controller.kube.feed import Feed, Handler, HandlerStatistics, Registration
+from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
+from tfjob_controller.kube.store import IndexFunction, Store
 from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.watchstream import Bookmark, Decode, Delete, Event, Skip, Upsert
-
-log = structlog.get_logger(__name__)
-
-# Added to a resync interval at random, as a share of it.
-_RESYNC_JITTER = 0.2
-
-HandledT = TypeVar("HandledT", bound=Object, contravariant=True)
-
-
-class Handler(Protocol[HandledT]):
-    """Hears of changes, one call at a time. Must return quickly: put a key on a queue, do no I/O."""
-
-    def on_add(self, obj: HandledT, is_initial: bool) -> None: ...
-
-    def on_update(self, old: HandledT, new: HandledT) -> None: ...
-
-    def on_delete(self, obj: HandledT, final: bool) -> None:
-        """`obj` is the last known state; the very last one only if `final`."""
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerStatistics:
-    name: str
-    pending: int
-    delivered: int
-    failures: int
-    has_synced: bool
-    thread_restarts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +51,6 @@ class InformerStatistics:
     thread_restarts: int
     reflector: ReflectorStatistics
     handlers: tuple[HandlerStatistics, ...]
-
-
-class Registration(Protocol):
-    """What `add_handler` gives back."""
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler was handed the whole first list (for a late one: the state it came to)."""
-
-    def statistics(self) -> HandlerStatistics: ...
 
 
 class Informer(Generic[ObjectT]):
@@ -118,7 +77,7 @@ class Informer(Generic[ObjectT]):
         self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
         self._resync_seconds = resync_seconds
         self._lock = threading.Lock()
-        self._feeds: list[_Feed[ObjectT]] = []
+        self._feeds: list[Feed[ObjectT]] = []
         self._started = False
         self._stopped = threading.Event()
         self._synced = threading.Event()
@@ -141,7 +100,7 @@ class Informer(Generic[ObjectT]):
         with self._lock:
             if self._stopped.is_set():
                 raise RuntimeError(f"the informer of {self.name} has stopped")
-            feed = _Feed(
+            feed = Feed(
                 handler,
                 name or f"{self.name}-{len(self._feeds)}",
                 self.store,
@@ -172,7 +131,7 @@ class Informer(Generic[ObjectT]):
         ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
         return all(ended)
 
-    def begin_stop(self) -> Sequence[_Feed[ObjectT]]:
+    def begin_stop(self) -> Sequence[Feed[ObjectT]]:
         """Tell all threads to end and return at once, for whoever has several informers to `stop`; gives the feeds."""
         with self._lock:
             self._stopped.set()
@@ -221,113 +180,3 @@ class Informer(Generic[ObjectT]):
         else:
             self.store.replace(event.objects, event.version, event.unreadable)
             self._synced.set()
-
-
-class _Feed(Generic[ObjectT]):
-    """One handler, its inbox and its thread. The store puts, the thread takes."""
-
-    def __init__(
-        self,
-        handler: Handler[ObjectT],
-        name: str,
-        store: Store[ObjectT],
-        *,
-        clock: Clock,
-        resync_seconds: float,
-        rng: random.Random,
-    ) -> None:
-        self._handler = handler
-        self._name = name
-        self._store = store
-        self._clock = clock
-        self._rng = rng
-        self._resync_seconds = resync_seconds
-        self._resync_at = clock.monotonic() + resync_seconds if resync_seconds else math.inf
-        self._inbox: deque[Change[ObjectT]] = deque()
-        self._filled = threading.Condition()
-        self._stopped = threading.Event()
-        self._has_synced = False
-        self._told = 0
-        self._delivered = 0
-        self._failures = 0
-        self.thread = SupervisedThread(f"handler-{name}", self._run, stop=self._stopped, clock=clock)
-        store.subscribe(self._put)
-
-    @property
-    def has_synced(self) -> bool:
-        return self._has_synced
-
-    def start(self) -> None:
-        self.thread.start()
-
-    def stop(self) -> None:
-        with self._filled:
-            self._stopped.set()
-            self._filled.notify_all()
-
-    def statistics(self) -> HandlerStatistics:
-        return HandlerStatistics(
-            name=self._name,
-            pending=self._told - self._delivered,
-            delivered=self._delivered,
-            failures=self._failures,
-            has_synced=self._has_synced,
-            thread_restarts=self.thread.restarts,
-        )
-
-    def _put(self, change: Change[ObjectT]) -> None:
-        """Called under the store's lock, so the inbox has the store's order."""
-        with self._filled:
-            self._told += 1
-            self._inbox.append(change)
-            if len(self._inbox) == 1:
-                self._filled.notify()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            for change in self._take():
-                if self._stopped.is_set():
-                    return
-                self._deliver(change)
-            if self._clock.monotonic() >= self._resync_at:
-                self._resync()
-
-    def _take(self) -> Iterable[Change[ObjectT]]:
-        """All that is in the inbox, once there is something; nothing when a resync is due."""
-        with self._filled:
-            while not (self._inbox or self._stopped.is_set()):
-                remaining = self._resync_at - self._clock.monotonic()
-                if remaining <= 0:
-                    break
-                self._clock.wait(self._filled, None if remaining == math.inf else remaining)
-            taken, self._inbox = self._inbox, deque()
-            return taken
-
-    def _resync(self) -> None:
-        """Put every object into the inbox once more, in order with all other changes."""
-        self._resync_at = self._clock.monotonic() + self._resync_seconds * (1 + self._rng.random() * _RESYNC_JITTER)
-        self._store.replay(self._put)
-
-    def _deliver(self, change: Change[ObjectT]) -> None:
-        try:
-            self._hand_over(change)
-        except Exception:
-            self._failures += 1
-            log.exception("handler failed", handler=self._name, change=type(change).__name__, key=_key_of(change))
-        self._delivered += 1
-
-    def _hand_over(self, change: Change[ObjectT]) -> None:
-        if isinstance(change, Added):
-            self._handler.on_add(change.obj, is_initial=not self._has_synced)
-        elif isinstance(change, Updated):
-            self._handler.on_update(change.old, change.new)
-        elif isinstance(change, Deleted):
-            self._handler.on_delete(change.obj, final=change.final)
-        else:
-            self._has_synced = True
-
-
-def _key_of(change: Change[ObjectT]) -> str:
-    if isinstance(change, Synced):
-        return ""
-    return key_of(change.new if isinstance(change, Updated) else change.obj)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.kube.clock import FakeClock
-from tfjob_controller.kube.informer import HandlerStatistics, InformerStatistics
+from tfjob_controller.kube.feed import HandlerStatistics
+from tfjob_controller.kube.informer import InformerStatistics
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.reflector import ReflectorStatistics
 from tfjob_controller.kube.workqueue import WorkQueue
