@@ -3,7 +3,7 @@
 # builds that of TrainJobs' initializers and exporters, which also has the storage libraries.
 #
 # What is installed stands in hack/requirements with its hashes, the tools that build the wheel too. The last stages hold
-# neither compiler nor cache, and nothing in them carries the time of the build: see docs/operations.md for the rest.
+# neither compiler nor cache, and nothing in them carries the time of the build: see docs/install.md for the rest.
 # A digest in the place of the tag pins the base: --build-arg PYTHON_IMAGE=python@sha256:...
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 # As in setup.cfg: the build fails if they differ.

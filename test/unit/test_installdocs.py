@@ -10,8 +10,7 @@ import yaml
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS
 
-PAGE = (DOCS / "operations.md").read_text("utf-8")
-INSTALL = PAGE.partition("\n## Install\n")[2].partition("\n### ")[0]
+INSTALL = (DOCS / "install.md").read_text("utf-8").partition("\n## Which overlay\n")[2].partition("\n## ")[0]
 PATHS = {
     (page.name, path)
     for page in (*DOCS.glob("**/*.md"), DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md")
