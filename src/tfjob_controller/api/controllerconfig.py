@@ -32,9 +32,35 @@ _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key` in `)?\$(?P<path
 
 _ValueT = TypeVar("_ValueT")
 
+# The deepest value of the file stands at the sixth.
+_MAX_LEVELS = 20
+
 
 class ConfigError(Exception):
     """The config file cannot be used; the message is one line, made to be shown as it is."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses endless levels, and a key that is there twice: the last would win. PyYAML wants a class for it."""
+
+    levels = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.levels += 1
+        if self.levels > _MAX_LEVELS:
+            raise yaml.composer.ComposerError(None, None, "there are too many levels", None)
+        node = super().compose_node(parent, index)
+        self.levels -= 1
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                words = f"the key {key.value} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -92,9 +118,12 @@ def parse_controller_config(text: str, source: str = "controller config") -> Con
 
 def _loaded(text: str) -> object:
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, _Loader)  # noqa: S506 -- it is a safe one
     except yaml.YAMLError as error:
         raise ConfigError(f"no YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        # A date that is none, a number of thousands of digits: what Python says of them comes through.
+        raise ConfigError(f"a value that cannot be read: {' '.join(str(error).split())}") from None
     return {} if document is None else document
 
 

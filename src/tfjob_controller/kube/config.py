@@ -176,7 +176,7 @@ def _read(paths: str) -> KubeConfigMerger:
     except OSError as error:
         raise ConfigError(f"cannot read kubeconfig {paths}: {reason_of(error)}") from None
     # The client's own words may hold a whole user entry, with its token.
-    except (ConfigException, AttributeError, KeyError, TypeError, ValueError):
+    except (ConfigException, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise ConfigError(f"{paths} is not a kubeconfig: see `kubectl config view --kubeconfig {paths}`") from None
     if merger.config is None:
         raise ConfigError(f"no kubeconfig at {paths}, and this is no pod: name one with --kubeconfig or KUBECONFIG")
