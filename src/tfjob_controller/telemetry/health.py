@@ -2,21 +2,23 @@
 
 Theory of operation. A `Route` is a function that answers GET of one path; whoever makes the servers says which address
 serves which routes, and routes with the same address share a server. Each server has one thread that accepts and one
-for each request: a slow scraper delays nobody's probe. A route that raises answers 500 and is logged; the server lives
-on.
+for each connection: a slow scraper delays nobody's probe. Anybody on the pod network may come, so there are never more
+than `MAX_CONNECTIONS`: the oldest goes when one more comes, and a probe is always let in. A route that raises answers
+500 and is logged; the server lives on.
 
 Nothing here can be written to: other methods than GET and HEAD answer 501.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -27,6 +29,8 @@ TEXT = "text/plain; charset=utf-8"
 # A client that sends nothing, or takes nothing, for this long is gone.
 _CLIENT_TIMEOUT_SECONDS = 10.0
 _POLL_SECONDS = 0.1
+# Kubelets, scrapers and people together hold a few.
+MAX_CONNECTIONS = 64
 
 
 class BindError(Exception):
@@ -88,8 +92,7 @@ class Server:
     def __init__(self, address: Address, routes: Mapping[str, Route], name: str) -> None:
         """Listens at once, so that an address in use is found before anything starts. Raises BindError."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        settings = {"address_family": family, "daemon_threads": True, "handle_error": _on_error}
-        kind = type("_Http", (ThreadingHTTPServer,), settings)
+        kind = _server_class(family)
         try:
             self._server: ThreadingHTTPServer = kind((address.host, address.port), _handler(routes))
         except OSError as error:
@@ -115,7 +118,52 @@ class Server:
         self._server.serve_forever(_POLL_SECONDS)
 
 
-def _on_error(_: ThreadingHTTPServer, __: object, client: tuple[str, int]) -> None:
+class _Connections:
+    """Those that are open, the oldest first. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, connection: socket.socket) -> None:
+        """The oldest is cut off where there are too many: its thread reads an end, and closes it."""
+        with self._lock:
+            self._open[connection] = None
+            oldest = next(iter(self._open)) if len(self._open) > MAX_CONNECTIONS else None
+            if oldest is not None:
+                del self._open[oldest]
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def remove(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(connection, None)
+
+
+def _server_class(family: socket.AddressFamily) -> type[ThreadingHTTPServer]:
+    """The standard library's server wants a class for its settings."""
+    connections = _Connections()
+
+    class Http(ThreadingHTTPServer):
+        address_family = family
+        daemon_threads = True
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            connections.add(request)
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            connections.remove(request)
+            super().shutdown_request(request)
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            _on_error(client_address)
+
+    return Http
+
+
+def _on_error(client: tuple[str, int]) -> None:
     """Called in the request's thread while the exception is handled; the library's own prints a traceback."""
     if isinstance(sys.exception(), OSError):
         log.debug("client went away", client=client[0])

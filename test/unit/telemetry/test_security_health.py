@@ -1,0 +1,84 @@
+"""The ports for probes and metrics, as somebody on the pod network finds them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.poll import eventually
+from tfjob_controller.flags import BindAddress
+from tfjob_controller.telemetry import health
+from tfjob_controller.telemetry.health import MAX_CONNECTIONS, Server
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(BindAddress("127.0.0.1", 0), {"/healthz": health.healthz}, "test")
+    made.start()
+    yield made
+    made.stop()
+
+
+def is_alive(server: Server) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=PATIENCE_SECONDS) as answer:
+        return bool(answer.read() == b"ok\n")
+
+
+def threads() -> int:
+    return len([each for each in threading.enumerate() if "process_request_thread" in each.name])
+
+
+def answer_to(server: Server, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as client:
+        with contextlib.suppress(OSError):  # whoever is refused early is not read to his end
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            return client.recv(1_000)
+    return b""
+
+
+def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: Server) -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS))
+            for _ in range(2 * MAX_CONNECTIONS)
+        ]
+        assert is_alive(server)
+        # The oldest has been told that it is over, the youngest has not.
+        assert silent[0].recv(1) == b""
+        eventually(lambda: threads() <= MAX_CONNECTIONS, PATIENCE_SECONDS)
+        assert is_alive(server)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", id="a target without an end"),
+        pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 10_000 + b"\r\n", id="ten thousand headers"),
+        pytest.param(b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", id="a length below nothing"),
+        pytest.param(b"\x00\xff" * 5_000, id="no HTTP"),
+        pytest.param(b"\r\n" * 5_000, id="empty lines"),
+        pytest.param(b"POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", id="a body that is not taken"),
+    ],
+)
+def test_nonsense_gets_no_success_and_ends_nothing(server: Server, request_: bytes) -> None:
+    answer = answer_to(server, request_)
+    assert b" 200 " not in answer
+    assert b"Traceback" not in answer
+    assert is_alive(server)
+
+
+def test_who_asks_for_another_path_learns_paths_and_no_version_of_python(server: Server) -> None:
+    answer = answer_to(server, b"GET /../../etc/passwd HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"Python" not in answer
+    assert b"BaseHTTP" not in answer
+    assert b"root:" not in answer
