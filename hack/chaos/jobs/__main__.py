@@ -4,10 +4,11 @@ A control plane of its own, fake nodes, two controllers and two gang schedulers 
 Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if anything was wrong.
 
 CHAOS_FAULTS    how many faults, 1000
-CHAOS_JOBS      how many jobs come while they happen, 300
+CHAOS_JOBS      how many jobs come while they happen, 250
 CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
-CHAOS_MEAN      mean seconds between faults, 0.45
+CHAOS_MEAN      mean seconds between faults, 0.5
 CHAOS_KINDS     the only kinds of faults (chaos.jobs.faultplan.FAULTS), with commas in between; by default all
+CHAOS_REST      seconds in which threads are counted, before the first fault and after the last one, 5
 CHAOS_PATIENCE  seconds after which a run without any progress is given up, 180
 """
 
@@ -29,15 +30,13 @@ from chaos.jobs.crowd import Errors
 from chaos.jobs.faults import Faults
 from chaos.jobs.leaks import Count, counts_at_rest, leaked
 from chaos.jobs.machines import Disk
-from chaos.jobs.plan import job_plan, warm_up_plan
+from chaos.jobs.plan import job_plan, warm_up_plans
 from chaos.jobs.settings import Settings, settings_of
 from chaos.jobs.stage import JobStage, open_job_stage
 from localcluster.errors import LocalClusterError
 
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 10.0
-_WARM_UP_JOBS = 6
-_REST_SECONDS = 5.0
 # What makes a run bad, and comes first in its line.
 JUDGED = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck", "threads_leaked", "unfinished")
 
@@ -65,15 +64,15 @@ class Run:
             self._faults.stop()
         progress("no more faults; waiting for what is under way")
         self._await_all()
-        after = counts_at_rest(self._stage.controllers, self._stage.leader, _REST_SECONDS)
+        after = counts_at_rest(self._stage.controllers, self._stage.leader, self._settings.rest_seconds)
         return self._result(before, after)
 
     def _warm_up(self) -> dict[bool, Count]:
         """A few jobs, before anything breaks; what the controllers take then."""
-        for number in range(_WARM_UP_JOBS):
-            self._crowd.submit(warm_up_plan(number))
+        for plan in warm_up_plans():
+            self._crowd.submit(plan)
         self._await_all()
-        return counts_at_rest(self._stage.controllers, self._stage.leader, _REST_SECONDS)
+        return counts_at_rest(self._stage.controllers, self._stage.leader, self._settings.rest_seconds)
 
     def _drive(self) -> None:
         """Jobs come as faults happen, so that there are some at any time."""
@@ -118,7 +117,7 @@ class Run:
         partial = jobs.pop("partial_gangs", 0) + sum(_is_partial(each) for each in violations)
         found = {
             "faults": self._faults.done,
-            "jobs": self._submitted + _WARM_UP_JOBS,
+            "jobs": self._submitted + len(warm_up_plans()),
             "duplicates": jobs.pop("duplicates", 0),
             "orphans": jobs.pop("orphans", 0),
             "partial_gangs": partial,

@@ -24,7 +24,7 @@ from localcluster.programs import CONTROLLER_MANAGER, SCHEDULER
 _GRACE_SECONDS = 20.0
 _LONGEST_AWAY_SECONDS = 3.0
 # Long enough that another one leads meanwhile, and short enough that none does.
-_FROZEN_SECONDS = (1.0, 2.0 * LEASE_SECONDS)
+_FROZEN_SECONDS = (1.0, 1.5 * LEASE_SECONDS)
 _JUMP_SECONDS = (15.0, 120.0)
 _OFF_SECONDS = (2.0, 12.0)
 _THIEF = "nobody-you-know_1"

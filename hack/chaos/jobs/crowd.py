@@ -124,8 +124,10 @@ class Crowd:
         found = {}
         for life in self._all():
             status = (self.get(life.plan.name) or {}).get("status") or {}
-            if life.is_ended and status and status.get("state") != life.plan.expects:
-                found[life.plan.name] = f"{status.get('state')}, not {life.plan.expects}: {status.get('reason')}"
+            # A TFJob's is Succeeded or Failed, a TrainJob's SUCCESS or FAILED.
+            state = str(status.get("state")).upper().replace("SUCCEEDED", "SUCCESS")
+            if life.is_ended and status and state != life.plan.expects:
+                found[life.plan.name] = f"{state}, not {life.plan.expects}: {status.get('reason')}"
         return found
 
     def suspend(self, name: str, *, value: bool) -> None:

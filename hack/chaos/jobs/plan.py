@@ -11,6 +11,8 @@ TFJOB, TRAINJOB = "TFJob", "TrainJob"
 SUCCESS, FAILED = "SUCCESS", "FAILED"
 # What a program is ended with by a signal; another try is worth it. And what is for ever.
 KILLED, WRONG = 137, 1
+# A controller has ten threads that help to write, which start when there is something to write for each.
+_MANY = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,12 @@ def job_plan(number: int, seed: int) -> JobPlan:
     return FLAVOURS[flavour][1](f"{flavour}-{number:04d}", flavour, rng)
 
 
-def warm_up_plan(number: int) -> JobPlan:
-    """A job for the time before anything breaks."""
-    if number % 2:
-        return JobPlan(f"warm-up-{number}", TRAINJOB, "warm-up", [Part("node", 2, 0.5)], framework="plain")
-    return JobPlan(f"warm-up-{number}", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", 2, 0.4)])
+def warm_up_plans() -> list[JobPlan]:
+    """Jobs for the time before anything breaks: so large that a controller starts all the threads that it ever will."""
+    return [
+        JobPlan("warm-up-tf", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", _MANY, 0.4)], cpu="100m"),
+        JobPlan("warm-up-train", TRAINJOB, "warm-up", [Part("node", _MANY, 0.5)], framework="torch", cpu="100m"),
+    ]
 
 
 def _tf_parts(rng: random.Random, *, master: int = 0, failures: int = 0, with_ps: bool = False) -> list[Part]:

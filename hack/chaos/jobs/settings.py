@@ -18,6 +18,7 @@ class Settings:
     seed: int
     mean_seconds: float
     kinds: tuple[str, ...]
+    rest_seconds: float
     patience_seconds: float
 
     @property
@@ -33,10 +34,11 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
     seed = environ.get("CHAOS_SEED", "")
     return Settings(
         faults=int(environ.get("CHAOS_FAULTS", "1000")),
-        jobs=int(environ.get("CHAOS_JOBS", "300")),
+        jobs=int(environ.get("CHAOS_JOBS", "250")),
         seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
-        mean_seconds=float(environ.get("CHAOS_MEAN", "0.45")),
+        mean_seconds=float(environ.get("CHAOS_MEAN", "0.5")),
         kinds=kinds_of(environ.get("CHAOS_KINDS", ""), FAULTS),
+        rest_seconds=float(environ.get("CHAOS_REST", "5")),
         patience_seconds=float(environ.get("CHAOS_PATIENCE", "180")),
     )
 

@@ -1,0 +1,80 @@
+"""Which requests go wrong in `make chaos`, and what a run is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.jobs.faultplan import ELECTED, FAULTS, TARGETS, TROUBLES
+from chaos.jobs.faults import LANES
+from chaos.jobs.leaks import Count, leaked
+from chaos.jobs.settings import settings_of
+from chaos.requests import RequestFaults
+
+TFJOB = "/apis/kubeflow.org/v1alpha1/namespaces/chaos/tfjobs/j"
+TRAINJOB = "/apis/kubeflow.org/v2alpha1/namespaces/chaos/trainjobs/j"
+JOBS = "/apis/batch/v1/namespaces/chaos/jobs"
+# One request of each target, which hits no other target.
+REQUESTS = {
+    "creates": ("POST", f"{JOBS}?fieldManager=x"),
+    "deletes": ("DELETE", f"{JOBS}/j"),
+    "patches": ("PATCH", f"{TFJOB}?fieldManager=x"),
+    "statuses": ("PATCH", f"{TRAINJOB}/status?fieldManager=x"),
+    "puts": ("PUT", f"{TFJOB}"),
+    "reads": ("GET", f"{JOBS}/j"),
+    "lists": ("GET", f"{JOBS}?resourceVersion=0&limit=500"),
+    "watches": ("GET", f"{JOBS}?watch=true&resourceVersion=7"),
+    "leases": ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tfjob-controller"),
+    "events": ("POST", "/apis/events.k8s.io/v1/namespaces/chaos/events"),
+    "bindings": ("POST", "/api/v1/namespaces/chaos/pods/p/binding"),
+    "gang statuses": ("PATCH", "/apis/scheduling.kubeflow.org/v1alpha1/namespaces/chaos/gangs/g/status"),
+}
+
+
+def hits(kind: str, request: tuple[str, str]) -> int:
+    faults = RequestFaults(1, TROUBLES, TARGETS)
+    faults.turn_on(kind, 0.5)
+    return sum(faults.choose(*request) is not None for _ in range(200))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_fault_hits_the_requests_that_it_is_meant_for_and_no_others(target: str) -> None:
+    kind = next(kind for kind, trouble in TROUBLES.items() if trouble.target == target)
+    assert {name for name, request in REQUESTS.items() if hits(kind, request)} == {target}
+
+
+def test_all_that_the_controller_writes_can_be_lost_before_and_after_the_server_has_done_it() -> None:
+    for target in ("creates", "deletes", "patches", "statuses", "leases"):
+        assert {f"{target} lost", f"{target} unanswered", f"{target} 500"} <= FAULTS.keys()
+
+
+def test_every_kind_of_a_lane_is_in_the_plan() -> None:
+    assert {kind for kinds in LANES.values() for kind in kinds} | set(ELECTED) <= FAULTS.keys()
+
+
+def test_by_default_a_thousand_faults_of_all_kinds_come_with_another_seed_each_time() -> None:
+    settings = settings_of({})
+    assert (settings.faults, settings.kinds) == (1000, ())
+    assert len({settings_of({}).seed for _ in range(5)}) > 1
+
+
+def test_a_run_says_how_it_can_be_played_again() -> None:
+    given = {"CHAOS_SEED": "7", "CHAOS_FAULTS": "20", "CHAOS_JOBS": "5", "CHAOS_KINDS": "disk full, lease stolen"}
+    words = settings_of(given).words
+    assert words == 'CHAOS_SEED=7 CHAOS_FAULTS=20 CHAOS_JOBS=5 CHAOS_MEAN=0.5 CHAOS_KINDS="disk full,lease stolen"'
+
+
+def test_an_unknown_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="no kind of fault: earthquake"):
+        settings_of({"CHAOS_KINDS": "earthquake"})
+
+
+@pytest.mark.parametrize(
+    ("after", "threads"),
+    [
+        pytest.param({True: Count(20, 9), False: Count(8, 9)}, 0, id="as many"),
+        pytest.param({True: Count(18, 99)}, 0, id="fewer, and nobody waits"),
+        pytest.param({True: Count(23, 9), False: Count(9, 9)}, 4, id="more of both"),
+    ],
+)
+def test_threads_of_leaders_are_compared_with_those_of_leaders(after: dict[bool, Count], threads: int) -> None:
+    assert leaked({True: Count(20, 9), False: Count(8, 9)}, after) == threads

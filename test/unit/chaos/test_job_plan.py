@@ -1,0 +1,64 @@
+"""The jobs of `make chaos`: what a seed decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.jobs.actor import Actor
+from chaos.jobs.manifests import EXPECTS, manifest, path_of
+from chaos.jobs.plan import FAILED, FLAVOURS, KILLED, SUCCESS, TFJOB, JobPlan, Part, job_plan, warm_up_plans
+from localcluster.podstatus import Outcome
+
+PLANS = [job_plan(number, seed=4) for number in range(300)]
+
+
+def test_the_same_seed_makes_the_same_jobs_in_whatever_order() -> None:
+    assert [job_plan(number, seed=4) for number in reversed(range(300))] == PLANS[::-1]
+    assert job_plan(0, seed=5) != PLANS[0]
+
+
+def test_every_flavour_comes_and_every_name_is_another_one() -> None:
+    assert {plan.flavour for plan in PLANS} == FLAVOURS.keys()
+    assert len({plan.name for plan in PLANS}) == len(PLANS)
+
+
+@pytest.mark.parametrize("plan", [*PLANS[:60], *warm_up_plans()], ids=lambda plan: plan.name)
+def test_a_job_says_what_it_should_come_to(plan: JobPlan) -> None:
+    body = manifest(plan)
+    assert body["metadata"]["annotations"][EXPECTS] == plan.expects in (SUCCESS, FAILED)
+    assert body["kind"] == plan.kind
+    assert path_of(plan, "chaos").endswith("tfjobs" if plan.kind == TFJOB else "trainjobs")
+    assert ("gang" in body["spec"]) == plan.is_gang
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+def test_who_decides_a_job_ends_by_himself_unless_a_deadline_does(plan: JobPlan) -> None:
+    chief = next(part for part in plan.parts if part.role in ("MASTER", "launcher", "node", "WORKER"))
+    assert (chief.run_seconds is None) == ("activeDeadlineSeconds" in plan.spec)
+    assert (chief.exit_code == 0) or plan.expects == FAILED
+
+
+def pod(name: str, role: str, index: str) -> dict[str, object]:
+    return {"metadata": {"labels": {"tf_job_name": name, "job_type": role, "task_index": index}}}
+
+
+def test_the_first_starts_of_replica_0_are_killed_whatever_pod_they_are_in() -> None:
+    plan = JobPlan("j", TFJOB, "", [Part("MASTER", 1, 3.0, failures=2), Part("WORKER", 2, None)])
+    actor = Actor({"j": plan}.get)
+    killed = Outcome(after_seconds=1.0, exit_code=KILLED)
+    starts = [actor(pod("j", "MASTER", "0"), 0) for _ in range(3)]
+    assert starts == [killed, killed, Outcome(after_seconds=3.0)]
+    assert actor(pod("j", "WORKER", "1"), 0) == Outcome()
+
+
+def test_a_pod_of_nobodys_runs_as_its_annotations_say() -> None:
+    notes = {"annotations": {"fake-kubelet/run-seconds": "2"}}
+    assert Actor({}.get)({"metadata": notes}, 0) == Outcome(after_seconds=2.0)
+
+
+def test_workers_are_scaled_within_their_bounds() -> None:
+    bounds = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6}}
+    parts = [Part("WORKER", 3, None)]
+    assert JobPlan("j", TFJOB, "", parts, spec=bounds).workers == (1, 6)
+    assert JobPlan("j", TFJOB, "", parts).workers == (1, 5)
+    assert JobPlan("j", TFJOB, "", [Part("MASTER", 1, None)]).workers == (0, 0)
