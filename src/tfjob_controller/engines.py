@@ -11,10 +11,11 @@ from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import Caches
-from tfjob_controller.controller.engine import Engine, Recorder
+from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.controller.logreader import LogReader
+from tfjob_controller.controller.teller import Recorder
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.controller.trainjob import TrainJobKind
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches

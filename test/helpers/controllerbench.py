@@ -14,9 +14,10 @@ from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.controller.caches import Caches
-from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, Engine
+from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
+from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock

@@ -8,8 +8,7 @@ What a job *is* is said by its `Kind`; this file knows only that a kind has plan
 put into the caches as soon as they are answered, so that the next sync knows them: there is nothing to expect and
 nothing to wait for. A job with nothing to do costs no request, a finished one none ever again but for its time to live.
 
-A status that differs only in figures (how many are ready) rests for `Kind.minor_delay_seconds` or longer, and goes
-along with the next change of substance if that comes first.
+A status that differs only in figures rests before it is written (restingstatus.py).
 
 While other jobs wait for a worker, one that has just got its children goes to the back of the line before it says so:
 children first, words after. That also saves the write, where the job runs by the time it gets there.
@@ -21,89 +20,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 import structlog
 
 from tfjob_controller.api.core import Scale
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.controller.faults import Fault, outcome_of
+from tfjob_controller.controller.faults import Fault, obstacles_of, outcome_after, outcome_of
+from tfjob_controller.controller.kind import Kind
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.restingstatus import RestingStatus
 from tfjob_controller.controller.snapshot import Snapshots
+from tfjob_controller.controller.teller import Recorder, Teller
 from tfjob_controller.controller.writer import Report, Writer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.events import ObjectReference
-from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
+from tfjob_controller.kube.meta import ObjectT, key_of
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.difference import plan_actions, stop_all
-from tfjob_controller.trainer.emit import NORMAL, WARNING
-from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.plan import Plan, UnplannableError
 from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status, waiting_status
-from tfjob_controller.trainer.substance import is_minor
-from tfjob_controller.trainer.work import PlainWork, Work
 
 log = structlog.get_logger(__name__)
 
-# Each further write of figures alone waits twice as long, up to the cap: replicas that come one by one, for minutes,
-# cost a few writes and not one each. A change of substance starts over.
-MINOR_DELAY_CAP_SECONDS = 8.0
 # How soon a job that made room for others gets back in line, behind all that wait by then.
 YIELD_SECONDS = 0.05
-
-
-_JobT = TypeVar("_JobT", bound=Object, contravariant=True)
-
-
-class Kind(Protocol[_JobT]):
-    """What a kind of job is, as far as it differs from the others. All but `told` are pure; none does I/O."""
-
-    @property
-    def resource(self) -> Resource: ...
-
-    @property
-    def minor_delay_seconds(self) -> float:
-        """For how long a change of mere figures rests before it is written."""
-
-    def is_ours(self, job: _JobT) -> bool:
-        """False for a job that another controller runs: nothing is ever done about it."""
-
-    def work_of(self, job: _JobT) -> Work: ...
-
-    def problem(self, job: _JobT, before: _JobT | None, *, has_children: bool = False) -> str | None:
-        """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any.
-
-        `has_children` says that some were made of it, which its status may not say yet.
-        """
-
-    def identity_patch(self, job: _JobT) -> Mapping[str, Any] | None:
-        """The change of the spec that gives the job its names, before its first child; None once it has them."""
-
-    def plan(self, job: _JobT) -> Plan:
-        """Raises UnplannableError."""
-
-    def look(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
-        """What the caches hold, and what the kind knows besides."""
-
-    def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
-        """The merge patch for /status, None if nothing differs."""
-
-    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
-        """The status was written: count what it means."""
-
-    def gone(self, key: str) -> None:
-        """There is no such job any more."""
-
-
-class Recorder(Protocol):
-    """Takes events and never blocks; `kube.events.EventRecorder`."""
-
-    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
 
 
 @dataclass(slots=True)
@@ -112,16 +55,10 @@ class _Memo(Generic[ObjectT]):
 
     job: ObjectT
     problem: str | None
+    resting: RestingStatus
     plan: Plan | None = None
     # Whether children were made of any generation: a change may come before the status that says so.
     has_children: bool = False
-    # A status that waits to be written, and since when (monotonic): mere figures. Decisions are made on it as if it
-    # were written, so that nothing which it remembers is lost when the child that it was read from goes.
-    deferred: TrainingStatus | None = None
-    # The written status that it follows on: once that is another, the deferred one is out of date.
-    deferred_from: TrainingStatus | None = None
-    deferred_since: float = 0.0
-    minor_delay_seconds: float = 0.0
     # Writes whose events wait for a status; empty but for a job that made room for others.
     untold: list[Report] = field(default_factory=list)
 
@@ -147,7 +84,7 @@ class Engine(Generic[ObjectT]):
         self._store = store
         self._snapshots = snapshots
         self._writer = writer
-        self._recorder = recorder
+        self._teller = Teller(kind.resource, recorder)
         self._clock = clock
         self._is_busy = is_busy
         self._scales = scales
@@ -204,7 +141,7 @@ class Engine(Generic[ObjectT]):
         Its children are stopped before its end is on record, since a finished job is never looked at again.
         """
         report = self._writer.carry_out(job, stop_all(*self._snapshots.unplanned(job)))
-        outcome = _outcome(report.faults, None)
+        outcome = outcome_after(report.faults, None)
         if isinstance(outcome, Retry):
             return outcome
         self._write_status(job, memo, invalid_status(self._kind.work_of(job), why, self._clock.now()))
@@ -212,7 +149,7 @@ class Engine(Generic[ObjectT]):
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
-        current = self._current(job, memo)
+        current = memo.resting.current(self._kind.work_of(job))
         observed = self._observe(job, plan)
         actions = plan_actions(current, plan, observed, now)
         faults: Sequence[Fault] = ()
@@ -225,15 +162,17 @@ class Engine(Generic[ObjectT]):
                 return RequeueAfter(YIELD_SECONDS)
             observed = self._observe(job, plan)
         try:
-            result = next_status(current, plan, observed, now, _obstacles(faults))
+            result = next_status(current, plan, observed, now, obstacles_of(faults))
             rest_seconds = self._write_status(job, memo, result)
             if result.suspend_job and rest_seconds is None:
                 self._suspend(job)
             if result.scale_to is not None and rest_seconds is None:
                 self._scale(job, result.scale_to)
         finally:
-            self._tell_writes(job, memo)
-        return _outcome(faults, _sooner(result.wake_after_seconds, rest_seconds))
+            untold, memo.untold = memo.untold, []
+            for report in untold:
+                self._teller.writes(job, report)
+        return outcome_after(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
     def _observe(self, job: ObjectT, plan: Plan) -> Observed:
         return self._kind.look(job, plan, self._snapshots.take(job, plan))
@@ -242,15 +181,6 @@ class Engine(Generic[ObjectT]):
         """Once, if nothing was in the way and others wait."""
         (*earlier, report) = memo.untold
         return not earlier and bool(report.created) and not report.faults and self._is_busy()
-
-    def _current(self, job: ObjectT, memo: _Memo[ObjectT]) -> Work:
-        """The job with the status that waits to be written, if there is one."""
-        work = self._kind.work_of(job)
-        if memo.deferred is not None and memo.deferred_from != work.status:
-            memo.deferred = None
-        if memo.deferred is None:
-            return work
-        return PlainWork(work.metadata, memo.deferred, work.ttl_seconds_after_finished)
 
     def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
         """Judge each generation of a job once."""
@@ -264,7 +194,7 @@ class Engine(Generic[ObjectT]):
         if memo is not None and same:
             new = replace(memo, job=job, problem=problem, plan=None)
         else:
-            new = _Memo(job, problem, minor_delay_seconds=self._kind.minor_delay_seconds)
+            new = _Memo(job, problem, RestingStatus(self._kind.minor_delay_seconds))
         self._memos[key] = new
         return new
 
@@ -303,37 +233,18 @@ class Engine(Generic[ObjectT]):
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""
         change = self._kind.status_change(job, result.status)
         if change is None:
-            memo.deferred = None
+            memo.resting.drop()
             return None
-        rest_seconds = self._defer_seconds(job, memo, result)
+        before = self._kind.work_of(job)
+        rest_seconds = memo.resting.rest_seconds(before, result, self._clock.monotonic())
         if rest_seconds > 0:
             return rest_seconds
         meta = job.metadata
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
-        memo.deferred = None
-        memo.minor_delay_seconds = self._next_delay_seconds(job, memo, result)
-        self._kind.told(self._kind.work_of(job), result.status, self._clock.now())
-        self._emit(job, result)
+        memo.resting.written(before, result)
+        self._kind.told(before, result.status, self._clock.now())
+        self._teller.status(job, result.events)
         return None
-
-    def _defer_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
-        """For how long a write can wait; 0 for one of substance, or one that has waited."""
-        if not self._is_minor(job, result):
-            return 0.0
-        now = self._clock.monotonic()
-        if memo.deferred is None:
-            memo.deferred_since = now
-        memo.deferred, memo.deferred_from = result.status, self._kind.work_of(job).status
-        return max(0.0, memo.deferred_since + memo.minor_delay_seconds - now)
-
-    def _next_delay_seconds(self, job: ObjectT, memo: _Memo[ObjectT], result: StatusResult) -> float:
-        """How long figures wait after this write."""
-        if not self._is_minor(job, result):
-            return self._kind.minor_delay_seconds
-        return min(MINOR_DELAY_CAP_SECONDS, 2 * memo.minor_delay_seconds)
-
-    def _is_minor(self, job: ObjectT, result: StatusResult) -> bool:
-        return is_minor(self._kind.work_of(job).status, result)
 
     def _retire(self, job: ObjectT) -> Outcome:
         """A finished job: nothing, until its time to live is over."""
@@ -349,65 +260,6 @@ class Engine(Generic[ObjectT]):
             return DONE
         return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
 
-    def _emit(self, job: ObjectT, result: StatusResult) -> None:
-        reference = self._reference(job)
-        for event in result.events:
-            self._recorder.event(reference, event.type, event.reason, event.note)
-            log.info("event", type=event.type, reason=event.reason, note=event.note)
-
-    def _tell_writes(self, job: ObjectT, memo: _Memo[ObjectT]) -> None:
-        untold, memo.untold = memo.untold, []
-        for report in untold:
-            self._tell(job, report)
-
-    def _tell(self, job: ObjectT, report: Report) -> None:
-        if not (report.created or report.deleted or report.refused):
-            return
-        reference = self._reference(job)
-        log.info("wrote", created=len(report.created), deleted=len(report.deleted), refused=len(report.refused))
-        for create in report.created:
-            note = f"Created {_in_words(create.resource)}: {create.name}"
-            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_CREATE, note, "Create")
-        for delete in report.deleted:
-            note = f"Deleted {_in_words(delete.resource)}: {delete.name}"
-            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_DELETE, note, "Delete")
-        for fault in report.refused:
-            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, fault.words, "Create")
-
-    def _reference(self, job: ObjectT) -> ObjectReference:
-        meta, resource = job.metadata, self._kind.resource
-        return ObjectReference(
-            api_version=resource.api_version,
-            kind=resource.kind,
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-        )
-
-
-def _obstacles(faults: Sequence[Fault]) -> list[Obstacle]:
-    """Each sentence once, permanent ones first: they decide."""
-    words = {fault.words: fault.permanent for fault in sorted(faults, key=lambda fault: not fault.permanent)}
-    return [Obstacle(sentence, permanent) for sentence, permanent in words.items()]
-
-
-def _outcome(faults: Sequence[Fault], wake_after_seconds: float | None) -> Outcome:
-    passing = [fault for fault in faults if not fault.permanent]
-    permanent = [fault for fault in faults if fault.permanent]
-    if permanent:
-        return GiveUp(permanent[0].words)
-    if passing:
-        after_seconds = max(fault.after_seconds for fault in passing)
-        is_error = any(fault.is_error for fault in passing)
-        return Retry(passing[0].words, after_seconds, wake_after_seconds, is_error)
-    return DONE if wake_after_seconds is None else RequeueAfter(wake_after_seconds)
-
 
 def _sooner(first: float | None, second: float | None) -> float | None:
     return min((seconds for seconds in (first, second) if seconds is not None), default=None)
-
-
-def _in_words(resource: Resource) -> str:
-    """`job`, `service`, `config map`: as upstream's events say it."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in resource.kind).strip()

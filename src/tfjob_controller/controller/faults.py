@@ -15,10 +15,12 @@ code passes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.controller.outcome import DONE, Outcome, Retry
+from tfjob_controller.controller.outcome import DONE, GiveUp, Outcome, RequeueAfter, Retry
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.trainer.observed import Obstacle
 
 _PERMANENT = (400, 413, 422)
 # A server's own words may be a whole validation report.
@@ -56,6 +58,25 @@ def outcome_of(error: ApiError, doing: str) -> Outcome:
         return DONE
     why = f"cannot {doing}: {_shortened(error.message)}"
     return Retry(why, after_seconds=error.retry_after_seconds or 0.0, is_error=not error.is_conflict)
+
+
+def outcome_after(faults: Sequence[Fault], wake_after_seconds: float | None) -> Outcome:
+    """What all faults of a sync's writes mean to it, and a time at which it wants to look again."""
+    passing = [fault for fault in faults if not fault.permanent]
+    permanent = [fault for fault in faults if fault.permanent]
+    if permanent:
+        return GiveUp(permanent[0].words)
+    if passing:
+        after_seconds = max(fault.after_seconds for fault in passing)
+        is_error = any(fault.is_error for fault in passing)
+        return Retry(passing[0].words, after_seconds, wake_after_seconds, is_error)
+    return DONE if wake_after_seconds is None else RequeueAfter(wake_after_seconds)
+
+
+def obstacles_of(faults: Iterable[Fault]) -> list[Obstacle]:
+    """Each sentence once, permanent ones first: they decide."""
+    words = {fault.words: fault.permanent for fault in sorted(faults, key=lambda fault: not fault.permanent)}
+    return [Obstacle(sentence, permanent) for sentence, permanent in words.items()]
 
 
 def _is_webhook(error: ApiError) -> bool:

@@ -33,7 +33,7 @@ def by_runtime_id(job: TFJob) -> Iterable[str]:
 
 
 class TFJobKind:
-    """See `controller.engine.Kind`."""
+    """See `controller.kind.Kind`."""
 
     def __init__(
         self,

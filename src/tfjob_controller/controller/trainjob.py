@@ -62,7 +62,7 @@ def trainjob_work(job: TrainJob) -> Work:
 
 
 class TrainJobKind:
-    """See `controller.engine.Kind`."""
+    """See `controller.kind.Kind`."""
 
     def __init__(
         self,

@@ -17,8 +17,9 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
-from tfjob_controller.controller.engine import MINOR_DELAY_CAP_SECONDS, YIELD_SECONDS
+from tfjob_controller.controller.engine import YIELD_SECONDS
 from tfjob_controller.controller.outcome import DONE, GONE, Done, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
 from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
 from tfjob_controller.trainer.plan import Plan, Replica, UnplannableError
 
