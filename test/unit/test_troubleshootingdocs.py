@@ -1,0 +1,116 @@
+"""The page on troubleshooting quotes what the programs say: each quotation must still be in their source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from helpers.docs import DOCS
+from tfjob_controller.controller.runtimes import PATIENCE_SECONDS
+from tfjob_controller.trainer.replicas import NO_POD_AFTER_SECONDS
+
+SOURCE = DOCS.parent / "src" / "tfjob_controller"
+PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")
+# What Kubernetes says, and names of its making.
+FOREIGN = (
+    "Unschedulable",
+    "nodes available",
+    "exceeded quota",
+    "is invalid",
+    'no matches for kind "TFJob"',
+    "dataset-initializer-",
+    "model-initializer-",
+    '" cannot create resource "tfjobs"',
+    'unknown field "spec',
+    'forbidden: User "',
+)
+ANY = "\0"
+# Where a sentence is put together of others, it may be cut between two words so often.
+PIECES = 3
+
+
+def quotations() -> list[str]:
+    """What stands between backticks in the first cell of each row of the tables that quote."""
+    tables = re.findall(r"^\| it says \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    cells = (row.split(" | ")[0] for table in tables for row in table.splitlines())
+    return sorted({words for cell in cells for words in re.findall(r"`([^`]+)`", cell)})
+
+
+def fragments(quotation: str) -> list[str]:
+    """Figures are filled in, too."""
+    return [each for part in re.split(r"…|\b\d+\b", quotation) if (each := part.strip(" :;.()"))]
+
+
+def is_said(words: str, pieces: int = PIECES) -> bool:
+    """Whether strings of the source, put one behind the other, can come to these words."""
+    if words in said():
+        return True
+    cuts = [match.start() for match in re.finditer(" ", words)] if pieces > 1 else []
+    return any(words[:cut].strip(" :") in said() and is_said(words[cut + 1 :], pieces - 1) for cut in reversed(cuts))
+
+
+@cache
+def said() -> str:
+    """Every string of the source that is no docstring, with what is filled in later as `ANY`, one a line."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
+    names = dict(pair for tree in trees for pair in _constants(tree))
+    docs = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = (_text(node, names) for tree in trees for node in ast.walk(tree) if node not in docs)
+    return "\n".join(each for each in strings if each)
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from ((target.id, node.value.value) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _text(node: ast.AST, names: dict[str, str]) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.replace("{}", ANY).replace("\n", " ")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            _text(part, names) if isinstance(part, ast.Constant) else _filled(part, names) for part in node.values
+        )
+    return ""
+
+
+def _filled(part: ast.expr, names: dict[str, str]) -> str:
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    return names.get(name, ANY) if name.isupper() else ANY
+
+
+@pytest.mark.parametrize("quotation", quotations())
+def test_what_the_page_quotes_is_what_a_program_says(quotation: str) -> None:
+    missing = [each for each in fragments(quotation) if each not in FOREIGN and not is_said(each)]
+    assert missing == [], "say it as the code does, with … for what is filled in"
+
+
+@pytest.mark.parametrize("words", ["no pad after", "it is being reheated", "cannot create Jub"])
+def test_what_no_program_says_is_found_out(words: str) -> None:
+    assert not is_said(words)
+
+
+def test_the_page_quotes_much() -> None:
+    assert len(quotations()) > 30
+
+
+@pytest.mark.parametrize(
+    "words", [f"no pod after {NO_POD_AFTER_SECONDS} s", f"for {PATIENCE_SECONDS:.0f} s after the job's creation"]
+)
+def test_the_page_knows_how_long_is_waited(words: str) -> None:
+    assert words in PAGE
+
+
+def test_nothing_foreign_is_excused_in_vain() -> None:
+    assert {each for each in FOREIGN if each not in PAGE} == set()
+
+
+@pytest.mark.parametrize("link", re.findall(r"^\|.*\]\(#([\w-]+)\) \|?$", PAGE, re.MULTILINE))
+def test_every_symptom_has_a_section(link: str) -> None:
+    assert f"\n## {link.replace('-', ' ')}\n" in PAGE.lower().replace(",", "")
