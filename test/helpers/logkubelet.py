@@ -12,7 +12,7 @@ from localcluster.api import Api
 
 
 class Kubelet:
-    """`logs`: what a pod has printed, by its name; those that are not named have printed two lines.
+    """`logs`: what a pod has printed, by its name; those that are not named have printed `every_log`, else two lines.
 
     `chunks` is what comes instead, bit by bit: once, or for each request anew if it is a function.
     """
@@ -22,6 +22,7 @@ class Kubelet:
         self.requests: list[Request] = []
         self.chunks: Iterator[bytes] | Callable[[], Iterator[bytes]] | None = None
         self.logs: dict[str, str] = {}
+        self.every_log = ""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*pair)
         self.server = HttpServer(self._answer, context)
@@ -45,6 +46,7 @@ class Kubelet:
     def _answer(self, request: Request) -> Answer:
         self.requests.append(request)
         pod = request.path.split("/")[-2]
-        text = self.logs.get(pod, f"step 1 of {pod}\nstep 2\n") if request.query.get("tailLines") != "0" else ""
+        printed = self.logs.get(pod, self.every_log or f"step 1 of {pod}\nstep 2\n")
+        text = printed if request.query.get("tailLines") != "0" else ""
         chunks = self.chunks() if callable(self.chunks) else self.chunks
         return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=chunks)

@@ -1,0 +1,182 @@
+"""Every command that a page shows, as it stands there, with what the page says that it prints.
+
+Commands stand in shell blocks (```console with `$ ` prompts, ```sh, ```bash), in indented blocks whose first word is a
+program, and in the running text between backticks (`inline`). A command goes on over lines that end with a backslash,
+over here-documents, loops and all else that bash would not take for complete.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from helpers.docs import DOCS
+
+ROOT = DOCS.parent
+SHELLS = ("sh", "bash", "shell", "zsh")
+CONSOLES = ("console", "shell-session")
+# What a line of a block without a language begins with if it is a command.
+PROGRAMS = (
+    *(
+        "kubectl",
+        "kubectl-tfjob",
+        "tfjob-controller",
+        ".venv/bin/tfjob-controller",
+        ".venv/bin/python",
+        "PYTHONPATH=hack",
+    ),
+    *("make", "pip", "python", "python3", "git", "docker", "kind", "minikube", "helm", "promtool", "curl", "cd", "cp"),
+    *("mkdir", "export", "source", "for", "while", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+)
+
+_FENCE = re.compile(r"^\s*(?P<mark>`{3,}|~{3,})\s*(?:\{[\w-]+\})?\s*(?P<language>[\w+-]*)(?P<more>.*)$")
+_TITLE = re.compile(r"title=(\S+)")
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_PROMPT = "$ "
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Code of a page. `language` is empty for an indented block, `title` the file that it is; lines count from 1."""
+
+    language: str
+    title: str
+    line: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`page` is its path in the repository; `shown` are the lines that follow it up to the next prompt."""
+
+    page: str
+    line: int
+    text: str
+    shown: tuple[str, ...] = ()
+    inline: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+
+def pages() -> list[str]:
+    """All that users and contributors read."""
+    return ["README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md"))]
+
+
+def commands(page: str) -> list[Command]:
+    """Those of its blocks, in their order."""
+    text = (ROOT / page).read_text("utf-8")
+    return [each for block in blocks(text) for each in _commands_of(page, block)]
+
+
+def inline_commands(page: str) -> list[Command]:
+    """Those between backticks in the running text: a program and at least one word more."""
+    found = []
+    for number, line in _prose((ROOT / page).read_text("utf-8")):
+        for text in _INLINE.findall(line.replace("\\|", "|")):
+            program, _, rest = text.partition(" ")
+            if program in PROGRAMS and rest:
+                found.append(Command(page, number, text, inline=True))
+    return found
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Fenced ones and indented ones."""
+    lines = text.splitlines()
+    position = 0
+    while position < len(lines):
+        fence = _FENCE.match(lines[position])
+        if fence:
+            end = _closing(lines, position + 1, fence["mark"])
+            title = _TITLE.search(fence["more"])
+            body = _dedented(lines[position + 1 : end])
+            yield Block(fence["language"] or "text", title[1] if title else "", position + 2, body)
+            position = end + 1
+        elif lines[position].startswith("    ") and (position == 0 or not lines[position - 1].strip()):
+            end = _end_of_indented(lines, position)
+            yield Block("", "", position + 1, _dedented(lines[position:end]))
+            position = end
+        else:
+            position += 1
+
+
+def is_command_block(block: Block) -> bool:
+    """An indented or untold one is if its first line begins with a program, or with a prompt."""
+    if block.language in (*SHELLS, *CONSOLES):
+        return True
+    first = next((line for line in block.lines if line.strip() and not line.startswith("#")), "")
+    is_told = block.language not in ("", "text")
+    return not is_told and (first.startswith(_PROMPT) or first.split(" ")[0] in PROGRAMS)
+
+
+@functools.cache
+def is_complete(text: str) -> bool:
+    """Whether bash would run it, and not wait for more."""
+    if text.endswith("\\"):
+        return False
+    done = subprocess.run(["bash", "-n", "-c", text], capture_output=True, check=False)
+    return done.returncode == 0 and not done.stderr
+
+
+def _commands_of(page: str, block: Block) -> Iterator[Command]:
+    if not is_command_block(block):
+        return
+    has_prompts = block.language in CONSOLES or any(line.startswith(_PROMPT) for line in block.lines)
+    split = _split_console(block) if has_prompts else _split_script(block)
+    for line, text, shown in split:
+        yield Command(page, line, text, tuple(shown))
+
+
+def _split_console(block: Block) -> Iterator[tuple[int, str, list[str]]]:
+    """What stands behind each prompt, and what follows it."""
+    found: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(block.lines, block.line):
+        if line.startswith(_PROMPT):
+            found.append((number, line.removeprefix(_PROMPT), []))
+        elif found and not found[-1][2] and not is_complete(found[-1][1]):
+            begun = found.pop()
+            found.append((begun[0], f"{begun[1]}\n{line.removeprefix('> ')}", []))
+        elif found:
+            found[-1][2].append(line)
+    yield from found
+
+
+def _split_script(block: Block) -> Iterator[tuple[int, str, list[str]]]:
+    """One by one; a question for the exit code of the one before belongs to it."""
+    found: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(block.lines, block.line):
+        if found and (not is_complete(found[-1][1]) or line.startswith("case $?")):
+            found[-1] = (found[-1][0], f"{found[-1][1]}\n{line}", [])
+        elif line.strip() and not line.lstrip().startswith("#"):
+            found.append((number, line, []))
+    yield from found
+
+
+def _closing(lines: list[str], position: int, mark: str) -> int:
+    while position < len(lines) and lines[position].strip() != mark:
+        position += 1
+    return position
+
+
+def _end_of_indented(lines: list[str], position: int) -> int:
+    while position < len(lines) and lines[position].startswith("    "):
+        position += 1
+    return position
+
+
+def _dedented(lines: list[str]) -> tuple[str, ...]:
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return tuple(line[margin:] for line in lines)
+
+
+def _prose(text: str) -> Iterator[tuple[int, str]]:
+    """The numbered lines of no block."""
+    inside = {number for block in blocks(text) for number in range(block.line, block.line + len(block.lines))}
+    for number, line in enumerate(text.splitlines(), 1):
+        if number not in inside and not _FENCE.match(line):
+            yield number, line

@@ -1,0 +1,136 @@
+"""The few commands of the docs that test_docs_commands.py does not run: which test runs each, or why none can.
+
+All others are run by it, page by page, as they stand there. test/unit/test_docscommands.py holds each entry to its
+word: the test that it names is there and has `words`, and the recipe of a target of make runs `module`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+
+from helpers.docscommands import Command, commands
+
+_DEMO = "test/e2e/test_demo.py"
+_IMAGE = "test/integration/test_image.py"
+_MONITORING = "test/integration/test_monitoring_docs.py"
+_BENCHES = "test/perf/test_benches.py"
+_LOCAL = "test/e2e/test_cluster_up.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Commands of `pages` that `pattern` matches from their beginning.
+
+    `words` stand in `test`, and show that it runs them; `why` says why they cannot be run as they stand.
+    """
+
+    pattern: str
+    test: str = ""
+    words: str = ""
+    why: str = ""
+    pages: str = "*"
+
+    def takes(self, command: Command) -> bool:
+        return fnmatch.fnmatch(command.page, self.pages) and re.match(self.pattern, command.text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target of make: a test runs what its recipe runs (`module`, as `python -m` takes it), or `why` none can."""
+
+    name: str
+    test: str = ""
+    words: str = ""
+    module: str = ""
+    why: str = ""
+
+
+def _bench(name: str) -> Target:
+    return Target(f"bench-{name}", _BENCHES, f'"{name}"', f"bench.{name}")
+
+
+# They build, start, measure or show something that takes minutes, so a test runs their module in its own manner.
+TARGETS = (
+    Target("verify", ".ci/run", "make verify", why="it is the other half of what CI runs"),
+    Target("test", ".ci/run", "make test", why="it runs this test"),
+    Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
+    Target("demo", _DEMO, 'module: str = "demo"', "demo"),
+    Target("demo-trainjob", _DEMO, 'module="demo.trainjob"', "demo.trainjob"),
+    Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo.gang"', "demo.gang"),
+    Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
+    Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),
+    Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
+    Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
+    *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
+    Target("cluster-up", _LOCAL, "commands(PAGE)", "localcluster up"),
+    Target("cluster-down", _LOCAL, "commands(PAGE)", "localcluster down"),
+    Target("cluster-status", _LOCAL, "commands(PAGE)", "localcluster status"),
+    Target("node-kill", _LOCAL, "inline_commands(PAGE)", "localcluster node-kill"),
+    Target("node-start", _LOCAL, "inline_commands(PAGE)", "localcluster node-start"),
+    Target("image", _LOCAL, "commands(PAGE)", "localcluster image"),
+    Target("release", "test/unit/release/test_records.py", "verdict_on(", "release", "it would record a release"),
+    Target("format", ".ci/run", "make verify", why="it writes to the tree; `make verify` runs the same programs"),
+    Target("generate", "hack/verify", "-m generate --check", "generate", "it writes to the tree"),
+    Target("docs", "hack/verify", "-m docsite", "docsite"),
+    Target("lock", why="it asks for the newest versions, and writes to the tree"),
+)
+
+ELSEWHERE = (
+    Elsewhere(
+        r"docker (build|push|inspect|run)\b",
+        _IMAGE,
+        "Builder(REPOSITORY,",
+        "no container engine here; the image is built by its own steps",
+    ),
+    Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
+    Elsewhere(
+        r"pip install \.",
+        _IMAGE,
+        '.build("wheel")',
+        "it would change the tests' own environment; the wheel is built, and installed in the image",
+    ),
+    Elsewhere(
+        r"kube-(apiserver|controller-manager|scheduler) ",
+        "test/integration/test_gang_backends.py",
+        "OPTIONS.apiserver_flags",
+        "these are flags to add; a control plane that has them is started",
+        "docs/interop.md",
+    ),
+    Elsewhere(r"promtool |tfjob-controller run |curl ", _MONITORING, "line in COMMANDS if", pages="docs/monitoring.md"),
+    Elsewhere(r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it asks pods that really run"),
+    Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
+    Elsewhere(
+        r"python manifests/samples/gang_of_pods.py ",
+        "test/integration/test_gang_sample.py",
+        '"gang_of_pods.py"',
+        "it needs the gang scheduler",
+    ),
+    Elsewhere(r"export KUBECONFIG=…", why="the path is the reader's; tests set it"),
+)
+
+# A test runs this page on real nodes, word by word. What other pages repeat of it needs no second run.
+_WHOLE = "docs/production.md"
+_REPEATED = Elsewhere("", "test/e2e/test_production.py", 'blocks("sh")', f"it stands in {_WHOLE} too")
+_REPEATING = ("docs/upgrade.md", "docs/high-availability.md")
+
+
+def target_of(command: Command) -> str:
+    """The target that a command of make names; "" for other commands, and for make alone."""
+    words = command.text.partition("#")[0].split()
+    named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
+    return named[0] if words[0] == "make" and named else ""
+
+
+def claim_on(command: Command) -> Elsewhere | Target | None:
+    """Whose the command is, if it is not the common test's."""
+    name = target_of(command)
+    if name:
+        return next((each for each in TARGETS if each.name == name), None)
+    found = next((each for each in ELSEWHERE if each.takes(command)), None)
+    return _REPEATED if found is None and _is_repeated(command) else found
+
+
+def _is_repeated(command: Command) -> bool:
+    return command.page in _REPEATING and command.text in {each.text for each in commands(_WHOLE)}

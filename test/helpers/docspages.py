@@ -1,0 +1,42 @@
+"""What a reader of a page has before its first command. A page that is not named here has a cluster with the kinds, a
+controller, the built-in runtimes and two nodes, and no job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_SAMPLES = "manifests/samples"
+_EXAMPLE = f"{_SAMPLES}/example-job.yaml"
+_TORCH = f"{_SAMPLES}/trainjob-torch.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`given` are manifests that were applied, `replaced` what stands on the page for something of the reader's own.
+
+    `log` is what every pod has printed; the replicas of `fails_once` have ended once and were started again.
+    """
+
+    given: tuple[str, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    fails_once: tuple[str, ...] = ()
+
+
+PAGES: Mapping[str, Page] = {
+    "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
+    # As it stands it simulates 20 times 200 jobs.
+    "docs/autoscaling.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
+    "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
+    "docs/operations.md": Page(log='{"event": "synced", "key":"default/example-job"}\n'),
+    "docs/tfjob.md": Page((_EXAMPLE,)),
+    "docs/trainjob.md": Page(replaced={" NAME": " first"}),
+    "docs/troubleshooting.md": Page((_EXAMPLE,), {" train": " example-job"}),
+    "docs/training-metrics.md": Page((_TORCH,), {" NAME": " trainjob-torch"}),
+}
+NOTHING_SPECIAL = Page()
+
+
+def page_of(path: str) -> Page:
+    return PAGES.get(path, NOTHING_SPECIAL)

@@ -1,0 +1,133 @@
+"""A reader's shell: a folder that looks like a clone, the programs that the pages call, and a kubeconfig.
+
+Each command is a bash of its own, with the folder and the variables that the one before left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers import interrupt
+from helpers.docscommands import ROOT, Command
+from localcluster import binaries
+
+# Only ends what hangs.
+_TIMEOUT_SECONDS = 120
+# Commands that go on until somebody ends them are ended when they have said something.
+_ENDLESS = re.compile(
+    r"kubectl\s(?:[^|;&\n]*\s)?(?:get|events)\s[^|;&\n]*(?:-w|--watch)\b"
+    r"|kubectl\s(?:[^|;&\n]*\s)?logs\s[^|;&\n]*(?:-f|--follow)\b"
+    r"|(?:\S*/)?tfjob-controller\s(?:run|extender)\b(?![^|;&\n]*--help)"
+)
+_CLONED = (
+    "src",
+    "hack",
+    "docs",
+    "Makefile",
+    "Dockerfile",
+    "setup.cfg",
+    "pyproject.toml",
+    "CHANGELOG.md",
+    ".venv",
+    ".git",
+)
+_VENV_PROGRAMS = ("tfjob-controller", "kubectl-tfjob", "kubectl_complete-tfjob", "python")
+_KEPT = ("LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME")
+# Of a controller that a page starts: any free port.
+_PORTS = {
+    "TFJOB_CONTROLLER_METRICS_BIND_ADDRESS": "127.0.0.1:0",
+    "TFJOB_CONTROLLER_HEALTH_PROBE_BIND_ADDRESS": "127.0.0.1:0",
+}
+_UNTIL_IT_SPEAKS = f"""#!{sys.executable}
+import signal, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+said = process.stdout.readline()
+sys.stdout.buffer.write(said)
+sys.stdout.flush()
+process.send_signal(signal.SIGTERM)
+process.stdout.read()
+process.wait()
+sys.exit(0 if said else process.returncode or 1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    code: int
+    out: str
+    error: str
+
+
+class Shell:
+    """See the module. `home` is the reader's, `folder` where the commands run; `HOME/.kube/config` is a copy."""
+
+    def __init__(self, scratch: Path, kubeconfig: Path) -> None:
+        self.folder, home, programs = scratch / "clone", scratch / "home", scratch / "bin"
+        self._state = scratch / "state"
+        for path in (self.folder, home / ".kube", programs):
+            path.mkdir(parents=True)
+        shutil.copytree(ROOT / "manifests", self.folder / "manifests")
+        for name in _CLONED:
+            (self.folder / name).symlink_to(ROOT / name)
+        _fill(programs)
+        config = home / ".kube" / "config"
+        config.touch(mode=0o600)
+        config.write_bytes(kubeconfig.read_bytes())
+        self._environment = {
+            **{name: os.environ[name] for name in _KEPT if name in os.environ},
+            **_PORTS,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(home),
+            "KUBECONFIG": str(config),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+
+    def run(self, command: Command, replaced: Mapping[str, str]) -> Said:
+        """Run it as it stands on the page, but for what is `replaced` in it."""
+        text = command.text
+        for old, new in replaced.items():
+            text = text.replace(old, new)
+        return self._bash(bounded(text))
+
+    def _bash(self, text: str) -> Said:
+        # Who looks at the exit code of a command wants the next one to run.
+        stops = "" if "case $?" in text else "set -e\n"
+        keep = f"trap 'declare -px >{self._state}; echo cd \"$PWD\" >>{self._state}' EXIT"
+        script = f"[ ! -e {self._state} ] || . {self._state}\nset -auo pipefail\n{stops}{keep}\n{text}\n"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+            preexec_fn=interrupt.allow,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+
+def bounded(text: str) -> str:
+    """The command such that it ends."""
+    return _ENDLESS.sub(lambda match: f"until-it-speaks {match[0]}", text)
+
+
+def _fill(programs: Path) -> None:
+    (programs / "kubectl").symlink_to(binaries.ensure("kubectl"))
+    for name in _VENV_PROGRAMS:
+        _script(programs / name, f'#!/bin/sh\nexec {Path(sys.executable).parent / name} "$@"\n')
+    _script(programs / "until-it-speaks", _UNTIL_IT_SPEAKS)
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)

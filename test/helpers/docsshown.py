@@ -1,0 +1,23 @@
+"""Whether a command prints what its page shows: of tables the columns, of other output every line without figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_HEADER = re.compile(r"^[A-Z][A-Z ()./-]*$")
+# What differs from run to run, or was left out on the page.
+_VARIES = re.compile(r"\d|…")
+
+
+def missing_from(out: str, shown: Sequence[str]) -> list[str]:
+    """The lines of `shown` that a command should have printed and did not; blanks count once."""
+    lines = [" ".join(line.split()) for line in shown if line.strip()]
+    printed = {" ".join(line.split()) for line in out.splitlines()}
+    if lines and is_header(lines[0]):
+        return [] if lines[0] in printed else lines[:1]
+    return [line for line in lines if not _VARIES.search(line) and line not in printed]
+
+
+def is_header(line: str) -> bool:
+    return _HEADER.match(line) is not None and " " in line

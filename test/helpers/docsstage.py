@@ -1,0 +1,111 @@
+"""The cluster of whoever reads the docs: two nodes with logs, the built-in runtimes, a controller for all namespaces.
+
+On a control plane of the worker's own, for pages install and delete what is there once per cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helpers.cluster import Cluster, clear_jobs, clear_nodes
+from helpers.controller import running_controller
+from helpers.docspages import Page
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.logkubelet import Kubelet
+from helpers.poll import eventually
+from localcluster.api import Api
+from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
+from localcluster.podstatus import Outcome
+
+NODES = ("node-1", "node-2")
+RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}
+_NAMESPACES = "/api/v1/namespaces"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+# What a page may leave that a namespace does not take with it.
+_CLUSTER_WIDE = (
+    f"{_RBAC}/clusterroles",
+    f"{_RBAC}/clusterrolebindings",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+)
+_LOOK = ("get", "gangs,tfjobs,trainjobs,trainingruntimes")
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    """`page` is the one that is being read."""
+
+    cluster: Cluster
+    kubectl: Kubectl
+    kubelets: tuple[Kubelet, ...]
+    page: Page = field(default_factory=Page)
+
+    @contextlib.contextmanager
+    def reading(self, page: Page) -> Iterator[None]:
+        """What the page asks for is there; afterwards nothing is that its commands have made."""
+        before = {path: _names(self.cluster.api, path) for path in (_NAMESPACES, *_CLUSTER_WIDE)}
+        self.page = page
+        for each in self.kubelets:
+            each.every_log = page.log
+        for manifest in page.given:
+            self.kubectl.must("apply", "-f", str(MANIFESTS.parent / manifest))
+        try:
+            # A controller for each page: some take its kinds away.
+            with running_controller(self.cluster.kubeconfig, ""):
+                yield
+        finally:
+            self._restore(before)
+
+    def behaviour(self, pod: Object, attempt: int) -> Outcome:
+        """Of every pod: it runs, but for those that the page has fail once."""
+        labels = pod["metadata"].get("labels", {})
+        replica = f"{labels.get('job_type', '').lower()}-{labels.get('task_index', '')}"
+        fails = replica in self.page.fails_once and attempt == 0
+        return Outcome(after_seconds=0.1, exit_code=137) if fails else Outcome()
+
+    def _restore(self, before: dict[str, set[str]]) -> None:
+        api = self.cluster.api
+        install_kinds(self.kubectl)
+        clear_jobs(api)
+        made = {path: sorted(_names(api, path) - names) for path, names in before.items()}
+        for path, names in made.items():
+            for name in names:
+                api.delete(f"{path}/{name}")
+        self.kubectl.must("delete", "configmaps,services,persistentvolumeclaims", "--all", "--wait=false")
+        eventually(lambda: not _names(api, _NAMESPACES) & set(made[_NAMESPACES]), 60, 0.05)
+        eventually(lambda: not api.list("/api/v1/pods"), 60, 0.05)
+
+
+def install_kinds(kubectl: Kubectl) -> None:
+    """The CRDs and the built-in runtimes, if one of them is missing; returns when they are served."""
+    if kubectl.run("get", "clustertrainingruntimes", "torch-distributed").code or kubectl.run(*_LOOK).code:
+        kubectl.install_crds()
+        eventually(lambda: kubectl.run("apply", "-k", str(MANIFESTS / "base" / "runtimes")).code == 0, 60, 0.2)
+        # An established CRD answers 429 until its storage is there.
+        eventually(lambda: kubectl.run(*_LOOK).code == 0, 60, 0.2)
+
+
+@contextlib.contextmanager
+def running_stage(plane: Cluster, scratch: Path, certificate: tuple[Path, Path]) -> Iterator[Stage]:
+    api = plane.api
+    clear_jobs(api)
+    clear_nodes(api)
+    kubectl = Kubectl(plane.kubeconfig, scratch / "cache")
+    install_kinds(kubectl)
+    with contextlib.ExitStack() as stack:
+        kubelets = tuple(stack.enter_context(Kubelet(api, name, certificate)) for name in NODES)
+        stage = Stage(plane, kubectl, kubelets)
+        own = Api.from_kubeconfig(plane.kubeconfig)
+        stack.enter_context(FakeKubelet(own, nodes=NODES, resources=RESOURCES, behaviour=stage.behaviour))
+        for name in NODES:
+            api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None, "taints": None}})
+        yield stage
+
+
+def _names(api: Api, path: str) -> set[str]:
+    return {each["metadata"]["name"] for each in api.list(path)}

@@ -1,0 +1,101 @@
+"""Every command of the README and the docs is run by a test, or it is said why none can run it.
+
+test/integration/test_docs_commands.py runs all commands that helpers/docselsewhere.py does not name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from helpers.docscommands import (
+    PROGRAMS,
+    ROOT,
+    Block,
+    Command,
+    blocks,
+    commands,
+    inline_commands,
+    is_command_block,
+    pages,
+)
+from helpers.docselsewhere import ELSEWHERE, TARGETS, Elsewhere, Target, claim_on, target_of
+
+ALL = [each for page in pages() for each in commands(page)]
+HERE = [each for each in ALL if claim_on(each) is None]
+MAKE = [each for page in pages() for each in (*commands(page), *inline_commands(page)) if target_of(each)]
+TEXTS = [
+    (page, block)
+    for page in pages()
+    for block in blocks((ROOT / page).read_text("utf-8"))
+    if block.language in ("", "text") and not is_command_block(block)
+]
+# What a reader's shell has in the test that runs all others (helpers/docsshell.py), beside what bash has itself.
+PROVIDED = ("kubectl", "tfjob-controller", ".venv/bin/tfjob-controller", "python", "source", "for", "cd", "cp", "mkdir")
+# A make variable that stands for whatever the reader has.
+_VARIABLE = re.compile(r"\b([A-Z_]+)=")
+
+
+def place(command: Command) -> str:
+    return f"{command.page}:{command.line}"
+
+
+@pytest.mark.parametrize("command", HERE, ids=place)
+def test_what_no_other_test_runs_can_be_run_by_the_common_one(command: Command) -> None:
+    assert command.text.split()[0] in PROVIDED, (
+        f"{command.place}: no test runs it: name one in test/helpers/docselsewhere.py, or say there why none can"
+    )
+    assert "…" not in command.text, f"{command.place}: this cannot be typed; replace it in test/helpers/docspages.py"
+
+
+@pytest.mark.parametrize("claim", [*ELSEWHERE, *TARGETS], ids=lambda each: getattr(each, "name", "") or each.pattern)
+def test_a_test_that_is_said_to_run_a_command_is_there(claim: Elsewhere | Target) -> None:
+    assert bool(claim.test) == bool(claim.words)
+    assert claim.test or claim.why
+    if claim.test:
+        assert claim.words in (ROOT / claim.test).read_text("utf-8"), f"{claim.test} does not say {claim.words}"
+
+
+@pytest.mark.parametrize("claim", ELSEWHERE, ids=lambda each: each.pattern)
+def test_no_exception_outlives_its_command(claim: Elsewhere) -> None:
+    assert [each for each in ALL if claim_on(each) is claim], "no page has such a command any more: take the entry away"
+
+
+@pytest.mark.parametrize("command", MAKE, ids=place)
+def test_a_target_of_make_that_a_page_names_runs_what_its_test_runs(command: Command) -> None:
+    target = claim_on(command)
+    assert isinstance(target, Target), f"{command.place}: name its test in test/helpers/docselsewhere.py"
+    # -o: never make .venv anew here, which the tests run from. A placeholder is no argument.
+    words = command.text.partition("#")[0].replace("…", "x").split(maxsplit=1)[1]
+    recipe = printed(f"make --dry-run -o .venv/.ready {words}")
+    assert f"-m {target.module}" in recipe if target.module else recipe
+
+
+@pytest.mark.parametrize("command", [each for each in MAKE if "=" in each.text], ids=place)
+def test_a_variable_that_a_page_gives_to_make_is_one_that_is_read(command: Command) -> None:
+    text = (ROOT / "Makefile").read_text() + "".join(path.read_text() for path in (ROOT / "hack").rglob("*.py"))
+    for name in _VARIABLE.findall(command.text.partition("#")[0]):
+        assert re.search(rf"\$\({name}\)|[\"']{name}[\"']|\b{name}=", text), f"{command.place}: nobody reads {name}"
+
+
+@pytest.mark.parametrize(("page", "block"), TEXTS, ids=lambda each: each.line if isinstance(each, Block) else each)
+def test_a_block_that_is_taken_for_text_hides_no_command(page: str, block: Block) -> None:
+    hidden = [line for line in block.lines if line.startswith("$ ") or line.split(" ")[0] in PROGRAMS]
+    assert not hidden, f"{page}:{block.line}: say its language: ```sh or ```console"
+
+
+def printed(line: str) -> str:
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
