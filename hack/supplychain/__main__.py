@@ -1,0 +1,33 @@
+"""`python -m supplychain`: locks, licences, advisories and forgotten credentials; exit code 1 if anything is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from supplychain import advisories, licences, lock, secretscan
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ROOT / "hack" / "requirements"
+
+
+def main() -> int:
+    pins = {path.stem: lock.read(path)[0] for path in sorted(LOCKS.glob("*.txt"))}
+    shipped = frozenset(pin.name for name in lock.PARTS for pin in pins[name])
+    problems = [
+        *lock.all_problems(LOCKS),
+        *licences.problems((pin.name for pin in pins[lock.WHOLE]), shipped),
+        *secretscan.in_tree(ROOT),
+    ]
+    every = [pin for found in pins.values() for pin in found]
+    try:
+        problems += advisories.ask(every)
+        print(f"advisories: {len({(pin.name, pin.version) for pin in every})} locked versions looked up")
+    except advisories.NotReachedError as why:
+        print(f"advisories: not reached ({why}), so known vulnerabilities were not looked for", file=sys.stderr)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+raise SystemExit(main())
