@@ -407,3 +407,16 @@ def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_word
     assert bench.api.paths("/jobs/") == []
     assert bench.status["phase"] == "Failed"
     assert bench.status["reason"] == "invalid job spec: nobody knows the address of master-0"
+
+
+def test_another_job_of_the_same_name_is_planned_anew_though_nobody_saw_the_first_one_go(
+    bench: ControllerBench,
+) -> None:
+    bench.create(workers(1))
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 1
+    for path in [f"{TFJOB_PATH}/example-job", *bench.api.paths("/jobs/"), *bench.api.paths("/services/")]:
+        bench.api.remove(path)
+    bench.create(workers(3))
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == 3

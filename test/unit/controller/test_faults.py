@@ -200,3 +200,25 @@ def test_a_deletion_that_comes_too_late_is_as_good_as_done(bench: ControllerBenc
     bench.exits("master-0", 0)
     bench.api.fail(error, "Conflict" if error == 409 else "NotFound", method="DELETE", part=TFJOB_PATH)
     assert bench.settle() == GONE
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "is_tried_again"),
+    [
+        pytest.param(409, "Conflict", False, id="another job has the name"),
+        pytest.param(404, "NotFound", False, id="it is gone"),
+        pytest.param(500, "InternalError", True, id="a server error"),
+    ],
+)
+def test_a_finished_job_that_cannot_be_deleted_is_tried_again_unless_it_is_gone(
+    bench: ControllerBench, status: int, reason: str, is_tried_again: bool
+) -> None:
+    bench.create(master(), ttlSecondsAfterFinished=60)
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.settle()
+    bench.clock.advance(61)
+    bench.api.fail(status, reason, method="DELETE", part="/tfjobs")
+    outcome = bench.sync()
+    assert isinstance(outcome, Retry) is is_tried_again
+    assert is_tried_again or outcome == DONE

@@ -1,0 +1,212 @@
+"""The rules of controller/writer.py: what is written for a job, what is taken over, and what is left to others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.memoryapi import MemoryApi, refusal
+from tfjob_controller.api.core import JOBS, SERVICES, Job, Secret, Service
+from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.remembered import Remembered
+from tfjob_controller.controller.writer import Children, Report, Writer
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend
+from tfjob_controller.trainer.labels import CHILD_SELECTOR
+
+OWNER = Job(ObjectMeta(name="train", namespace="team", uid="u1"))
+LABELS = {CHILD_SELECTOR: ""}
+KEYS = Resource("example.com", "v1", "keys", "Key")
+
+
+def references(uid: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "train", "uid": uid, "controller": True}]
+
+
+def body(name: str, uid: str = "u1", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    own = LABELS if labels is None else labels
+    return {"metadata": {"name": name, "namespace": "team", "labels": own, "ownerReferences": references(uid)}}
+
+
+class World:
+    """One writer without helpers, so that writes go out one after another, in order."""
+
+    def __init__(self) -> None:
+        self.api = MemoryApi()
+        self.jobs: Store[Job] = Store()
+        self.services: Store[Service] = Store()
+        self.keys: Remembered[Secret] = Remembered()
+        self.writer = Writer(
+            {
+                JOBS: Children(self._client(JOBS, Job), self.jobs),
+                SERVICES: Children(self._client(SERVICES, Service), self.services),
+                KEYS: Children(self._client(KEYS, Secret), self.keys, is_watched=False),
+            },
+            Fanout(0),
+        )
+
+    def _client(self, resource: Resource, of: type[Any]) -> ResourceClient[Any]:
+        return ResourceClient(self.api, resource, decoder_for(of), retry=False)
+
+    def there(self, resource: Resource, found: dict[str, Any]) -> str:
+        path = resource.path("team", found["metadata"]["name"])
+        self.api.objects[path] = {**found, "metadata": {**found["metadata"], "resourceVersion": "1"}}
+        return path
+
+    def carry_out(self, **actions: Any) -> Report:
+        return self.writer.carry_out(OWNER, Actions(**{kind: tuple(each) for kind, each in actions.items()}))
+
+    def methods(self) -> list[str]:
+        return [request.method for request in self.api.requests]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_was_created_is_in_the_cache_at_once(world: World) -> None:
+    create = Create(JOBS, "a", body("a"))
+    assert world.carry_out(creates=[create]).created == [create]
+    assert world.jobs.get("team/a") is not None
+
+
+def test_what_a_lost_answer_had_created_is_taken_and_costs_one_look(world: World) -> None:
+    world.there(JOBS, body("a"))
+    report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
+    assert (report.created, report.faults, report.refused) == ([], [], [])
+    assert world.jobs.get("team/a") is not None
+    assert world.methods() == ["POST", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "methods", "labels"),
+    [
+        pytest.param(JOBS, ["POST", "GET", "PATCH"], LABELS, id="watched: without them no cache would see it"),
+        pytest.param(KEYS, ["POST", "GET"], {}, id="not watched: nobody looks for it"),
+    ],
+)
+def test_an_own_child_that_lost_its_labels_gets_them_where_it_is_watched(
+    world: World, resource: Resource, methods: list[str], labels: dict[str, str]
+) -> None:
+    path = world.there(resource, body("a", labels={}))
+    assert not world.carry_out(creates=[Create(resource, "a", body("a"))]).faults
+    assert (world.methods(), world.api.objects[path]["metadata"]["labels"]) == (methods, labels)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param(
+            body("a", uid="u2"),
+            "cannot create Job a: Job a exists already and belongs to TFJob train (u2)",
+            id="another job's",
+        ),
+        pytest.param(
+            {"metadata": {"name": "a", "namespace": "team"}},
+            "cannot create Job a: Job a exists already and is not this job's: it has no controller; "
+            "delete or rename it",
+            id="nobody's",
+        ),
+    ],
+)
+def test_a_stranger_under_a_childs_name_is_told_of_and_not_touched(
+    world: World, found: dict[str, Any], words: str
+) -> None:
+    world.there(JOBS, found)
+    report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
+    assert [fault.words for fault in report.refused] == [words]
+    assert not report.faults[0].permanent
+    assert world.jobs.get("team/a") is None
+    assert world.methods() == ["POST", "GET"]
+
+
+def test_a_look_at_what_is_there_that_fails_is_a_fault_of_the_create(world: World) -> None:
+    world.there(JOBS, body("a"))
+    world.api.script.extend([refusal(409, "AlreadyExists"), refusal(403, "Forbidden", "no")])
+    report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
+    assert [fault.words for fault in report.refused] == ["cannot create Job a: no"]
+
+
+@pytest.mark.parametrize("is_suspended", [True, False])
+def test_a_job_is_suspended_and_resumed_by_one_field(world: World, is_suspended: bool) -> None:
+    path = world.there(JOBS, body("a"))
+    assert not world.carry_out(suspends=[SetSuspend("a", is_suspended)]).faults
+    assert world.api.objects[path]["spec"] == {"suspend": is_suspended}
+    job = world.jobs.get("team/a")
+    assert job is not None
+    assert job.spec.suspend is is_suspended
+
+
+@pytest.mark.parametrize(
+    ("is_foreground", "policy"), [pytest.param(True, "Foreground", id="fg"), pytest.param(False, "Background", id="bg")]
+)
+def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_foreground: bool, policy: str) -> None:
+    world.there(JOBS, body("a"))
+    delete = Delete(JOBS, "a", "u7", is_foreground)
+    assert world.carry_out(deletes=[delete]).deleted == [delete]
+    (request,) = world.api.requests
+    assert request.body == {"propagationPolicy": policy, "preconditions": {"uid": "u7"}}
+
+
+@pytest.mark.parametrize(
+    ("actions", "status"),
+    [
+        pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, 404, id="deleted already"),
+        pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, 409, id="another has the name"),
+        pytest.param({"suspends": [SetSuspend("a", True)]}, 404, id="to be suspended"),
+        pytest.param({"patches": [Patch(SERVICES, "a", {})]}, 404, id="to be changed"),
+    ],
+)
+def test_what_is_gone_before_it_is_changed_is_no_fault_and_not_our_doing(
+    world: World, actions: dict[str, Any], status: int
+) -> None:
+    world.api.script.append(refusal(status, "Conflict" if status == 409 else "NotFound"))
+    report = world.carry_out(**actions)
+    assert (report.faults, report.deleted) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        pytest.param({"creates": [Create(JOBS, "a", body("a"))]}, "cannot create Job a: no", id="create"),
+        pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, "cannot delete Job a: no", id="delete"),
+        pytest.param({"patches": [Patch(SERVICES, "a", {})]}, "cannot change Service a: no", id="patch"),
+        pytest.param({"suspends": [SetSuspend("a", True)]}, "cannot suspend Job a: no", id="suspend"),
+        pytest.param({"suspends": [SetSuspend("a", False)]}, "cannot resume Job a: no", id="resume"),
+    ],
+)
+def test_a_fault_says_what_was_tried_and_only_creates_are_told_as_refused(
+    world: World, actions: dict[str, Any], words: str
+) -> None:
+    world.api.script.append(refusal(403, "Forbidden", "no"))
+    report = world.carry_out(**actions)
+    assert [fault.words for fault in report.faults] == [words]
+    assert bool(report.refused) is ("creates" in actions)
+    assert (report.created, report.deleted) == ([], [])
+
+
+@pytest.mark.parametrize("actions", [{"suspends": [SetSuspend("a", True)]}, {"patches": [Patch(JOBS, "a", {})]}])
+def test_a_change_that_came_too_late_is_a_fault(world: World, actions: dict[str, Any]) -> None:
+    """Unlike a deletion: another object of that name has the uid that no change names."""
+    world.api.script.append(refusal(409, "Conflict", "no"))
+    assert len(world.carry_out(**actions).faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "sent"),
+    [
+        pytest.param(403, "Forbidden", 1, id="a quota: the others would fare alike"),
+        pytest.param(409, "Conflict", 3, id="a conflict: it is about this one"),
+        pytest.param(422, "Invalid", 3, id="an invalid one"),
+    ],
+)
+def test_those_that_would_meet_the_same_obstacle_stay_unsent(world: World, status: int, reason: str, sent: int) -> None:
+    world.api.script.append(refusal(status, reason))
+    report = world.carry_out(creates=[Create(JOBS, name, body(name)) for name in "abc"])
+    assert len(world.api.requests) == sent
+    assert (len(report.created), len(report.refused), len(report.faults)) == (sent - 1, 1, 1)
