@@ -67,19 +67,24 @@ class RequestFaults:
     """See the module. Thread-safe."""
 
     def __init__(
-        self, seed: int, troubles: Mapping[str, Trouble] | None = None, targets: Targets | None = None
+        self,
+        seed: int,
+        troubles: Mapping[str, Trouble] | None = None,
+        targets: Targets | None = None,
+        seconds: tuple[float, float] = _SECONDS,
     ) -> None:
-        """By default the gang scheduler's `TROUBLES`."""
+        """By default the gang scheduler's `TROUBLES`. Each kind is on for at least and at most so many seconds."""
         self.hits: Counter[str] = Counter()
         self._rng = random.Random(seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._lock = threading.Lock()
         self._on: list[_On] = []
         self._troubles = TROUBLES if troubles is None else troubles
+        self._seconds = seconds
         self._targets = TARGETS if targets is None else targets
 
     def turn_on(self, kind: str, chance: float) -> None:
         """For some seconds, more the higher the chance is."""
-        low, high = _SECONDS
+        low, high = self._seconds
         until = time.monotonic() + low + (high - low) * chance
         least, most = _SHARES
         share = min(least + (most - least) * chance, self._troubles[kind].most)

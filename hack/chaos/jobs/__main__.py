@@ -4,7 +4,7 @@ A control plane of its own, fake nodes, two controllers and two gang schedulers 
 Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if anything was wrong.
 
 CHAOS_FAULTS    how many faults, 1000
-CHAOS_JOBS      how many jobs come while they happen, 250
+CHAOS_JOBS      how many jobs come while they happen, 150
 CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
 CHAOS_MEAN      mean seconds between faults, 0.5
 CHAOS_KINDS     the only kinds of faults (chaos.jobs.faultplan.FAULTS), with commas in between; by default all

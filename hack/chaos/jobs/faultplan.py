@@ -69,11 +69,11 @@ FAULTS: Mapping[str, int] = {
     **{
         kind: _WEIGHTS.get(trouble.target, 1 if trouble.target in _ANSWERS else 2) for kind, trouble in TROUBLES.items()
     },
-    "controller killed": 5,
+    "controller killed": 4,
     "both controllers killed": 1,
     "controller stopped": 3,
-    "controller frozen": 3,
-    "lease stolen": 3,
+    "controller frozen": 2,
+    "lease stolen": 2,
     "clock jump": 8,
     "disk full": 6,
     "connections cut": 8,

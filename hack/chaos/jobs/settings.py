@@ -34,7 +34,7 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
     seed = environ.get("CHAOS_SEED", "")
     return Settings(
         faults=int(environ.get("CHAOS_FAULTS", "1000")),
-        jobs=int(environ.get("CHAOS_JOBS", "250")),
+        jobs=int(environ.get("CHAOS_JOBS", "150")),
         seed=int(seed) if seed else random.SystemRandom().randrange(10**6),
         mean_seconds=float(environ.get("CHAOS_MEAN", "0.5")),
         kinds=kinds_of(environ.get("CHAOS_KINDS", ""), FAULTS),

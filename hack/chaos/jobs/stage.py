@@ -32,6 +32,8 @@ from localcluster.report import Report
 
 AUDITOR = "audit.jobs"
 _REACTION_SECONDS = 60
+# A kind of fault of requests is on for so long, at least and at most.
+_REQUESTS_SECONDS = (0.5, 2.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
     crowds: list[Crowd] = []
     actor = Actor(lambda name: crowds[0].plan_of(name) if crowds else None)
     clocks = Clocks(disk.folder.parent / "clocks", report)
-    requests = RequestFaults(seed, TROUBLES, TARGETS)
+    requests = RequestFaults(seed, TROUBLES, TARGETS, _REQUESTS_SECONDS)
     with contextlib.ExitStack() as open_:
         stage = open_.enter_context(open_stage(requests, report, Props(actor, clocks.environment)))
         crowds.append(Crowd(stage.api, NAMESPACE))
