@@ -22,6 +22,7 @@ from audit.jobs.facts import (
     Family,
     Replica,
     chief_of,
+    controller_of,
     ends_of,
     families,
     generation_of,
@@ -88,8 +89,15 @@ def uncaused_restarts(history: History) -> Iterator[str]:
 
 
 def _bad_ends(family: Family) -> int:
-    pods = sum(_restarts_in_place(pod) + _ended_badly(pod) for pod in family.of(PODS))
-    return pods + sum(map(_failures, family.of(JOBS)))
+    """Restarts in place, and pods that were to be replaced: as many as the Job counted, or as were seen."""
+    in_place = sum(map(_restarts_in_place, family.of(PODS)))
+    replaced: dict[str, int] = {}
+    for pod in family.of(PODS):
+        if _ended_badly(pod):
+            uid = str((controller_of(pod.last) or {}).get("uid", ""))
+            replaced[uid] = replaced.get(uid, 0) + 1
+    jobs = {child.uid: _failures(child) for child in family.of(JOBS)}
+    return in_place + sum(max(replaced.get(uid, 0), jobs.get(uid, 0)) for uid in replaced.keys() | jobs.keys())
 
 
 def _bad_generations(family: Family) -> int:
@@ -99,16 +107,26 @@ def _bad_generations(family: Family) -> int:
 
 
 def _restarts_in_place(pod: Life) -> int:
-    statuses = [each for version in pod.versions for each in status_of(version).get("containerStatuses") or ()]
-    return max((int(each.get("restartCount", 0)) for each in statuses), default=0)
+    """Of all its containers."""
+    return max(sum(int(each.get("restartCount", 0)) for each in _containers(version)) for version in pod.versions)
 
 
 def _ended_badly(pod: Life) -> bool:
-    if any(ended.exit_code for ended in ends_of(pod)) or any(is_disrupted(version) for version in pod.versions):
+    """Whether its end, not one that a restart in place followed, was a failure or was not its own."""
+    if any(is_disrupted(version) for version in pod.versions):
         return True
     phase = status_of(pod.last).get("phase")
     is_leaving = pod.ended is not None or "deletionTimestamp" in pod.last["metadata"]
-    return phase == FAILED or (is_leaving and phase != SUCCEEDED)
+    return phase == FAILED or (phase != SUCCEEDED and (is_leaving or any(map(_has_failed, _containers(pod.last)))))
+
+
+def _has_failed(container: Object) -> bool:
+    return bool(((container.get("state") or {}).get("terminated") or {}).get("exitCode"))
+
+
+def _containers(pod: Object) -> list[Object]:
+    found: list[Object] = status_of(pod).get("containerStatuses") or []
+    return found
 
 
 def _failures(child: Life) -> int:

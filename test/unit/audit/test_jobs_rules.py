@@ -46,6 +46,13 @@ def worker_runs_again_after_an_error() -> Story:
     return story
 
 
+def after_a_restart_in_place() -> Story:
+    story = running()
+    restarts_in_place(story)
+    story.job(phase="Running", state="Running", restarts=1)
+    return story
+
+
 def parameter_server_runs_again() -> Story:
     story = running()
     story.exits("pod-ps-0", 0)
@@ -190,6 +197,7 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a TrainJob that succeeded": lambda: trained("SUCCESS"),
     "a job that was deleted with all its children": deleted_with_all,
     "a worker that is started again after an error": worker_runs_again_after_an_error,
+    "a restart in place": after_a_restart_in_place,
     "a parameter server that is started again": parameter_server_runs_again,
     "a set that is restarted, with one that had succeeded": set_restarted,
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
@@ -225,6 +233,14 @@ def after(begin: Callable[[], Story], *deeds: Callable[[Story], None]) -> Plot:
         return story
 
     return tell
+
+
+def restarts_in_place(story: Story) -> None:
+    """The container ends with an error, and runs again."""
+    ended = {"terminated": {"exitCode": 137}}
+    for count, state in ((0, {"state": ended}), (1, {"state": {"running": {}}, "lastState": ended})):
+        container = {"name": "main", "restartCount": count, **state}
+        story.put(PODS, "pod-worker-0", status={"phase": "Running", "containerStatuses": [container]})
 
 
 def says(**status: object) -> Callable[[Story], None]:
@@ -526,6 +542,16 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "wrong_states",
         "counts 1 restarts, and its pods account for 0",
         after(running, says(phase="Running", state="Running", restarts=1)),
+    ),
+    "a restart in place that is counted twice": (
+        "wrong_states",
+        "counts 2 restarts, and its pods account for 1",
+        after(running, restarts_in_place, says(phase="Running", state="Running", restarts=2)),
+    ),
+    "a restart by a new pod that is counted twice": (
+        "wrong_states",
+        "counts 2 restarts, and its pods account for 1",
+        after(worker_runs_again_after_an_error, says(phase="Running", state="Running", restarts=2)),
     ),
     "a restart of a set that is counted twice": (
         "wrong_states",
