@@ -39,7 +39,8 @@ from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.tfjob import CONTAINER_NAME, TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.difference import Actions, Patch, plan_actions
+from tfjob_controller.trainer.actions import Actions, Patch
+from tfjob_controller.trainer.difference import plan_actions
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy

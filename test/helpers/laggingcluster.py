@@ -17,7 +17,8 @@ import msgspec.structs
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit
 from tfjob_controller.api.core import JOBS, Job, Pod
-from tfjob_controller.trainer.difference import Actions, Create, Delete, plan_actions
+from tfjob_controller.trainer.actions import Actions, Create, Delete
+from tfjob_controller.trainer.difference import plan_actions
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import job_outcome

@@ -22,7 +22,7 @@ from tfjob_controller.api.gang import (
     member_ids,
     placed_nodes,
 )
-from tfjob_controller.trainer.difference import Actions, Delete
+from tfjob_controller.trainer.actions import Actions, Delete
 from tfjob_controller.trainer.gang import is_placed
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text

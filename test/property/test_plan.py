@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World, decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.children import build_job, build_service
-from tfjob_controller.trainer.difference import NOTHING
 
 _templates = st.sampled_from(
     [

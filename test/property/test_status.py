@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers.clusterinmemory import World, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition
-from tfjob_controller.trainer.difference import NOTHING
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.status import next_status
 

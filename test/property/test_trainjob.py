@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit, ends, generations, train_world, world_in_steps
 from tfjob_controller.api.core import Condition
-from tfjob_controller.trainer.difference import NOTHING
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.labels import GENERATION
 from tfjob_controller.trainer.moments import to_text

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job, Pod
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer import replicas
-from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_secret, build_service
+from tfjob_controller.trainer.actions import NOTHING, Actions, Create, Delete, Patch, SetSuspend, both, deletion
+from tfjob_controller.trainer.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.cleanup import all_that_go_on, goes_on, jobs_to_stop, pods_to_delete
 from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.gang import (
@@ -42,70 +42,14 @@ from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_ther
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
-from tfjob_controller.trainer.pods import is_finished as is_finished_pod
-from tfjob_controller.trainer.pods import last_exit, training_container
-from tfjob_controller.trainer.replicas import View, has_failed_suspended, job_outcome
+from tfjob_controller.trainer.replicas import View, has_failed_suspended
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.steps import Step, due_step
+from tfjob_controller.trainer.suspension import is_one_stopping, toggled
 from tfjob_controller.trainer.training import judge, to_restart
 from tfjob_controller.trainer.views import had_all, views_of
 from tfjob_controller.trainer.work import Work
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """POST `body` to `resource`. `name` for messages and for adoption on AlreadyExists."""
-
-    resource: Resource
-    name: str
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """DELETE by name with precondition `uid`. NotFound and Conflict are success.
-
-    `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
-    """
-
-    resource: Resource
-    name: str
-    uid: str
-    foreground: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetSuspend:
-    """Merge-PATCH `{"spec": {"suspend": suspend}}` on child Job `name`. NotFound is success."""
-
-    name: str
-    suspend: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """Merge-PATCH `body` on a child. NotFound is success."""
-
-    resource: Resource
-    name: str
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """Writes of one sync, the most urgent first."""
-
-    creates: tuple[Create, ...] = ()
-    deletes: tuple[Delete, ...] = ()
-    suspends: tuple[SetSuspend, ...] = ()
-    patches: tuple[Patch, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.creates or self.deletes or self.suspends or self.patches)
-
-
-NOTHING = Actions()
 
 
 def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Actions:
@@ -121,7 +65,7 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
         return NOTHING
     step = due_step(plan, views, without_lost(plan, observed, now))
     holds = seconds_to_start(plan, status, now) > 0
-    actions = _in_step(step, status, holds=holds, resumes=not _is_one_stopping(plan, views, now))
+    actions = _in_step(step, status, holds=holds, resumes=not is_one_stopping(plan, views, now))
     beside = Actions(
         deletes=(*(_surplus(plan, observed) if plan.steps else ()), *_lost(plan, observed, now)),
         suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
@@ -137,20 +81,9 @@ def _in_step(step: Step, status: TrainingStatus, *, holds: bool, resumes: bool) 
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
         actions = _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
-    elif plan.has_generations:
-        actions = _turning(plan, observed, views, status, holds=holds)
     else:
-        actions = _running(plan, observed, views, status)
+        actions = _running(plan, observed, views, status, holds=holds and plan.has_generations)
     return actions if resumes or plan.policy.suspend else dataclasses.replace(actions, suspends=())
-
-
-def both(first: Actions, second: Actions) -> Actions:
-    return Actions(
-        creates=(*first.creates, *second.creates),
-        deletes=(*first.deletes, *second.deletes),
-        suspends=(*first.suspends, *second.suspends),
-        patches=(*first.patches, *second.patches),
-    )
 
 
 def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
@@ -160,19 +93,19 @@ def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
         return NOTHING
     resource = terms.backend.resource
     if has_to_go(plan, step, terms):
-        return Actions(deletes=(_delete(resource, group),)) if group is not None else NOTHING
+        return Actions(deletes=(deletion(resource, group),)) if group is not None else NOTHING
     if group is None:
         return Actions(creates=(Create(resource, terms.terms.name, group_body(plan, terms, views)),))
     change = misfit(terms, group, views)
     if change is not None and terms.backend.is_immutable:
-        return Actions(deletes=(_delete(resource, group),))
+        return Actions(deletes=(deletion(resource, group),))
     return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NOTHING
 
 
 def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
     """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
     return Actions(
-        deletes=tuple(_delete(*group) for group in groups),
+        deletes=tuple(deletion(*group) for group in groups),
         suspends=tuple(SetSuspend(name, True) for name in all_that_go_on(jobs)),
         patches=tuple(_let_go(gang) for gang in gangs if not gang.spec.suspend),
     )
@@ -180,7 +113,7 @@ def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[
 
 def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
     return Actions(
-        deletes=(*(_delete(PODS, pod) for pod in pods_to_delete(plan, observed)), *_ended_group(plan, observed)),
+        deletes=(*(deletion(PODS, pod) for pod in pods_to_delete(plan, observed)), *_ended_group(plan, observed)),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_stop(plan, observed, views)),
         patches=(_let_go(observed.gang),) if observed.gang is not None and must_let_go(observed) else (),
     )
@@ -188,7 +121,7 @@ def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
 
 def _ended_group(plan: Plan, observed: Observed) -> Iterator[Delete]:
     if plan.pod_group is not None and observed.pod_group is not None and is_group_there(observed):
-        yield _delete(plan.pod_group.backend.resource, observed.pod_group)
+        yield deletion(plan.pod_group.backend.resource, observed.pod_group)
 
 
 def _let_go(gang: Gang) -> Patch:
@@ -214,7 +147,7 @@ def _running_gang(
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
         deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale))),
-        suspends=tuple(_toggled(plan, views if suspend else here, suspend)),
+        suspends=tuple(toggled(views if suspend else here, suspend)),
         patches=tuple(_asked(plan, terms, gate, observed)),
     )
 
@@ -254,7 +187,7 @@ def _taken_down(stale: Iterable[Job]) -> Iterator[Delete]:
     """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last."""
     for job in stale:
         if job.metadata.deletion_timestamp is None:
-            yield _delete(JOBS, job, foreground=True)
+            yield deletion(JOBS, job, foreground=True)
 
 
 def _moved(gate: Gate, views: Sequence[View]) -> Iterator[Delete]:
@@ -262,20 +195,11 @@ def _moved(gate: Gate, views: Sequence[View]) -> Iterator[Delete]:
     for view in views:
         seat = gate.seats.get(view.replica.name)
         if view.job is not None and seat is not None and is_misplaced(view, seat):
-            yield _delete(JOBS, view.job, foreground=True)
+            yield deletion(JOBS, view.job, foreground=True)
 
 
-def _running(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus) -> Actions:
-    suspend = plan.policy.suspend
-    return Actions(
-        creates=() if suspend else tuple(_creates(plan, observed, views)),
-        deletes=(*_surplus(plan, observed), *_redone(plan, views, status)),
-        suspends=tuple(_toggled(plan, views, suspend)),
-    )
-
-
-def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus, *, holds: bool) -> Actions:
-    """What `_running` does, but that children of another generation go first, and the status says which is present."""
+def _running(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus, *, holds: bool) -> Actions:
+    """Where a job has generations, children of another one go first, and the status says which is present."""
     suspend = plan.policy.suspend
     turnover = turnover_of(plan, observed, views)
     stale = {job.metadata.name for job in turnover.stale}
@@ -289,7 +213,7 @@ def _turning(plan: Plan, observed: Observed, views: Sequence[View], status: Trai
             *_redone(plan, here, status),
             *(() if suspend else _taken_down(turnover.stale)),
         ),
-        suspends=tuple(_toggled(plan, views if suspend else here, suspend)),
+        suspends=tuple(toggled(views if suspend else here, suspend)),
     )
 
 
@@ -323,10 +247,10 @@ def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
     """
     for name, job in observed.jobs.items():
         if name not in plan.by_name and job.metadata.deletion_timestamp is None:
-            yield _delete(JOBS, job, foreground=True)
+            yield deletion(JOBS, job, foreground=True)
     for name, service in observed.services.items():
         if name not in plan.by_name and service.metadata.deletion_timestamp is None:
-            yield _delete(SERVICES, service)
+            yield deletion(SERVICES, service)
 
 
 def _lost(plan: Plan, observed: Observed, now: datetime) -> Iterator[Delete]:
@@ -335,7 +259,7 @@ def _lost(plan: Plan, observed: Observed, now: datetime) -> Iterator[Delete]:
     for name, pods in observed.pods.items():
         job = observed.jobs.get(name)
         if job is not None and len(kept[name]) < len(pods) and not is_of_generation(plan, job):
-            yield _delete(JOBS, job)
+            yield deletion(JOBS, job)
 
 
 def _redone(plan: Plan, views: Sequence[View], status: TrainingStatus) -> Iterator[Delete]:
@@ -345,7 +269,7 @@ def _redone(plan: Plan, views: Sequence[View], status: TrainingStatus) -> Iterat
             continue
         together = view.replica.role.restarts_together
         if _goes_alone(plan, view, view.job, status) if together else is_recorded(view, status.restart_counts):
-            yield _delete(JOBS, view.job)
+            yield deletion(JOBS, view.job)
 
 
 def _goes_alone(plan: Plan, view: View, job: Job, status: TrainingStatus) -> bool:
@@ -353,47 +277,3 @@ def _goes_alone(plan: Plan, view: View, job: Job, status: TrainingStatus) -> boo
     it would be taken for one that somebody deleted.
     """
     return has_failed_suspended(job) and not view.pods and not had_all(plan, status)
-
-
-def _toggled(plan: Plan, views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
-    for view in views:
-        job = view.job
-        if job is None or job_outcome(job) or (view.must_redo and not view.replica.role.restarts_together):
-            continue
-        wanted = suspend or _would_run_again(view)
-        if job.spec.suspend != wanted:
-            yield SetSuspend(view.replica.name, wanted)
-
-
-def _is_one_stopping(plan: Plan, views: Sequence[View], now: datetime) -> bool:
-    """Those that go on together are resumed together, once no pod of before is left to be taken for a failed one.
-
-    The Job controller may not have looked at a suspended Job yet: then its pod does not even know that it must go.
-    """
-    if not plan.restarts_together:
-        return False
-    lost_before = replicas.lost_before(now)
-    return any(_is_stopping(view, pod, lost_before) for view in views for pod in view.pods)
-
-
-def _is_stopping(view: View, pod: Pod, lost_before: str) -> bool:
-    """Also a pod that was deleted and has ended, until it is gone or given up for lost: beside a Job that goes on
-    again it would be taken for its failure.
-    """
-    deleted = pod.metadata.deletion_timestamp
-    if deleted is not None:
-        return deleted >= lost_before
-    return view.job is not None and view.job.spec.suspend and not is_finished_pod(pod)
-
-
-def _would_run_again(view: View) -> bool:
-    """The program has succeeded but not its pod, which another container kept alive until it went away."""
-    if view.state != replicas.SUCCEEDED:
-        return False
-    container = training_container(view.pod) if view.pod is not None else None
-    exited = last_exit(container) if container is not None else None
-    return exited is None or exited.exit_code != 0
-
-
-def _delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
-    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground)

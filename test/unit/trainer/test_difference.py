@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition
-from tfjob_controller.trainer.difference import NOTHING, Actions
+from tfjob_controller.trainer.actions import NOTHING, Actions
 from tfjob_controller.trainer.moments import to_text
 
 

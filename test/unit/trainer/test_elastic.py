@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import (
     member_ids,
     wanted_members,
 )
-from tfjob_controller.trainer.difference import Actions, Delete
+from tfjob_controller.trainer.actions import Actions, Delete
 from tfjob_controller.trainer.gangterms import ON, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.replicas import JOB_COMPLETE
 

@@ -22,7 +22,7 @@ from tfjob_controller.api.gang import (
     NodePlacement,
     member_ids,
 )
-from tfjob_controller.trainer.difference import NOTHING
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.tfjobplan import gang_problem

@@ -12,7 +12,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.core import Condition, PodStatus
 from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.trainer.difference import NOTHING
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.gangbackends import BACKENDS
 from tfjob_controller.trainer.gangterms import ALWAYS, ON_REQUEST, GangPolicy
 

@@ -20,8 +20,8 @@ from helpers.trainworld import (
 )
 from tfjob_controller.api.core import Condition
 from tfjob_controller.api.gang import BOUND, member_ids
+from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.blame import GRACE_SECONDS
-from tfjob_controller.trainer.difference import NOTHING
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS

@@ -1,0 +1,76 @@
+"""What is to be written for a job, as data; the engine carries it out. See `difference` for what may be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.trainer.children import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST `body` to `resource`. `name` for messages and for adoption on AlreadyExists."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE by name with precondition `uid`. NotFound and Conflict are success.
+
+    `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
+    """
+
+    resource: Resource
+    name: str
+    uid: str
+    foreground: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetSuspend:
+    """Merge-PATCH `{"spec": {"suspend": suspend}}` on child Job `name`. NotFound is success."""
+
+    name: str
+    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge-PATCH `body` on a child. NotFound is success."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Writes of one sync, the most urgent first."""
+
+    creates: tuple[Create, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    suspends: tuple[SetSuspend, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.creates or self.deletes or self.suspends or self.patches)
+
+
+NOTHING = Actions()
+
+
+def both(first: Actions, second: Actions) -> Actions:
+    return Actions(
+        creates=(*first.creates, *second.creates),
+        deletes=(*first.deletes, *second.deletes),
+        suspends=(*first.suspends, *second.suspends),
+        patches=(*first.patches, *second.patches),
+    )
+
+
+def deletion(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground)
