@@ -32,6 +32,8 @@ from localcluster.report import Report
 
 AUDITOR = "audit.jobs"
 _REACTION_SECONDS = 60
+# One clock ahead by the longest jump (chaos.jobs.breaks) while the other one is back by as much.
+_SKEW_SECONDS = 250
 # A kind of fault of requests is on for so long, at least and at most.
 _REQUESTS_SECONDS = (0.5, 2.5)
 
@@ -82,7 +84,8 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
         wait(lambda: leader_of(stage.api, controllers) is not None, "no controller leads")
         _watch(stage, controllers)
         if importlib.util.find_spec(f"{AUDITOR}.__main__"):
-            stage.auditors.append(start_auditor(stage.plane, AUDITOR, f"--reaction-seconds={_REACTION_SECONDS}"))
+            flags = (f"--reaction-seconds={_REACTION_SECONDS}", f"--skew-seconds={_SKEW_SECONDS}")
+            stage.auditors.append(start_auditor(stage.plane, AUDITOR, *flags))
         yield JobStage(stage, controllers, crowds[0], clocks, disk)
 
 
