@@ -1,4 +1,7 @@
-"""How long the commands take: here, where nothing else runs beside the test."""
+"""`make cluster-up` and what goes with it, as their page shows them, and how long they take.
+
+Here, where nothing else runs beside the test.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers import machine
+from helpers.docscommands import commands, inline_commands, target_of
 from helpers.timing import shortest
 from localcluster import binaries, stack, state
 
 ROOT = binaries.HACK.parent
+PAGE = "docs/local-cluster.md"
 WARM_START_SECONDS = 10.0
 
 pytestmark = pytest.mark.cluster
@@ -35,13 +41,41 @@ def test_a_warm_cluster_up_is_ready_within_ten_seconds(environment: dict[str, st
     assert seconds < WARM_START_SECONDS, f"{seconds:.1f} s"
 
 
+@pytest.mark.nodes
+@pytest.mark.usefixtures("own_nodes")
+@pytest.mark.timeout(600)
+def test_every_command_of_the_page_does_what_it_says(environment: dict[str, str]) -> None:
+    """A stack without nodes is ended before that with nodes is started, of which one is killed and comes back."""
+    before = machine.listing()
+    shown = {target_of(each): each.text for each in inline_commands(PAGE)}
+    down = "make cluster-down"
+    for each in [command.text for command in commands(PAGE)]:
+        if "NODES=" in each:
+            make(down, environment)
+        if each != down:
+            make(each, environment)
+    make(shown["node-kill"], environment)
+    make(shown["node-start"], environment)
+    assert down in [command.text for command in commands(PAGE)]
+    make(down, environment)
+    assert machine.listing() == before
+
+
 def cluster_up(environment: dict[str, str]) -> float:
     stack.down(state.stack_dir())
     started = time.monotonic()
-    # -o: never make .venv anew here, which these tests run from.
-    command = ["make", "-o", ".venv/.ready", "cluster-up"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    said = make("make cluster-up", environment)
     seconds = time.monotonic() - started
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.splitlines()[-1]).exists()
+    assert Path(said.splitlines()[-1]).exists()
     return seconds
+
+
+def make(line: str, environment: dict[str, str]) -> str:
+    """What it prints for programs."""
+    # -o: never make .venv anew here, which these tests run from.
+    command = line.replace("make ", "make -o .venv/.ready ", 1)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    return done.stdout

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.docs import DOCS
+from helpers.docscommands import commands, pages
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
 from helpers.prometheustools import tools
@@ -26,6 +27,8 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 ROOT = DOCS.parent
 PAGE = (DOCS / "production.md").read_text("utf-8")
 STEP_SECONDS = 420
+# What other pages ask running pods through the API server.
+ASKED = [each.text for page in pages() for each in commands(page) if "/proxy/" in each.text]
 # What the page calls the images that it builds.
 NAMES = {
     "registry.example.com/tfjob-controller:0.1.0": images.CONTROLLER,
@@ -70,7 +73,11 @@ def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Pa
         "KUBECACHEDIR": str(tmp_path / "cache"),
         "PATH": ":".join([str(path_of_programs(tmp_path)), os.environ["PATH"]]),
     }
-    said = [run(block, clone, environment) for block in blocks("sh")]
+    said = []
+    for block in blocks("sh"):
+        said.append(run(block, clone, environment))
+        if "/proxy/" in block:
+            assert all(run(text, clone, environment) for text in ASKED)
     lines = [line for text in said for line in text.splitlines()]
     roles = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("leader_election_master_status")]
     assert sorted(roles) == [0.0, 0.0, 1.0]

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 _SAMPLES = "manifests/samples"
 _EXAMPLE = f"{_SAMPLES}/example-job.yaml"
+_STANDALONE = "manifests/overlays/standalone"
 _TORCH = f"{_SAMPLES}/trainjob-torch.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`given` are manifests that were applied, `replaced` what stands on the page for something of the reader's own.
+    """`given` are manifests or folders that were applied, `replaced` what stands for something of the reader's own.
 
     `log` is what every pod has printed; the replicas of `fails_once` have ended once and were started again.
     """
@@ -26,10 +27,10 @@ class Page:
 
 PAGES: Mapping[str, Page] = {
     "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
-    # As it stands it simulates 20 times 200 jobs.
+    # As it stands it simulates a hundred jobs ten times.
     "docs/autoscaling.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
     "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
-    "docs/operations.md": Page(log='{"event": "synced", "key":"default/example-job"}\n'),
+    "docs/monitoring.md": Page((_STANDALONE,), log='{"event": "synced", "key":"default/example-job"}\n'),
     "docs/tfjob.md": Page((_EXAMPLE,)),
     "docs/trainjob.md": Page(replaced={" NAME": " first"}),
     "docs/troubleshooting.md": Page((_EXAMPLE,), {" train": " example-job"}),

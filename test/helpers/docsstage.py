@@ -53,7 +53,8 @@ class Stage:
         for each in self.kubelets:
             each.every_log = page.log
         for manifest in page.given:
-            self.kubectl.must("apply", "-f", str(MANIFESTS.parent / manifest))
+            path = MANIFESTS.parent / manifest
+            self.kubectl.must("apply", "-k" if path.is_dir() else "-f", str(path))
         try:
             # A controller for each page: some take its kinds away.
             with running_controller(self.cluster.kubeconfig, ""):

@@ -5,8 +5,12 @@ test/integration/test_docs_commands.py runs all commands that helpers/docselsewh
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -23,10 +27,18 @@ from helpers.docscommands import (
     pages,
 )
 from helpers.docselsewhere import ELSEWHERE, TARGETS, Elsewhere, Target, claim_on, target_of
+from helpers.docspages import PAGES, Page
+from tfjob_controller.cli import build_parser
 
 ALL = [each for page in pages() for each in commands(page)]
 HERE = [each for each in ALL if claim_on(each) is None]
-MAKE = [each for page in pages() for each in (*commands(page), *inline_commands(page)) if target_of(each)]
+MAKE = [
+    each
+    for page in pages()
+    for each in (*commands(page), *inline_commands(page))
+    if target_of(each) and "…" not in target_of(each)
+]
+OURS = [each for page in pages() for each in inline_commands(page) if each.text.startswith("tfjob-controller ")]
 TEXTS = [
     (page, block)
     for page in pages()
@@ -64,6 +76,14 @@ def test_no_exception_outlives_its_command(claim: Elsewhere) -> None:
     assert [each for each in ALL if claim_on(each) is claim], "no page has such a command any more: take the entry away"
 
 
+@pytest.mark.parametrize(("page", "given"), PAGES.items(), ids=lambda each: each if isinstance(each, str) else "")
+def test_what_a_page_is_given_is_what_it_needs(page: str, given: Page) -> None:
+    texts = [each.text for each in HERE if each.page == page]
+    assert texts, f"{page} has no commands: take it away from test/helpers/docspages.py"
+    for old in given.replaced:
+        assert any(old in text for text in texts), f"no command of {page} has {old!r}"
+
+
 @pytest.mark.parametrize("command", MAKE, ids=place)
 def test_a_target_of_make_that_a_page_names_runs_what_its_test_runs(command: Command) -> None:
     target = claim_on(command)
@@ -79,6 +99,24 @@ def test_a_variable_that_a_page_gives_to_make_is_one_that_is_read(command: Comma
     text = (ROOT / "Makefile").read_text() + "".join(path.read_text() for path in (ROOT / "hack").rglob("*.py"))
     for name in _VARIABLE.findall(command.text.partition("#")[0]):
         assert re.search(rf"\$\({name}\)|[\"']{name}[\"']|\b{name}=", text), f"{command.place}: nobody reads {name}"
+
+
+@pytest.mark.parametrize("command", OURS, ids=place)
+def test_what_the_text_says_of_our_own_programs_is_a_command_with_flags_that_there_are(command: Command) -> None:
+    words = shlex.split(command.text)[1:]
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    names = [word for word in words if word.isalpha() and word.islower()]
+    text = help_of(*names)
+    assert [flag for flag in flags if f"{flag} " not in text and f"{flag}," not in text] == [], command.place
+
+
+@functools.cache
+def help_of(*names: str) -> str:
+    """What `tfjob-controller NAMES --help` prints, in which a flag is followed by a blank or a comma."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(SystemExit, match="0"):
+        build_parser().parse_args([*names, "--help"])
+    return out.getvalue().replace("\n", " ").replace("=", " ")
 
 
 @pytest.mark.parametrize(("page", "block"), TEXTS, ids=lambda each: each.line if isinstance(each, Block) else each)
