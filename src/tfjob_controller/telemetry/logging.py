@@ -7,15 +7,19 @@ the same form, from warnings up: their chatter below that is about connections, 
 Never give a logger a request's headers, a kubeconfig's content or a whole object: nothing here filters them out. For
 the same reason tracebacks come without the values of variables.
 
+A line that cannot be written (a full disk, a reader that has gone) is lost, and nobody who logs hears of it: what is
+done must not depend on whether it could be told.
+
 Names, messages and reasons come from strangers. In JSON they are escaped to ASCII; for people, in `_harmless`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -29,6 +33,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 def configure(log_format: str = "json", log_level: str = "info", stream: TextIO | None = None) -> None:
     """Set up logging for the process; `stream` is standard error unless given. May be called again."""
     stream = stream or sys.stderr
+    lossy = cast("TextIO", _LossyStream(stream))
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -39,11 +44,11 @@ def configure(log_format: str = "json", log_level: str = "info", stream: TextIO 
     structlog.configure(
         processors=[_add_logger_name, *shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level]),
-        logger_factory=_NamedLoggerFactory(stream),
+        logger_factory=_NamedLoggerFactory(lossy),
         # Modules get their loggers on import, before this runs; they look at the configuration on their first line.
         cache_logger_on_first_use=False,
     )
-    _route_standard_library([structlog.stdlib.add_logger_name, *shared], renderers, stream)
+    _route_standard_library([structlog.stdlib.add_logger_name, *shared], renderers, lossy)
 
 
 def _renderers(log_format: str, stream: TextIO) -> list[Processor]:
@@ -66,6 +71,21 @@ def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlo
 
 def _seen(text: str) -> str:
     return _RULES.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+class _LossyStream:
+    """As much of a stream as loggers use; raises no OSError."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 class _NamedLogger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -90,3 +91,28 @@ def test_console_lines_are_for_people() -> None:
     assert "watch started" in stream.getvalue()
     assert "resource=pods" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+class FullDisk(io.StringIO):
+    """A stream onto a disk that is full for a while."""
+
+    is_full = True
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+    def flush(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_who_logs_goes_on_while_the_disk_is_full_and_is_heard_again_after_that() -> None:
+    stream = FullDisk()
+    configure("json", "info", stream)
+    structlog.get_logger("m").info("lost")
+    logging.getLogger("a.library").warning("lost too")
+    stream.is_full = False
+    structlog.get_logger("m").info("heard")
+    assert [line["event"] for line in lines(stream)] == ["heard"]
