@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from helpers.gangs import NOW, a_gang
 from tfjob_controller.api.cluster import Node
-from tfjob_controller.api.gang import BOUND, Gang, GangStatus, Member, NodePlacement, placed_nodes, wanted_members
+from tfjob_controller.api.gang import (
+    BOUND,
+    Gang,
+    GangStatus,
+    Member,
+    NodePlacement,
+    kind_of,
+    placed_nodes,
+    wanted_members,
+)
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy
 from tfjob_controller.scheduling.demand import demands_of, requests_by_member
@@ -22,7 +31,7 @@ from tfjob_controller.scheduling.elastic import Elastic, elastic_of
 from tfjob_controller.scheduling.placement import replace_member
 from tfjob_controller.scheduling.queue import Queued, in_order
 from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, Resize, ScalePolicy, plan_resizes
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 SCALE = ScalePolicy(scale_down_after_seconds=30.0, scale_up_after_seconds=60.0)
 

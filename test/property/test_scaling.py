@@ -192,4 +192,4 @@ def test_nobody_grows_while_a_gang_waits(
         world.advance(data.draw(st.sampled_from([1.0, DOWN, UP]), "seconds"))
         is_waited_for = bool(world.waiting)
         plan, _ = world.round()
-        assert not (is_waited_for and any(not each.for_gang for each in plan.resizes))
+        assert not (is_waited_for and any(not each.leaving for each in plan.resizes))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from helpers.gangs import GPU, a_node, a_view
 from tfjob_controller.api.cluster import Node
-from tfjob_controller.api.gang import Member
+from tfjob_controller.api.gang import Member, kind_of
 from tfjob_controller.scheduling.demand import Demand, demand_of
 from tfjob_controller.scheduling.placement import NoFit, Placement, place
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 nodes = st.lists(
     st.builds(

@@ -251,6 +251,11 @@ def _wanted_indexes(member: Member, placed: set[int], leaving: frozenset[str]) -
     return sorted([*stay, *itertools.islice(free, max(member.count - len(stay), 0))])
 
 
+def kind_of(member_id: str) -> str:
+    """`worker` of `worker-3`."""
+    return member_id.rpartition("-")[0]
+
+
 def placed_nodes(status: GangStatus) -> dict[str, str]:
     """The node of each member that has one."""
     return {member: each.node for each in status.placement for member in each.members}

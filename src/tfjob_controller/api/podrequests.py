@@ -40,7 +40,7 @@ def requests_of(pod: ScheduledPod) -> dict[str, int]:
         level = _millis(spec.resources.requests)
         given = _given(status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod))
         total |= {name: given.get(name, 0) for name in level if _is_pod_level(name)}
-    _add(total, _millis(spec.overhead))
+    add_amounts(total, _millis(spec.overhead))
     return _amounts(total)
 
 
@@ -67,7 +67,7 @@ def template_requests(pod_spec: Mapping[str, Any]) -> dict[str, str]:
     init_containers = [_defaulted(each) for each in pod_spec.get("initContainers") or ()]
     total = _total(containers, init_containers, {})
     total |= _pod_level(pod_spec.get("resources") or {}, total)
-    _add(total, _millis(_texts(pod_spec.get("overhead"))))
+    add_amounts(total, _millis(_texts(pod_spec.get("overhead"))))
     amounts = _amounts(total)
     return {name: quantity_of(name, amount) for name, amount in sorted(amounts.items()) if name != PODS}
 
@@ -93,18 +93,18 @@ def _total(
 ) -> dict[str, int]:
     total: dict[str, int] = {}
     for each in containers:
-        _add(total, _request(each, grown))
+        add_amounts(total, _request(each, grown))
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for each in init_containers:
         if each.restart_policy == ALWAYS:
             request = _request(each, grown)
-            _add(total, request)
-            _add(sidecars, request)
+            add_amounts(total, request)
+            add_amounts(sidecars, request)
             needed = sidecars
         else:
             needed = dict(sidecars)
-            _add(needed, _millis(each.resources.requests))
+            add_amounts(needed, _millis(each.resources.requests))
         _raise_to(most, needed)
     _raise_to(total, most)
     return total
@@ -174,9 +174,10 @@ def _millis(quantities: Mapping[str, str]) -> dict[str, int]:
     return {name: milli_of(text) for name, text in quantities.items()}
 
 
-def _add(total: dict[str, int], added: Mapping[str, int]) -> None:
-    for name, value in added.items():
-        total[name] = total.get(name, 0) + value
+def add_amounts(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
+    """In place; -1 times takes them away."""
+    for name, value in amounts.items():
+        total[name] = total.get(name, 0) + times * value
 
 
 def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import BOUND, MEMBER_LABEL, Gang, placed_nodes, wanted_members
+from tfjob_controller.api.gang import BOUND, MEMBER_LABEL, Gang, kind_of, placed_nodes, wanted_members
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.elastic import Elastic, elastic_kind, elastic_of
 from tfjob_controller.scheduling.queue import moment_of
 from tfjob_controller.scheduling.resizes import Ending
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 # How long a pod may take to go once its grace period is over, or an owner to delete it.
 PATIENCE_SECONDS = 60.0

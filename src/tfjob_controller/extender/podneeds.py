@@ -21,12 +21,11 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import MEMBER_LABEL, Gang, GangSpec, Member
+from tfjob_controller.api.gang import MEMBER_LABEL, Gang, GangSpec, Member, kind_of
 from tfjob_controller.api.podrequests import Amounts, amounts_of, requests_of
 from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.extender.caches import gang_key_of
 from tfjob_controller.kube.clock import Clock
-from tfjob_controller.scheduling.view import kind_of
 
 # What is not so any more (the LimitRange is gone) should not keep a gang out for ever; an attempt in vain is cheap.
 BELIEVED_SECONDS = 600.0

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, Gang, placed_nodes, wanted_members
+from tfjob_controller.api.gang import ADMITTED, Gang, kind_of, placed_nodes, wanted_members
 from tfjob_controller.extender.lifecycle import is_bound, lives
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demands_understood, requests_by_member
 from tfjob_controller.scheduling.elastic import anchors_of
 from tfjob_controller.scheduling.placement import replace_member
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 
 def other_nodes(

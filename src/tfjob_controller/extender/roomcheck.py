@@ -25,7 +25,7 @@ from typing import Protocol
 import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.api.gang import MEMBER_LABEL, Gang
+from tfjob_controller.api.gang import MEMBER_LABEL, Gang, kind_of
 from tfjob_controller.extender.bindcalls import NO_ROOM, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.board import Board
@@ -34,7 +34,6 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.demand import Demand, demands_understood
 from tfjob_controller.scheduling.rooms import Room
-from tfjob_controller.scheduling.view import kind_of
 
 log = structlog.get_logger(__name__)
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, placed_nodes, wanted_members
+from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demand_of
 from tfjob_controller.scheduling.queue import moment_of
-from tfjob_controller.scheduling.view import kind_of
 
 # Whoever else a gang has, its workers want to be near these.
 PARAMETER_SERVERS = "ps"

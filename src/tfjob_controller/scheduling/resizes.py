@@ -18,17 +18,13 @@ class ScalePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`.
-
-    `for_gang` is who waits for the room; empty for one that is to grow.
-    """
+    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`."""
 
     key: str
     kind: str
     target: int
     leaving: tuple[str, ...] = ()
     reason: str = ""
-    for_gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.demand import Demand, demands_of
 from tfjob_controller.scheduling.elastic import Elastic
 from tfjob_controller.scheduling.placement import Placement, place
@@ -24,7 +25,7 @@ from tfjob_controller.scheduling.queue import Queued
 from tfjob_controller.scheduling.resizes import Ending, Kept, Plan, Resize, ScalePolicy
 from tfjob_controller.scheduling.supposed import Supposed
 from tfjob_controller.scheduling.victims import Found, Trial, Victim, victims_for
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 # How long room that was given for a gang is owed to it: pods have a grace period to end in.
 _OWED = timedelta(seconds=300)
@@ -207,4 +208,4 @@ def _resize(victims: Sequence[Victim], head: _Head, now: datetime) -> Resize:
     room = f"room for {head.key}, waiting "
     is_said = gang.reason.startswith(room) and (gang.target, gang.leaving) == (target, leaving)
     reason = gang.reason if is_said else f"{room}{int(head.queued.waited_seconds(now))} s"
-    return Resize(gang.key, gang.kind, target, leaving, reason, head.key)
+    return Resize(gang.key, gang.kind, target, leaving, reason)

@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tfjob_controller.api.podrequests import Amounts
+from tfjob_controller.api.podrequests import Amounts, add_amounts
 from tfjob_controller.scheduling.matching import Constraint
 from tfjob_controller.scheduling.resizes import Ending
 from tfjob_controller.scheduling.rooms import Pool, Room
@@ -21,7 +21,7 @@ class Supposed:
         more: dict[str, dict[str, int]] = {}
         for each in freed:
             if each.node in view.rooms:
-                _add(more.setdefault(each.node, {}), each.amounts)
+                add_amounts(more.setdefault(each.node, {}), each.amounts)
         self._changed = {name: _with_more(view.rooms[name], amounts) for name, amounts in more.items()}
         self._pools: dict[Constraint, Pool] = {}
 
@@ -51,8 +51,3 @@ class Supposed:
 def _with_more(room: Room, amounts: Amounts) -> Room:
     free = {name: value + amounts.get(name, 0) for name, value in room.free.items()}
     return replace(room, free=free, key=tuple(free.items()))
-
-
-def _add(total: dict[str, int], amounts: Amounts) -> None:
-    for name, value in amounts.items():
-        total[name] = total.get(name, 0) + value

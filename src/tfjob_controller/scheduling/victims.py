@@ -19,12 +19,13 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.demand import Demand, total_of
 from tfjob_controller.scheduling.elastic import Elastic
 from tfjob_controller.scheduling.placement import Placement
 from tfjob_controller.scheduling.resizes import Ending
 from tfjob_controller.scheduling.supposed import Supposed
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 # How many placements the third line may try, and how many nodes they may look at in all: a tenth of a second or less.
 _SEARCHED_PLACEMENTS = 200

@@ -1,8 +1,8 @@
 """What every node has left: allocatable less what pods take and what is reserved for gangs.
 
-Theory of operation. The view keeps books per node, and changes them a little with every event: `set_node`, `set_pod`,
-`reserve` and their opposites. A pod counts while it has a node and has not finished. A reservation holds room for one
-member of an admitted gang, and counts until that member's pod is there:
+Theory of operation. The view keeps a book for each node (nodebook.py), and changes it a little with every event:
+`set_node`, `set_pod`, `reserve` and their opposites. A pod counts while it has a node and has not finished. A
+reservation holds room for one member of an admitted gang, and counts until that member's pod is there:
 
 - a pod *covers* a reservation if its labels name that gang, member and attempt and it is on the reserved node. Then
   the pod counts and the reservation does not;
@@ -25,14 +25,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
-from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
-from tfjob_controller.api.podrequests import Amounts, requests_of
-from tfjob_controller.api.quantity import amount_from
+from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, kind_of
+from tfjob_controller.api.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.matching import Constraint
+from tfjob_controller.scheduling.nodebook import NodeBook
 from tfjob_controller.scheduling.rooms import Pool, Room, RoomChange
 
 # After so many changes a reader had better look at everything again.
@@ -51,21 +51,6 @@ class ViewStatistics:
     reserved_members: int
     uncovered_members: int
     reserved: Mapping[str, int]
-
-
-@dataclass(slots=True)
-class _Book:
-    """A node's account; pods may be known before their node is."""
-
-    node: Node | None = None
-    allocatable: dict[str, int] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
-    # Of `used`, what gangs take with pods and reservations: the rest is foreign.
-    by_gangs: dict[str, int] = field(default_factory=dict)
-    # Of `by_gangs`, what reservations take whose pods are not there.
-    reserved: dict[str, int] = field(default_factory=dict)
-    pods: int = 0
-    reservations: int = 0
 
 
 @dataclass(slots=True)
@@ -89,7 +74,7 @@ class ClusterView:
     """The books; see the module's text. Unknown names are ignored by all that takes something away."""
 
     def __init__(self) -> None:
-        self._books: dict[str, _Book] = {}
+        self._books: dict[str, NodeBook] = {}
         self._rooms: dict[str, Room] = {}
         self._pods: dict[str, _Pod] = {}
         # Of pods that have been told to end: until when.
@@ -141,10 +126,8 @@ class ClusterView:
 
     def without_gangs(self, node: str) -> Amounts:
         """What the node would have left if there were no gangs: allocatable less foreign pods."""
-        book = self._books.get(node)
-        if book is None or book.node is None:
-            return {}
-        return {name: value + book.by_gangs.get(name, 0) for name, value in self._rooms[node].free.items()}
+        room = self._rooms.get(node)
+        return {} if room is None else self._books[node].without_gangs(room.free)
 
     def pool(self, constraint: Constraint) -> Pool:
         """The nodes that suit a constraint. Not a copy: changes with the view."""
@@ -165,11 +148,6 @@ class ClusterView:
             return None
         return [self._changes[index] for index in range(len(self._changes) - count, len(self._changes))]
 
-    def reserved_node(self, gang_key: str, member_id: str) -> str | None:
-        """The node where a member's room is reserved."""
-        reservation = self._gangs.get(gang_key, {}).get(member_id)
-        return None if reservation is None else reservation.node
-
     def reserved_members(self, gang_key: str) -> Mapping[str, str]:
         """The nodes of all members of a gang that have a reservation, whether their pods are there or not."""
         return {member: each.node for member, each in self._gangs.get(gang_key, {}).items()}
@@ -179,7 +157,7 @@ class ClusterView:
         open_members = [each for each in members if not each.covering]
         reserved: dict[str, int] = {}
         for each in open_members:
-            _add(reserved, each.amounts, 1)
+            add_amounts(reserved, each.amounts, 1)
         return ViewStatistics(
             len(self._rooms), len(self._pods), len(self._gangs), len(members), len(open_members), reserved
         )
@@ -189,23 +167,19 @@ class ClusterView:
         total: dict[str, int] = {}
         left: dict[str, int] = {}
         for room in list(self._rooms.values()):
-            _add(total, room.allocatable, 1)
-            _add(left, room.free, 1)
+            add_amounts(total, room.allocatable, 1)
+            add_amounts(left, room.free, 1)
             # Reserved room is free as long as the pods are not there.
-            _add(left, room.reserved, 1)
+            add_amounts(left, room.reserved, 1)
         return {name: 1 - left[name] / value for name, value in total.items() if value}
 
     # Nodes and pods
 
     def set_node(self, node: Node) -> None:
-        """A node is there, or has changed. Quantities that are none count as nothing."""
-        book = self._books.setdefault(node.metadata.name, _Book())
-        if book.node is not None and _is_alike(book.node, node):
-            return
-        book.node = node
-        book.allocatable = _allocatable(node)
-        self._nodes_version += 1
-        self._refresh([node.metadata.name])
+        """A node is there, or has changed."""
+        if self._book(node.metadata.name).put(node):
+            self._nodes_version += 1
+            self._refresh([node.metadata.name])
 
     def remove_node(self, name: str) -> None:
         """A node is gone; pods and reservations there are remembered until they go too."""
@@ -245,8 +219,9 @@ class ClusterView:
         self._refresh({each.node for each in (old, new) if each is not None})
 
     def _count_pod(self, key: str, pod: _Pod, sign: int) -> None:
-        self._take(pod.node, pod.amounts, sign, is_gang=bool(pod.gang))
-        self._books[pod.node].pods += sign
+        book = self._book(pod.node)
+        book.take(pod.amounts, sign, is_gang=bool(pod.gang))
+        book.pods += sign
         if not pod.gang:
             return
         siblings = self._gang_pods.setdefault((pod.gang, pod.member), set())
@@ -276,8 +251,9 @@ class ClusterView:
             changed |= self._drop(gang.pop(member_id, None))
             reservation = _Reservation(node, requests.get(kind_of(member_id), {}), str(attempt))
             gang[member_id] = reservation
-            self._reserve(reservation, 1)
-            self._books[node].reservations += 1
+            book = self._book(node)
+            book.reserve(reservation.amounts, 1)
+            book.reservations += 1
             changed.add(node)
             pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member_id), ()))
             self._cover(reservation, sum(_covers(pod, reservation) for pod in pods))
@@ -303,9 +279,10 @@ class ClusterView:
     def _drop(self, reservation: _Reservation | None) -> set[str]:
         if reservation is None:
             return set()
+        book = self._books[reservation.node]
         if not reservation.covering:
-            self._reserve(reservation, -1)
-        self._books[reservation.node].reservations -= 1
+            book.reserve(reservation.amounts, -1)
+        book.reservations -= 1
         return {reservation.node}
 
     def _cover(self, reservation: _Reservation, pods: int) -> None:
@@ -313,31 +290,24 @@ class ClusterView:
         reservation.covering += pods
         after = bool(reservation.covering)
         if before != after:
-            self._reserve(reservation, -1 if after else 1)
+            self._books[reservation.node].reserve(reservation.amounts, -1 if after else 1)
 
     # The books
 
-    def _reserve(self, reservation: _Reservation, sign: int) -> None:
-        self._take(reservation.node, reservation.amounts, sign, is_gang=True)
-        _add(self._books[reservation.node].reserved, reservation.amounts, sign)
-
-    def _take(self, node: str, amounts: Amounts, sign: int, *, is_gang: bool) -> None:
-        book = self._books.setdefault(node, _Book())
-        _add(book.used, amounts, sign)
-        if is_gang:
-            _add(book.by_gangs, amounts, sign)
+    def _book(self, node: str) -> NodeBook:
+        return self._books.setdefault(node, NodeBook())
 
     def _refresh(self, names: Iterable[str]) -> None:
         """Make the rooms of these nodes anew and tell the pools."""
         for name in sorted(names):
             book = self._books[name]
             before = self._rooms.get(name)
-            after = None if book.node is None else _room(book.node, book)
+            after = book.room()
             if after is not None:
                 self._rooms[name] = after
             else:
                 self._rooms.pop(name, None)
-                if not (book.pods or book.reservations):
+                if book.is_empty:
                     del self._books[name]
             if before is None and after is None:
                 continue
@@ -345,11 +315,6 @@ class ClusterView:
                 pool.replace(before, after)
             self._changes.append(RoomChange(before, after))
             self._version += 1
-
-
-def kind_of(member_id: str) -> str:
-    """`worker` of `worker-3`."""
-    return member_id.rpartition("-")[0]
 
 
 def _pod(pod: ScheduledPod) -> _Pod:
@@ -366,40 +331,3 @@ def _pod(pod: ScheduledPod) -> _Pod:
 
 def _covers(pod: _Pod, reservation: _Reservation) -> bool:
     return pod.node == reservation.node and pod.attempt == reservation.attempt
-
-
-def _room(node: Node, book: _Book) -> Room:
-    used = book.used
-    free = {name: value - used.get(name, 0) for name, value in book.allocatable.items()}
-    reserved = {name: value for name, value in book.reserved.items() if value}
-    return Room(node, book.allocatable, free, tuple(free.items()), reserved)
-
-
-def _allocatable(node: Node) -> dict[str, int]:
-    """In the order of names, so that like nodes have like keys."""
-    found: dict[str, int] = {}
-    for name, text in sorted(node.status.allocatable.items()):
-        try:
-            found[name] = amount_from(name, text)
-        except ValueError:
-            continue
-    return found
-
-
-def _is_alike(old: Node, new: Node) -> bool:
-    """A kubelet reports every few minutes, and mostly nothing that matters here."""
-    return (
-        old.spec == new.spec
-        and old.status.allocatable == new.status.allocatable
-        and old.metadata.labels == new.metadata.labels
-        and _ready_words(old) == _ready_words(new)
-    )
-
-
-def _ready_words(node: Node) -> list[str]:
-    return [each.status for each in node.status.conditions if each.type == "Ready"]
-
-
-def _add(total: dict[str, int], amounts: Amounts, sign: int) -> None:
-    for name, value in amounts.items():
-        total[name] = total.get(name, 0) + sign * value

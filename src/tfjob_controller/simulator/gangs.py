@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.gang import BOUND, Gang, Member, placed_nodes, wanted_members
+from tfjob_controller.api.gang import BOUND, Gang, Member, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling import scaling
@@ -25,7 +25,7 @@ from tfjob_controller.scheduling.elastic import Elastic, anchors_of, elastic_of
 from tfjob_controller.scheduling.placement import Placement, replace_member
 from tfjob_controller.scheduling.queue import in_order
 from tfjob_controller.scheduling.scaling import Kept, Plan, Resize, ScalePolicy
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, moment_of
 from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
 from tfjob_controller.simulator.jobs import SimJob, ms

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 from tfjob_controller.simulator.cluster import gang_of, gpus_by_node, key
 from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
 from tfjob_controller.simulator.jobs import SECOND, SimJob, ms

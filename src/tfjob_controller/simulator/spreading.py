@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.demand import Demand, requests_by_member
-from tfjob_controller.scheduling.view import ClusterView, kind_of
+from tfjob_controller.scheduling.view import ClusterView
 
 
 def node_for(view: ClusterView, demand: Demand, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:

@@ -135,7 +135,7 @@ def test_a_member_that_is_placed_anew_moves() -> None:
     view = reserved("worker-0", "worker-1")
     view.reserve(GANG, {"worker-0": "m"}, ONE_CPU, attempt=1)
     assert (cpu(view, "n"), cpu(view, "m")) == (7000, 7000)
-    assert view.reserved_node(GANG, "worker-0") == "m"
+    assert view.reserved_members(GANG)["worker-0"] == "m"
 
 
 def test_reserving_the_same_again_changes_nothing() -> None:
