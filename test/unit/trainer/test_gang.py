@@ -14,6 +14,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,
+    GANGS,
     RELEASED,
     UNSCHEDULABLE,
     WAITING,
@@ -22,7 +23,8 @@ from tfjob_controller.api.gang import (
     NodePlacement,
     member_ids,
 )
-from tfjob_controller.trainer.actions import NOTHING
+from tfjob_controller.trainer.actions import NOTHING, Patch
+from tfjob_controller.trainer.difference import stop_all
 from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.tfjobplan import gang_problem
@@ -228,9 +230,10 @@ def test_a_pinned_replica_that_has_got_another_node_is_made_anew_unless_it_runs(
     cluster = admitted_world(master(), workers(2), gangs=PINNED)
     cluster.runs("master-0")
     says(cluster, ADMITTED, placement=(NodePlacement("n2", ("master-0", "worker-0", "worker-1")),))
-    assert sorted(each.name for each in cluster.actions().deletes) == [
-        cluster.name("worker-0"),
-        cluster.name("worker-1"),
+    # In the foreground: none of them runs at two places.
+    assert sorted((each.name, each.foreground) for each in cluster.actions().deletes) == [
+        (cluster.name("worker-0"), True),
+        (cluster.name("worker-1"), True),
     ]
     cluster.settle()
     assert labels(cluster, "worker-0")["pinned-to"] != labels(cluster, "master-0")["pinned-to"]
@@ -281,6 +284,13 @@ def test_tf_config_keeps_the_place_of_a_worker_that_has_succeeded() -> None:
     cluster.settle()
     admit(cluster, "master-0", "worker-0", "worker-1")
     assert told(cluster, "worker-2")["worker"] == ["worker-0", "worker-1", "worker-2"]
+
+
+def test_the_gang_of_a_refused_job_lets_go_once() -> None:
+    gang = gang_of(admitted_world())
+    let_go = replace(gang, spec=replace(gang.spec, suspend=True))
+    assert stop_all((), (gang,), ()).patches == (Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}}),)
+    assert not stop_all((), (let_go,), ())
 
 
 # Back to the queue

@@ -129,6 +129,17 @@ def test_a_job_of_which_nothing_is_left_to_stop_takes_its_group_along() -> None:
     assert (cluster.job.status.phase, cluster.pod_group) == ("Done", None)
 
 
+def test_a_job_is_cleaned_up_also_when_somebody_has_deleted_its_group() -> None:
+    cluster = grouped("volcano")
+    cluster.all_run()
+    cluster.exits("master-0", 0, phase="Succeeded")
+    cluster.sync()
+    assert cluster.job.status.phase == "CleanUp"
+    cluster.pod_group = None
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.pod_group) == ("Done", None)
+
+
 def test_a_job_that_is_suspended_from_birth_has_nothing() -> None:
     cluster = world(gang={"enabled": True}, suspend=True)
     cluster.gangs = policy("kueue")
