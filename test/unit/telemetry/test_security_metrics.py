@@ -1,0 +1,55 @@
+"""What jobs and their programs say, as labels of series: nobody forges a line, and nobody makes series without end."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tfjob_controller.api.trainjob import MAX_METRICS
+from tfjob_controller.telemetry import trainingmetrics
+from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
+
+FORGED = [
+    pytest.param('a"} 1\ntfjob_forged{x="y', id="an end of the label and a line"),
+    pytest.param("a\\", id="a backslash at the end"),
+    pytest.param("a\n# HELP tfjob_forged x\ntfjob_forged 1\n", id="a series"),
+    pytest.param("\x1b[2J\r\x00", id="control characters"),
+    pytest.param("\u2028\u0085", id="line ends of Unicode"),
+]
+
+
+def exposition(jobs: list[TrainingOfJob]) -> str:
+    registry = CollectorRegistry()
+    registry.register(TrainingCollector(lambda: jobs))
+    return generate_latest(registry).decode()
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_a_name_stays_the_value_of_its_label(text: str) -> None:
+    shown = exposition([("TrainJob", text, text, {text: "1"})])
+    families = list(text_string_to_metric_families(shown))
+    assert "tfjob_forged" not in [family.name for family in families]
+    (sample,) = [each for family in families for each in family.samples if each.name == "tfjob_training_metric"]
+    assert sample.labels == {"kind": "TrainJob", "namespace": text, "job": text, "metric": text}
+
+
+def test_however_many_jobs_say_something_the_series_are_bounded() -> None:
+    many = [("TrainJob", "ns", f"job-{number}", {"loss": "1"}) for number in range(trainingmetrics.MAX_JOBS + 500)]
+    lines = [line for line in exposition(many).splitlines() if line.startswith("tfjob_training_metric{")]
+    assert len(lines) == trainingmetrics.MAX_JOBS
+
+
+@pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "x", "0x10", "1_000", "nan ", "\uff11", "Infinity", " 1"])
+def test_a_value_that_somebody_wrote_into_a_status_costs_its_own_series_and_no_other(value: str) -> None:
+    shown = exposition([("TrainJob", "ns", "a", {"bad": value, "good": "1"}), ("TrainJob", "ns", "b", {"loss": "2"})])
+    families = list(text_string_to_metric_families(shown))
+    samples = [each for family in families for each in family.samples if each.name == "tfjob_training_metric"]
+    assert [each.labels["metric"] for each in samples] == ["good", "loss"]
+    assert "tfjob_forged" not in [family.name for family in families]
+
+
+def test_a_status_with_thousands_of_metrics_has_no_more_series_than_a_spec_can_name() -> None:
+    shown = exposition([("TrainJob", "ns", "a", {f"metric-{number}": "1" for number in range(10_000)})])
+    lines = [line for line in shown.splitlines() if line.startswith("tfjob_training_metric{")]
+    assert len(lines) == MAX_METRICS

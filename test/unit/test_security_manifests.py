@@ -1,0 +1,122 @@
+"""What the manifests give away: rights, pods' privileges, ports. Read as files, so that no overlay can be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Object = dict[str, Any]
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+# Whoever holds one of these can make himself more than he is.
+ESCALATING_VERBS = {"escalate", "bind", "impersonate", "approve", "sign", "*"}
+ESCALATING_RESOURCES = {
+    "*",
+    "clusterroles",
+    "clusterrolebindings",
+    "roles",
+    "rolebindings",
+    "serviceaccounts/token",
+    "pods/exec",
+    "pods/attach",
+    "pods/ephemeralcontainers",
+    "pods/portforward",
+    "nodes/proxy",
+    "certificatesigningrequests",
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "customresourcedefinitions",
+}
+READS_ALL = {"list", "watch", "deletecollection", "update", "patch", "delete"}
+
+
+def objects(*kinds: str) -> list[Any]:
+    return list(_objects(kinds))
+
+
+def _objects(kinds: tuple[str, ...]) -> Iterator[Any]:
+    for path in sorted(MANIFESTS.rglob("*.yaml")):
+        if "samples" in path.parts or path.name == "kustomization.yaml":
+            continue
+        for each in yaml.load_all(path.read_text(), yaml.CSafeLoader):
+            if isinstance(each, dict) and each.get("kind") in kinds:
+                name = each["metadata"]["name"]
+                yield pytest.param(each, id=f"{path.parent.name}/{each['kind']}/{name}")
+
+
+def rules(role: Object) -> list[Object]:
+    found: list[Object] = role.get("rules") or []
+    return found
+
+
+@pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
+def test_no_role_has_a_wildcard_or_a_way_to_more_rights(role: Object) -> None:
+    for rule in rules(role):
+        assert not ESCALATING_VERBS & set(rule["verbs"])
+        assert not ESCALATING_RESOURCES & set(rule.get("resources", ()))
+        assert "*" not in rule.get("apiGroups", ())
+        assert "nonResourceURLs" not in rule
+
+
+@pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
+def test_nobody_may_list_change_or_delete_secrets(role: Object) -> None:
+    for rule in rules(role):
+        if "secrets" in rule.get("resources", ()):
+            assert not READS_ALL & set(rule["verbs"])
+
+
+@pytest.mark.parametrize("role", objects("ClusterRole"))
+def test_only_the_roles_of_users_are_added_to_those_of_the_cluster(role: Object) -> None:
+    aggregated = [label for label in role["metadata"].get("labels", {}) if "aggregate-to" in label]
+    if aggregated:
+        assert role["metadata"]["name"].startswith("tfjob-")
+        groups = {group for rule in rules(role) for group in rule["apiGroups"]}
+        assert groups <= {"kubeflow.org", "scheduling.kubeflow.org"}
+
+
+@pytest.mark.parametrize("binding", objects("RoleBinding", "ClusterRoleBinding"))
+def test_rights_go_to_accounts_of_our_own_and_to_no_group(binding: Object) -> None:
+    assert {each["kind"] for each in binding["subjects"]} == {"ServiceAccount"}
+    assert all(each["name"] in ("tfjob-controller", "gang-scheduler") for each in binding["subjects"])
+    assert binding["roleRef"]["name"] not in ("cluster-admin", "admin", "edit")
+
+
+@pytest.mark.parametrize("deployment", objects("Deployment"))
+def test_a_pod_has_no_privileges_and_reads_nothing_of_its_node(deployment: Object) -> None:
+    spec = deployment["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} & set(spec)
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert all(set(volume) <= {"name", "configMap", "secret", "emptyDir"} for volume in spec["volumes"])
+    for container in spec["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "hostPort" not in str(container["ports"])
+        assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("deployment", objects("Deployment"))
+def test_no_secret_is_in_arguments_or_variables_and_no_check_of_a_certificate_is_off(deployment: Object) -> None:
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        words = " ".join([*container.get("command", ()), *container.get("args", ()), str(container.get("env", ""))])
+        for word in ("insecure", "token", "password", "secretKeyRef", "debug-bind-address"):
+            assert word not in words
+        binds = [each for each in container.get("args", ()) if each.startswith("--extender-bind-address=")]
+        assert all(each.split("=")[1].startswith("127.0.0.1:") for each in binds)
+
+
+@pytest.mark.parametrize("policy", objects("NetworkPolicy"))
+def test_a_network_policy_lets_in_metrics_and_probes_alone(policy: Object) -> None:
+    ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert ports == {"metrics", "health", "scheduler"}
+    assert all(rule.get("ports") for rule in policy["spec"]["egress"])
+
+
+def test_nothing_of_ours_is_offered_beyond_its_pods() -> None:
+    """Whoever adds one says in docs/security.md who may reach it, and here."""
+    assert objects("Service", "Ingress", "APIService", "ValidatingWebhookConfiguration") == []
