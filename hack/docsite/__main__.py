@@ -1,4 +1,4 @@
-"""`python -m docsite` makes the site of docs/ in build/site. A warning of Sphinx, such as a dead link, fails it."""
+"""`python -m docsite` makes the site of docs/ in build/site. A warning fails it, such as a dead link."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from sphinx.cmd.build import build_main
+
+from docsite.offline import fetched_from_elsewhere
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
@@ -19,6 +21,9 @@ def main() -> int:
     if code := build_main([*STRICT, *settings, str(ROOT), str(SITE)]):
         print("the site is not good: mend what is named above", file=sys.stderr)
         return code
+    if fetched := list(fetched_from_elsewhere(SITE)):
+        print("fetched from elsewhere:", *fetched, sep="\n", file=sys.stderr)
+        return 1
     print(f"open {SITE.relative_to(ROOT)}/index.html")
     return 0
 
