@@ -1,4 +1,4 @@
-"""The monitoring page and the runbooks name series and flags that exist."""
+"""The pages on operating and the runbooks name series and flags that exist."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from helpers.docs import DOCS
 from monitoring import runbooks
 from monitoring.rules import ALERTS
 
-PAGES = [DOCS / "monitoring.md", *sorted((DOCS / "runbooks").glob("*.md"))]
+OPERATING = ("monitoring", "sizing", "upgrade", "high-availability", "troubleshooting")
+PAGES = [*(DOCS / f"{name}.md" for name in OPERATING), *sorted((DOCS / "runbooks").glob("*.md"))]
 METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
 FLAGS = set(re.findall(r"^\| `(--[^`]+)` \|", render_flags(), re.MULTILINE))
-# Of others: kubectl, etcd.
-FOREIGN_FLAGS = {"--as", "--etcd-compaction-interval", "--field-selector", "--list", "--previous", "--raw", "--sort-by",
-                 "--tail", "--type", "--kube-api-qps", "--kube-api-burst"}  # fmt: skip
+# Of others: kubectl and its plugin, kube-controller-manager, etcd.
+FOREIGN_FLAGS = {"--as", "--cascade", "--controller-logs", "--etcd-compaction-interval", "--field-selector", "--force",
+                 "--list", "--previous", "--raw", "--replica", "--server-side", "--sort-by", "--tail", "--timeout",
+                 "--type", "--kube-api-qps", "--kube-api-burst", "--concurrent-job-syncs"}  # fmt: skip
 FOREIGN_METRICS = {"apiserver_request_duration_seconds", "etcd_request_duration_seconds"}
 
 _SERIES = re.compile(
