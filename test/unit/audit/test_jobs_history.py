@@ -1,0 +1,72 @@
+"""What the auditor of jobs keeps of objects, and what it makes of lists and gaps."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.jobs.history import JOBS, PODS, SECRETS, TFJOBS, History, Object
+from audit.jobs.trim import trimmed
+
+
+def obj(uid: str, version: int) -> Object:
+    return {"metadata": {"uid": uid, "name": uid, "resourceVersion": str(version)}}
+
+
+def test_what_was_seen_before_changes_nothing() -> None:
+    history = History()
+    for version in (3, 5, 5, 4):
+        history.record(JOBS, "MODIFIED", obj("a", version), 1.0)
+    assert history.count == 2
+    assert [each["metadata"]["resourceVersion"] for each in next(history.of(JOBS)).versions] == ["3", "5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_seen"), [("ADDED", True), ("RELISTED", False), ("OLD", False), ("LISTED", False)]
+)
+def test_only_what_was_seen_to_come_has_a_begin(change: str, is_seen: bool) -> None:
+    history = History()
+    history.record(JOBS, change, obj("a", 3), 1.0)
+    assert next(history.of(JOBS)).is_begin_seen is is_seen
+
+
+def test_what_is_not_in_a_list_has_gone_when_it_was_seen_last() -> None:
+    history = History()
+    for name, version in (("a", 1), ("b", 2), ("late", 9)):
+        history.record(JOBS, "ADDED", obj(name, version), 1.0)
+    history.record_list(JOBS, [obj("a", 4)], 8, 2.0)
+    assert {life.uid: life.ended for life in history.of(JOBS)} == {"a": None, "b": 2, "late": None}
+
+
+def test_a_list_of_one_kind_says_nothing_of_another() -> None:
+    history = History()
+    history.record(PODS, "ADDED", obj("pod", 1), 1.0)
+    history.record_list(JOBS, [], 8, 2.0)
+    assert len(history.living(PODS)) == 1
+
+
+def test_an_object_that_is_deleted_keeps_its_first_end() -> None:
+    history = History()
+    history.record(JOBS, "ADDED", obj("a", 1), 1.0)
+    history.record(JOBS, "DELETED", obj("a", 5), 2.0)
+    history.record_list(JOBS, [], 8, 3.0)
+    life = next(history.of(JOBS))
+    assert (life.ended, life.ended_at, life.moved_at) == (5, 2.0, 2.0)
+
+
+@pytest.mark.parametrize(("since", "until", "is_one"), [(0, 99, True), (20, 99, False), (0, 5, False)])
+def test_a_gap_counts_within_a_life(since: float, until: float, is_one: bool) -> None:
+    history = History()
+    history.note_gap(10.0)
+    assert history.had_gap(since, until) is is_one
+
+
+def test_of_a_secret_no_data_is_kept() -> None:
+    secret = {**obj("keys", 1), "data": {"token": "c2VjcmV0"}, "stringData": {"token": "secret"}}
+    assert trimmed(SECRETS, secret) == {"metadata": obj("keys", 1)["metadata"]}
+
+
+def test_of_a_job_all_is_kept_but_what_its_pods_are_made_from() -> None:
+    spec = {"RuntimeId": "abcd", "replicaSpecs": [{"tfReplicaType": "PS", "replicas": 2, "template": {"spec": {}}}]}
+    kept = trimmed(TFJOBS, {**obj("job", 1), "spec": spec, "status": {"phase": "Done"}})
+    assert kept["spec"] == {"RuntimeId": "abcd", "replicaSpecs": [{"tfReplicaType": "PS", "replicas": 2}]}
+    assert kept["status"] == {"phase": "Done"}
