@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from helpers import machine
-from helpers.docscommands import commands, inline_commands, target_of
+from helpers.docscommands import commands, inline_commands
+from helpers.docselsewhere import target_of
 from helpers.timing import shortest
 from localcluster import binaries, stack, state
 
