@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -36,21 +37,30 @@ FLAGS = (
     "--qps=0",
     "--metrics-bind-address=0",
 )
+_DEBUG_SECONDS = 10.0
 
 
 class ControllerProgram:
     """One that runs, or ran. See `chaos.kept.Program`."""
 
     def __init__(
-        self, plane: ControlPlane, name: str, probes_port: int, kubeconfig: Path, log: Path, env: Mapping[str, str]
+        self,
+        plane: ControlPlane,
+        name: str,
+        served: Sequence[int],
+        kubeconfig: Path,
+        log: Path,
+        env: Mapping[str, str],
     ) -> None:
-        """Without a `name` it has that of this machine."""
-        self._probes = f"http://{LOOPBACK}:{probes_port}/readyz"
+        """Without a `name` it has that of this machine. `served` are the ports of its probes and of /debug/."""
+        probes, debug = (f"{LOOPBACK}:{port}" for port in served)
+        self._probes = f"http://{probes}/readyz"
+        self._debug = f"http://{debug}/debug/threads"
         self._plane = plane
         self._log = log
         self._identity: process.Identity | None = None
         argv = [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={kubeconfig}", "--namespace="]
-        argv += [f"--health-probe-bind-address={LOOPBACK}:{probes_port}", *FLAGS]
+        argv += [f"--health-probe-bind-address={probes}", f"--debug-bind-address={debug}", *FLAGS]
         argv = process.with_environment(env, argv)
         self._argv = process.on_host(name, argv) if name else argv
 
@@ -71,6 +81,11 @@ class ControllerProgram:
             return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
         return False
 
+    def threads(self) -> list[str]:
+        """Their names, as it says itself. Raises urllib3's HTTPError."""
+        answer = urllib3.request("GET", self._debug, retries=False, timeout=_DEBUG_SECONDS)
+        return names_in(answer.data.decode())
+
 
 @dataclass(frozen=True, slots=True)
 class Controller:
@@ -82,13 +97,14 @@ class Controller:
     proxy: FaultProxy
 
     @property
-    def threads(self) -> int:
-        return len(_entries(self, "task"))
-
-    @property
     def files(self) -> int:
         """Open file descriptors: sockets are most of them."""
         return len(_entries(self, "fd"))
+
+
+def names_in(stacks: str) -> list[str]:
+    """Of threads, as /debug/threads says them: a line "name (number)" before each stack, whose lines are set in."""
+    return re.findall(r"^(\S.*) \(\d+\)$", stacks, re.MULTILINE)
 
 
 def leader_of(api: Api, controllers: Sequence[Controller]) -> Controller | None:

@@ -11,8 +11,6 @@ TFJOB, TRAINJOB = "TFJob", "TrainJob"
 SUCCESS, FAILED = "SUCCESS", "FAILED"
 # What a program is ended with by a signal; another try is worth it. And what is for ever.
 KILLED, WRONG = 137, 1
-# A controller has ten threads that help to write, which start when there is something to write for each.
-_MANY = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +69,10 @@ def job_plan(number: int, seed: int) -> JobPlan:
 
 
 def warm_up_plans() -> list[JobPlan]:
-    """Jobs for the time before anything breaks: so large that a controller starts all the threads that it ever will."""
+    """Jobs for the time before anything breaks."""
     return [
-        JobPlan("warm-up-tf", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", _MANY, 0.4)], cpu="100m"),
-        JobPlan("warm-up-train", TRAINJOB, "warm-up", [Part("node", _MANY, 0.5)], framework="torch", cpu="100m"),
+        JobPlan("warm-up-tf", TFJOB, "warm-up", [Part("MASTER", 1, 0.5), Part("WORKER", 3, 0.4)], cpu="100m"),
+        JobPlan("warm-up-train", TRAINJOB, "warm-up", [Part("node", 3, 0.5)], framework="torch", cpu="100m"),
     ]
 
 

@@ -93,13 +93,13 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
 def _controller(stage: Stage, name: str, clocks: Clocks, disk: Disk) -> Iterator[Controller]:
     """One, kept alive; without a `name` it has that of this machine."""
     plane = stage.plane
-    with FaultProxy(plane.server) as proxy, ports.reserve(1, LOOPBACK) as (port,):
+    with FaultProxy(plane.server) as proxy, ports.reserve(2, LOOPBACK) as served:
         proxy.choose = stage.requests.choose
         folder = plane.folder / f"controller-{name}"
         state.make_private(folder)
         kubeconfig = proxy.kubeconfig(folder, plane.token)
         log = disk.folder / f"controller-{name}.log"
-        program = ControllerProgram(plane, name, port, kubeconfig, log, clocks.environment(name))
+        program = ControllerProgram(plane, name, served, kubeconfig, log, clocks.environment(name))
         kept = Kept(program)
         kept.start()
         try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.jobs.controllers import names_in
 from chaos.jobs.faultplan import ELECTED, FAULTS, TARGETS, TROUBLES
 from chaos.jobs.faults import LANES
-from chaos.jobs.leaks import Count, leaked
+from chaos.jobs.leaks import Count, lasting, leaked
 from chaos.jobs.settings import settings_of
 from chaos.requests import RequestFaults
 
@@ -78,3 +79,11 @@ def test_an_unknown_fault_is_refused() -> None:
 )
 def test_threads_of_leaders_are_compared_with_those_of_leaders(after: dict[bool, Count], threads: int) -> None:
     assert leaked({True: Count(20, 9), False: Count(8, 9)}, after) == threads
+
+
+def test_threads_are_read_from_the_debug_page_and_those_of_the_pool_of_writers_are_left_out() -> None:
+    names = ["MainThread", "writer_0", "handler-jobs (2)", "writer_1"]
+    # As a controller says it, stacks and all.
+    stacks = "\n".join(f'{name} (14)\n  File "a.py", line 3, in run (7)\n    wait()\n' for name in names)
+    assert names_in(stacks) == names
+    assert lasting(names) == 2
