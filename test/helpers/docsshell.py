@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from helpers.docscommands import ROOT, Command
 from localcluster import binaries
 
 # Only ends what hangs.
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 150
 # Commands that go on until somebody ends them are ended when they have said something.
 _ENDLESS = re.compile(
     r"kubectl\s(?:[^|;&\n]*\s)?(?:get|events)\s[^|;&\n]*(?:-w|--watch)\b"
@@ -102,18 +103,24 @@ class Shell:
         stops = "" if "case $?" in text else "set -e\n"
         keep = f"trap 'declare -px >{self._state}; echo cd \"$PWD\" >>{self._state}' EXIT"
         script = f"[ ! -e {self._state} ] || . {self._state}\nset -auo pipefail\n{stops}{keep}\n{text}\n"
-        done = subprocess.run(
+        started = subprocess.Popen(
             ["bash", "-c", script],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
+            start_new_session=True,
             preexec_fn=interrupt.allow,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        try:
+            out, error = started.communicate(timeout=_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            out, error = started.communicate()
+            return Said(128 + signal.SIGKILL, out, f"{error}\nnot done after {_TIMEOUT_SECONDS} s")
+        return Said(started.returncode, out, error)
 
 
 def bounded(text: str) -> str:

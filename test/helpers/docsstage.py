@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from helpers.docspages import Page
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.poll import eventually
+from helpers.renderings import SYSTEM
 from localcluster.api import Api
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
 from localcluster.podstatus import Outcome
 
 NODES = ("node-1", "node-2")
 RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}
+# Only ends what hangs.
+PATIENCE_SECONDS = 120.0
 _NAMESPACES = "/api/v1/namespaces"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 # What a page may leave that a namespace does not take with it.
@@ -52,9 +55,8 @@ class Stage:
         self.page = page
         for each in self.kubelets:
             each.every_log = page.log
-        for manifest in page.given:
-            path = MANIFESTS.parent / manifest
-            self.kubectl.must("apply", "-k" if path.is_dir() else "-f", str(path))
+        for given in page.given:
+            self._apply(MANIFESTS.parent / given)
         try:
             # A controller for each page: some take its kinds away.
             with running_controller(self.cluster.kubeconfig, ""):
@@ -69,6 +71,13 @@ class Stage:
         fails = replica in self.page.fails_once and attempt == 0
         return Outcome(after_seconds=0.1, exit_code=137) if fails else Outcome()
 
+    def _apply(self, path: Path) -> None:
+        """A folder is an overlay, which says its namespace itself."""
+        if path.is_dir():
+            replace(self.kubectl, namespace=SYSTEM).must("apply", "-k", str(path))
+        else:
+            self.kubectl.must("apply", "-f", str(path))
+
     def _restore(self, before: dict[str, set[str]]) -> None:
         api = self.cluster.api
         install_kinds(self.kubectl)
@@ -78,17 +87,19 @@ class Stage:
             for name in names:
                 api.delete(f"{path}/{name}")
         self.kubectl.must("delete", "configmaps,services,persistentvolumeclaims", "--all", "--wait=false")
-        eventually(lambda: not _names(api, _NAMESPACES) & set(made[_NAMESPACES]), 60, 0.05)
-        eventually(lambda: not api.list("/api/v1/pods"), 60, 0.05)
+        eventually(lambda: not _names(api, _NAMESPACES) & set(made[_NAMESPACES]), PATIENCE_SECONDS, 0.05)
+        eventually(lambda: not api.list("/api/v1/pods"), PATIENCE_SECONDS, 0.05)
 
 
 def install_kinds(kubectl: Kubectl) -> None:
     """The CRDs and the built-in runtimes, if one of them is missing; returns when they are served."""
     if kubectl.run("get", "clustertrainingruntimes", "torch-distributed").code or kubectl.run(*_LOOK).code:
         kubectl.install_crds()
-        eventually(lambda: kubectl.run("apply", "-k", str(MANIFESTS / "base" / "runtimes")).code == 0, 60, 0.2)
+        eventually(
+            lambda: kubectl.run("apply", "-k", str(MANIFESTS / "base" / "runtimes")).code == 0, PATIENCE_SECONDS, 0.2
+        )
         # An established CRD answers 429 until its storage is there.
-        eventually(lambda: kubectl.run(*_LOOK).code == 0, 60, 0.2)
+        eventually(lambda: kubectl.run(*_LOOK).code == 0, PATIENCE_SECONDS, 0.2)
 
 
 @contextlib.contextmanager

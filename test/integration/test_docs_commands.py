@@ -21,7 +21,7 @@ from helpers.docselsewhere import claim_on
 from helpers.docspages import page_of
 from helpers.docsshell import Said, Shell
 from helpers.docsshown import missing_from
-from helpers.docsstage import Stage, running_stage
+from helpers.docsstage import PATIENCE_SECONDS, Stage, running_stage
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 
@@ -38,7 +38,6 @@ NAMED = {
 }
 # What kubectl says of a command that it understands, where nothing is installed and no job runs.
 UNDERSTOOD = re.compile(r"not found|NotFound|[Rr]equired|must (provide|specify|be)")
-PATIENCE_SECONDS = 60.0
 # What only looks may be asked until it shows what the page says: pods need a moment.
 LOOKS = ("get", "describe", "logs", "events", "wait", "rollout", "top", "tfjob list", "tfjob describe", "tfjob explain",
          "tfjob logs", "tfjob queue", "tfjob top")  # fmt: skip
