@@ -339,6 +339,24 @@ def test_members_are_taken_where_the_gang_that_waits_can_use_their_room() -> Non
     assert busy.admit() == ["ns/next"]
 
 
+def test_where_neither_order_of_those_who_go_is_enough_all_ways_are_tried() -> None:
+    """By the policy, and node by node, worker-2 goes first: then the other node still takes nobody."""
+    two = world(3, 3)
+    two.runs("big", [("n1", members(0, 1)), ("n0", members(2))], workers(3), **elastic(2, 3))
+    two.arrives("next", Member("worker", 2, {"cpu": "2"}))
+    two.advance(DOWN)
+    assert wishes(two.plan()) == {"big": (2, "1")}
+
+
+def test_also_over_several_gangs_of_which_none_is_enough_alone() -> None:
+    two = world(4, 4)
+    two.runs("one", [("n1", members(0, 2)), ("n0", members(1))], workers(3), **elastic(2, 3))
+    two.runs("two", [("n0", members(0, 1)), ("n1", members(2))], workers(3), **elastic(2, 3))
+    two.arrives("next", Member("worker", 2, {"cpu": "2"}))
+    two.advance(DOWN)
+    assert wishes(two.plan()) == {"one": (2, "2"), "two": (2, "1")}
+
+
 def test_more_is_asked_of_others_when_what_was_asked_is_not_enough_any_more(full: ScalingWorld) -> None:
     full.view.set_node(a_node("n1", "4"))
     full.runs("other", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
