@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 COUNTS = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "stuck")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 EXPECTS = "chaos.kubeflow.org/expects"
 
 

@@ -13,7 +13,7 @@ the server had forgotten where the watch stood, is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from audit.jobs.facts import (
     FAILED,
@@ -43,7 +43,8 @@ from audit.jobs.plans import node_count
 
 # Reasons of the condition Failed for which a pod has to have ended with an error.
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
-Successes = Mapping[Replica, Sequence[Ended]]
+# A gap is known when the server answers again.
+_GAP_IS_KNOWN_SECONDS = 120.0
 
 
 def reruns(history: History) -> Iterator[str]:
@@ -81,11 +82,17 @@ def uncaused_restarts(history: History) -> Iterator[str]:
     for family in families(history):
         job = family.job
         most = max(int(status_of(version).get("restarts", 0)) for version in job.versions)
-        if not most or history.had_gap(job.times[0]):
+        if not most or _is_unseen(history, job):
             continue
         causes = _bad_generations(family) if job.kind == TRAINJOBS else _bad_ends(family)
         if most > causes:
             yield f"{job} counts {most} restarts, and its pods account for {causes}"
+
+
+def _is_unseen(history: History, job: Life) -> bool:
+    """Whether there was a gap from its begin to its end, or so soon after it that it may have hidden what led to it."""
+    ends = (at for at, version in zip(job.times, job.versions, strict=True) if is_finished(version))
+    return history.had_gap(job.times[0], next(ends, float("inf")) + _GAP_IS_KNOWN_SECONDS)
 
 
 def _bad_ends(family: Family) -> int:
@@ -138,7 +145,7 @@ def wrong_ends(history: History) -> Iterator[str]:
     known = successes(history)
     for family in families(history):
         job = family.job
-        if not is_managed(job.last) or history.had_gap(job.times[0]):
+        if not is_managed(job.last) or _is_unseen(history, job):
             continue
         if is_finished(job.last) and state_of(job.last) == SUCCEEDED:
             for each in _needed(history, family):

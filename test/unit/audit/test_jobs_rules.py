@@ -614,3 +614,10 @@ def test_what_nobody_could_see_is_not_judged() -> None:
     story.delete(PODS, "pod-master-0")
     story.job(**DONE | TIMES, restarts=3)
     assert not [each for each in story.found() if each.startswith(("reruns", "wrong_states"))]
+
+
+def test_a_gap_long_after_the_end_hides_nothing_of_it() -> None:
+    story = after(running, lambda story: stop(story, *TF_REPLICAS), says(**DONE))()
+    story.passes(1000)
+    story.history.note_gap(story.now)
+    assert any("says Succeeded, but no pod of master-0" in each for each in story.found())
