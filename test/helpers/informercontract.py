@@ -20,7 +20,7 @@ from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 
 # Twice the longest first rest of the back-off, and time to connect.
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 60.0
 
 
 class Collection(Protocol):

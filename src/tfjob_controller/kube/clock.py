@@ -135,7 +135,7 @@ class FakeClock:
         with self._changed:
             return len(self._waiters)
 
-    def await_waiters(self, count: int, timeout_seconds: float = 10.0) -> None:
+    def await_waiters(self, count: int, timeout_seconds: float = 60.0) -> None:
         """Return once at least `count` threads wait, so that a test knows they sleep before it moves the time.
 
         The limit is real time. Raises TimeoutError.

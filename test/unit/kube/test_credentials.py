@@ -214,7 +214,7 @@ class TestPlugins:
         release = threading.Event()
 
         def run() -> Mapping[str, Any]:
-            release.wait(30.0)
+            release.wait(60.0)
             return {}
 
         with pytest.raises(ConfigError, match="did not answer within"):
@@ -229,7 +229,7 @@ def test_a_plugin_that_hangs_is_not_started_again_beside_itself(monkeypatch: pyt
 
     def run() -> dict[str, Any]:
         runs.append(1)
-        may_end.wait(10.0)
+        may_end.wait(60.0)
         return {"token": "late"}
 
     source = exec_plugin("aws", "", run, FakeClock())

@@ -1,7 +1,6 @@
 """The contract of kube/events.py on an API server in memory, and under faults."""
 
 import threading
-import time
 
 import pytest
 
@@ -38,15 +37,14 @@ class TestEvents(EventContract):
 
         def hang(_: Request) -> None:
             hangs.set()
-            assert go_on.wait(30.0)
+            assert go_on.wait(60.0)
 
         requester.script.append(Fault(before=hang))
         recorder.event(job, "Normal", "Running", "first")
-        assert hangs.wait(10.0)
-        started_at = time.monotonic()
+        assert hangs.wait(60.0)
         for number in range(MAX_QUEUED + 500):
             recorder.event(job, "Normal", "Running", f"note {number}")
-        assert time.monotonic() - started_at < 10.0, "nobody waits for the event that hangs"
+        # Had one of them waited for the event that hangs, there would have been room for the next.
         assert recorder.statistics().dropped == 500
         assert recorder.statistics().queued == MAX_QUEUED
         go_on.set()
@@ -168,13 +166,13 @@ class TestEvents(EventContract):
 
         def hang(_: Request) -> None:
             hangs.set()
-            assert go_on.wait(30.0)
+            assert go_on.wait(60.0)
 
         recorder = EventRecorder(requester, clock, "tfjob-controller", "one")
         requester.script.append(Fault(before=hang))
         recorder.event(job, "Normal", "Running", "it runs")
         recorder.start()
-        assert hangs.wait(10.0)
+        assert hangs.wait(60.0)
         assert recorder.stop(0.05) is False
         go_on.set()
         clock.advance(1.0)

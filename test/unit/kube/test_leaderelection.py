@@ -175,11 +175,11 @@ def test_a_leader_stops_at_the_deadline_also_while_a_request_hangs_that_ignores_
 
     def hang(_: Request) -> None:
         hangs.set()
-        assert go_on.wait(30.0)
+        assert go_on.wait(60.0)
 
     api.script.append(Fault(after=hang) if carried_out else Fault(before=hang))
     clock.advance(2.0)
-    assert hangs.wait(10.0)
+    assert hangs.wait(60.0)
     clock.await_waiters(1)
     clock.advance(8.0)
     assert not one.is_leader
@@ -248,11 +248,11 @@ def test_a_lease_that_is_won_while_stopping_is_given_back(elector: Callable[...,
 
     def hang(_: Request) -> None:
         hangs.set()
-        assert go_on.wait(30.0)
+        assert go_on.wait(60.0)
 
     api.script.extend([Fault(), Fault(after=hang)])
     one, log = elector()
-    assert hangs.wait(10.0)
+    assert hangs.wait(60.0)
     stopping = threading.Thread(target=one.stop, args=(STOP_SECONDS,))
     stopping.start()
     eventually(lambda: one._stop.is_set())

@@ -169,13 +169,13 @@ class TestWorkQueue:
         answer = background(queue.get)
         assert not answer.done()
         queue.add("a")
-        assert answer.result(10) == "a"
+        assert answer.result(60) == "a"
 
     def test_each_waiting_worker_gets_an_item(self, queue: Queue, background: Background) -> None:
         answers = [background(queue.get) for _ in range(4)]
         for item in "abcd":
             queue.add(item)
-        assert sorted(str(answer.result(10)) for answer in answers) == ["a", "b", "c", "d"]
+        assert sorted(str(answer.result(60)) for answer in answers) == ["a", "b", "c", "d"]
 
     def test_done_wakes_a_worker_for_an_item_that_became_dirty(self, queue: Queue, background: Background) -> None:
         queue.add("a")
@@ -183,7 +183,7 @@ class TestWorkQueue:
         queue.add("a")
         answer = background(queue.get)
         queue.done("a")
-        assert answer.result(10) == "a"
+        assert answer.result(60) == "a"
 
 
 class TestPriority:
@@ -275,7 +275,7 @@ class TestShutDown:
         queue.shut_down()
         for answer in answers:
             with pytest.raises(ShutDown):
-                answer.result(10)
+                answer.result(60)
 
     def test_an_item_that_was_dirty_before_it_is_still_worked_on(self, queue: Queue) -> None:
         queue.add("a")
@@ -307,7 +307,7 @@ class TestDrain:
         eventually(lambda: queue.is_shutting_down)
         assert not drained.done()
         queue.done("a")
-        assert drained.result(10) is True
+        assert drained.result(60) is True
 
     def test_it_waits_for_items_that_are_still_queued(self, queue: Queue, background: Background) -> None:
         queue.add("a")
@@ -317,7 +317,7 @@ class TestDrain:
         queue.done(queue.get())
         assert not drained.done()
         queue.done(queue.get())
-        assert drained.result(10) is True
+        assert drained.result(60) is True
 
     def test_it_waits_for_a_dirty_item_to_be_processed_again(self, queue: Queue, background: Background) -> None:
         queue.add("a")
@@ -328,7 +328,11 @@ class TestDrain:
         queue.done("a")
         assert not drained.done()
         queue.done(queue.get())
-        assert drained.result(10) is True
+        assert drained.result(60) is True
+
+    def test_one_item_that_nobody_has_taken_is_work_too(self, queue: Queue) -> None:
+        queue.add("a")
+        assert queue.shut_down_with_drain(0.0) is False
 
     def test_an_empty_queue_is_drained_at_once(self, queue: Queue) -> None:
         assert queue.shut_down_with_drain() is True
@@ -340,7 +344,7 @@ class TestDrain:
         eventually(lambda: queue.is_shutting_down)
         queue.add("b")
         queue.done("a")
-        assert drained.result(10) is True
+        assert drained.result(60) is True
         assert len(queue) == 0
 
     def test_it_gives_up_when_its_time_is_over(self, clock: FakeClock, queue: Queue, background: Background) -> None:
@@ -352,7 +356,7 @@ class TestDrain:
         clock.await_waiters(1)
         assert not drained.done()
         clock.advance(0.1)
-        assert drained.result(10) is False
+        assert drained.result(60) is False
 
     def test_a_plain_shut_down_ends_its_wait(self, queue: Queue, background: Background) -> None:
         queue.add("a")
@@ -360,7 +364,7 @@ class TestDrain:
         drained = background(queue.shut_down_with_drain)
         eventually(lambda: queue.is_shutting_down)
         queue.shut_down()
-        assert drained.result(10) is False
+        assert drained.result(60) is False
 
 
 class TestDelayingQueue:
@@ -437,7 +441,7 @@ class TestDelayingQueue:
         delaying.add_after("a", 5.0)
         clock.await_waiters(2)
         clock.advance(5.0)
-        assert answer.result(10) == "a"
+        assert answer.result(60) == "a"
 
     def test_what_still_waits_at_shut_down_is_never_added(self, delaying: DelayingQueue[str], clock: FakeClock) -> None:
         delaying.add_after("a", 5.0)
@@ -518,12 +522,12 @@ class TestDelayingQueue:
         clock = WatchedClock()
         queue = DelayingQueue(WorkQueue[str](clock))
         queue.add_after("never", 3600.0)
-        assert clock.waits.wait(10.0)
+        assert clock.waits.wait(60.0)
         started_at = time.monotonic()
         queue.add_after("b", 0.04)
         queue.add_after("a", 0.02)
         assert [queue.get(), queue.get()] == ["a", "b"]
-        assert 0.04 <= time.monotonic() - started_at < 5.0
+        assert time.monotonic() - started_at >= 0.04
         queue.shut_down()
 
 
@@ -713,7 +717,7 @@ class TestMetrics:
         queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
         queue.add("a")
         queue.get()
-        assert clock.waits.wait(10.0)
+        assert clock.waits.wait(60.0)
         assert clock.timeouts[0] == 0.5
         queue.shut_down()
 
@@ -748,7 +752,7 @@ class TestUnderLoad:
             eventually(lambda: load.seen == load.state)
             assert load.queue.shut_down_with_drain(30.0)
             for worker in workers:
-                worker.result(10)
+                worker.result(60)
         assert load.overlaps == []
 
 

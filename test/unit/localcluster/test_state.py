@@ -92,9 +92,9 @@ def test_who_waits_for_a_lock_is_told_and_then_gets_it(tmp_path: Path) -> None:
     thread = threading.Thread(target=second)
     with state.locked(tmp_path):
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(60)
         assert not got.is_set()
-    thread.join(10)
+    thread.join(60)
     assert got.is_set()
 
 
