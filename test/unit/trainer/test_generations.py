@@ -89,6 +89,21 @@ def test_a_job_that_is_suspended_while_they_go_is_not_resizing_any_more() -> Non
     assert not is_resizing(cluster)
 
 
+def test_those_that_are_to_go_are_stopped_by_suspend_and_not_started_again_by_resume() -> None:
+    cluster = running(2)
+    cluster.change(worker_replicas=3)
+    cluster.sync()
+    cluster.change(suspend=True)
+    actions = cluster.actions()
+    assert {(each.name, each.suspend) for each in actions.suspends} == {(name, True) for name in cluster.jobs}
+    assert actions.deletes == ()
+    cluster.settle()
+    cluster.change(suspend=False)
+    actions = cluster.actions()
+    assert {each.name for each in actions.deletes} == cluster.jobs.keys()
+    assert actions.suspends == ()
+
+
 def test_what_they_exit_with_is_nobodys_failure() -> None:
     cluster = running(2, backoffLimit=0, failurePolicy="AnyReplica")
     scale(cluster, 3)
