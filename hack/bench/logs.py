@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 from bench import logserver
 from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
+from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.trickle import Dialer
-from tfjob_controller.trainer.metricpairs import DEFAULT_NAMES
 
 LOGS = size(100, tiny=5)
 LINES_PER_SECOND = size(100, tiny=20)
@@ -55,7 +55,7 @@ def measured(kubeconfig: Path, logs: int, *, is_silent: bool) -> Round:
     follower = LogFollower(Dialer(load_config(str(kubeconfig)), clock), lambda key: None, clock)
     follower.start()
     for number in range(logs):
-        follower.follow(f"bench/{number}", str(number), running_pod(str(number)), "trainer", DEFAULT_NAMES)
+        follower.follow(f"bench/{number}", str(number), running_pod(str(number)), "trainer", DEFAULT_METRICS)
     try:
         _wait(follower, logs, is_silent=is_silent)
         before, cpu, begin = follower.statistics(), time.process_time(), time.monotonic()

@@ -11,12 +11,12 @@ import pytest
 from helpers.cluster import Cluster, pod_path
 from helpers.poll import eventually
 from tfjob_controller.api.core import Pod
+from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kube.trickle import Dialer
-from tfjob_controller.trainer.metricpairs import DEFAULT_NAMES
 
 pytestmark = pytest.mark.nodes
 
@@ -64,7 +64,7 @@ class Program:
     def sync(self) -> dict[str, Any]:
         """The values by name."""
         pod = msgspec.convert(self._cluster.api.get(pod_path(self._space, self._name)), Pod)
-        self._follower.follow(f"{self._space}/job", self._name, pod, "trainer", DEFAULT_NAMES)
+        self._follower.follow(f"{self._space}/job", self._name, pod, "trainer", DEFAULT_METRICS)
         return {name: each.value for name, each in self._follower.metrics_of(self._name).items()}
 
     def step(self) -> int:

@@ -40,7 +40,7 @@ RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 
 # What JSON numbers carry exactly everywhere (2^53 - 1).
 MAX_STEPS = 2**53 - 1
-# Enough for a line of a log; what may stand in it: progress.py.
+# Enough for a line of a log; what may stand in it: steps.py.
 MAX_PATTERN = 200
 
 

@@ -24,10 +24,8 @@ from tfjob_controller.trainer.gang import is_placed, takes_part
 from tfjob_controller.trainer.gangseat import wanted_seats
 from tfjob_controller.trainer.groups import held
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Replica
 from tfjob_controller.trainer.progress import with_shares
-
-_WORKER = WORKER.lower()
 
 
 def fitted(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
@@ -87,7 +85,7 @@ def _chosen_of_gang(
     }
     over = sorted(done - held.keys())
     seats = max(wanted - len(over), min(wanted, 1))
-    wanted_now = frozenset(wanted_seats(gang, _WORKER, seats))
+    wanted_now = frozenset(wanted_seats(gang, WORKER_ROLE, seats))
     staying = [index for index, seat in sorted(held.items()) if seat in wanted_now][:seats]
     # A Job whose seat is not wanted goes, so its index is the last to take.
     free = sorted(by_index.keys() - set(over), key=lambda index: (index in held, index))

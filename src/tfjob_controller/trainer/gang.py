@@ -44,7 +44,7 @@ from tfjob_controller.api.gang import (
     GangSpec,
     placed_nodes,
 )
-from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
+from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.kube.statuspatch import merge_patch
 from tfjob_controller.trainer import replicas
@@ -54,13 +54,11 @@ from tfjob_controller.trainer.gangterms import GangTerms
 from tfjob_controller.trainer.generations import is_of_generation
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan, Replica
+from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Replica
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
 
 Body = dict[str, Any]
-
-_WORKERS = WORKER.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +148,10 @@ def _is_anything_going(observed: Observed) -> bool:
 
 def wanted_spec(plan: Plan, terms: GangTerms, gate: Gate) -> GangSpec:
     """What the Gang should ask for now."""
-    count = gate.members.get(_WORKERS, 0)
-    least = {} if terms.min_workers is None else {_WORKERS: min(terms.min_workers, count)}
-    most = {_WORKERS: max(terms.max_workers, count)} if terms.max_workers else {}
-    has_workers = any(each.name == _WORKERS for each in terms.members)
+    count = gate.members.get(WORKER_ROLE, 0)
+    least = {} if terms.min_workers is None else {WORKER_ROLE: min(terms.min_workers, count)}
+    most = {WORKER_ROLE: max(terms.max_workers, count)} if terms.max_workers else {}
+    has_workers = any(each.name == WORKER_ROLE for each in terms.members)
     return GangSpec(
         members=tuple(msgspec.structs.replace(each, count=gate.members.get(each.name, 0)) for each in terms.members),
         min_members=least if has_workers else {},

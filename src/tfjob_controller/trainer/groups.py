@@ -24,18 +24,15 @@ from tfjob_controller.api.gang import Member
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.podrequests import amounts_of
 from tfjob_controller.api.quantity import PODS, quantity_of
-from tfjob_controller.api.tfjob import WORKER
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.gangbackends.backend import Body, Wanted
 from tfjob_controller.trainer.gangterms import GangTerms, GroupTerms
 from tfjob_controller.trainer.groupseat import GROUP_LABEL
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.plan import WORKER_ROLE, Plan
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.steps import Step
-
-_WORKERS = WORKER.lower()
 
 
 def held(plan: Plan, observed: Observed) -> Plan:
@@ -120,7 +117,7 @@ def least_of(terms: GangTerms, done: Mapping[str, int]) -> dict[str, int]:
     """How many of each kind have to run at least, beside those that are done."""
     counts = {}
     for member in terms.members:
-        enough = terms.min_workers if member.name == _WORKERS and terms.min_workers is not None else member.count
+        enough = terms.min_workers if member.name == WORKER_ROLE and terms.min_workers is not None else member.count
         counts[member.name] = max(0, min(enough, member.count) - done.get(member.name, 0))
     return counts
 

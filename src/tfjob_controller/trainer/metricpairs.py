@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-DEFAULT_NAMES = ("loss", "accuracy", "throughput", "step", "epoch")
 # What counts of a line: more than anybody prints who prints figures. The runtime cuts lines here as well.
 MAX_LINE_BYTES = 16384
 # Names that were found without a value, one after another, before the search begins at the front.

@@ -16,9 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME
+from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gangterms import OFF, GangTerms, GroupTerms
+
+# The role of workers, whom a gang knows as a member of that name.
+WORKER_ROLE = WORKER.lower()
 
 
 class UnplannableError(Exception):

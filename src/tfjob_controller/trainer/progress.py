@@ -19,7 +19,7 @@ from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import Progress, TrainingStatus
 from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.observed import Observed, Reading
-from tfjob_controller.trainer.plan import Plan, Shares
+from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Shares
 from tfjob_controller.trainer.pods import all_containers_ended, shortened, training_container, was_started
 from tfjob_controller.trainer.restarts import folded
 
@@ -107,7 +107,7 @@ def workers_of(observed: Observed) -> Iterator[Pod]:
 
 
 def worker_id(pod: Pod) -> str:
-    return f"{WORKER.lower()}-{pod.metadata.labels.get(TASK_INDEX, '')}"
+    return f"{WORKER_ROLE}-{pod.metadata.labels.get(TASK_INDEX, '')}"
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> str | None:

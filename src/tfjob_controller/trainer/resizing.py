@@ -28,10 +28,9 @@ from tfjob_controller.trainer.gang import Gate
 from tfjob_controller.trainer.gangterms import OFF, ON
 from tfjob_controller.trainer.generations import next_generation, turnover_of, workers_to_know
 from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.plan import WORKER_ROLE, Plan
 from tfjob_controller.trainer.replicas import View
 
-_WORKERS = WORKER.lower()
 _NO_REASON = "the gang scheduler asks for it"
 
 
@@ -139,7 +138,7 @@ def _wish(look: Look, wanted: int) -> Wish | None:
     gang, bounds = look.observed.gang, look.plan.bounds
     if look.plan.autoscaling == OFF or bounds is None or gang is None or look.gate is None or not look.gate.is_open:
         return None
-    target = gang.status.target_members.get(_WORKERS)
+    target = gang.status.target_members.get(WORKER_ROLE)
     count = _count_of(gang)
     is_old = gang.status.observed_generation < gang.metadata.generation
     if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(look):
@@ -150,7 +149,7 @@ def _wish(look: Look, wanted: int) -> Wish | None:
 
 
 def _count_of(gang: Gang) -> int:
-    return next((member.count for member in gang.spec.members if member.name == _WORKERS), 0)
+    return next((member.count for member in gang.spec.members if member.name == WORKER_ROLE), 0)
 
 
 def _is_finishing(look: Look) -> bool:

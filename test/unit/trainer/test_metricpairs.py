@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.trainer import metricpairs
-from tfjob_controller.trainer.metricpairs import DEFAULT_NAMES, MAX_LINE_BYTES, Pair, PairScanner
+from tfjob_controller.trainer.metricpairs import MAX_LINE_BYTES, Pair, PairScanner
 
 STAMP = b"2026-03-04T05:06:07.123456789Z "
 
 
-def scan(*pieces: bytes, names: Sequence[str] = DEFAULT_NAMES) -> dict[str, Pair]:
+def scan(*pieces: bytes, names: Sequence[str] = DEFAULT_METRICS) -> dict[str, Pair]:
     scanner, found = PairScanner(names), {}
     for piece in pieces:
         found |= scanner.feed(piece)
@@ -27,7 +28,7 @@ def in_pieces(said: bytes, size: int) -> list[bytes]:
     return [said[begin : begin + size] for begin in range(0, len(said), size)]
 
 
-def values(*pieces: bytes, names: Sequence[str] = DEFAULT_NAMES) -> dict[str, str]:
+def values(*pieces: bytes, names: Sequence[str] = DEFAULT_METRICS) -> dict[str, str]:
     return {name: pair.value for name, pair in scan(*pieces, names=names).items()}
 
 
@@ -130,7 +131,7 @@ def test_a_time_counts_where_a_line_begins(before: bytes, has_time: bool, piece_
 
 
 def test_a_line_without_an_end_is_not_kept() -> None:
-    scanner = PairScanner(DEFAULT_NAMES)
+    scanner = PairScanner(DEFAULT_METRICS)
     for _ in range(100):
         scanner.feed(b"x" * 65536)
     assert len(scanner._rest) <= MAX_LINE_BYTES
@@ -138,7 +139,7 @@ def test_a_line_without_an_end_is_not_kept() -> None:
 
 
 def test_a_line_says_when_it_was_logged() -> None:
-    scanner = PairScanner(DEFAULT_NAMES)
+    scanner = PairScanner(DEFAULT_METRICS)
     found = scanner.feed(b"2026-03-04T05:06:07.9+01:00 loss=1\n\n" + STAMP + b"step=2\n" + STAMP + b"incompl")
     assert found["loss"].logged_at is not None
     assert found["loss"].logged_at.isoformat() == "2026-03-04T05:06:07.900000+01:00"
