@@ -36,6 +36,7 @@ NAMED = {
     for each in inline_commands(page)
     if each.text.startswith("kubectl ") and not each.text.startswith("kubectl apply ") and "/runbooks/" not in page
 }
+PLACEHOLDERS = {"…": "x", "COMMAND": "list", "NAMESPACE": "default", "NAME": "none", "POD": "none"}
 # What kubectl says of a command that it understands, where nothing is installed and no job runs.
 UNDERSTOOD = re.compile(r"not found|NotFound|[Rr]equired|must (provide|specify|be)")
 # What only looks may be asked until it shows what the page says: pods need a moment.
@@ -69,7 +70,7 @@ def test_what_the_text_says_to_call_kubectl_understands(
 
 def misunderstood(shell: Shell, text: str, command: Command) -> str:
     """The error, if it is about the command and not about what is not there."""
-    said = shell.run(replace(command, text=text), {"…": "x", "COMMAND": "list"})
+    said = shell.run(replace(command, text=text), PLACEHOLDERS)
     return "" if said.code == 0 or UNDERSTOOD.search(said.error) else f"{command.place}\n{said.error}"
 
 
