@@ -120,7 +120,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-simulate bench-logs bench-scale
 bench-create: $(READY) ## Children per second, requests per job, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod, time to start
@@ -140,6 +140,8 @@ bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 n
 bench-logs: $(READY) ## CPU for following the logs of 100 jobs
 	@$(PY) -m bench.logs
 	@$(PY) -m bench.logscontroller
+bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; what a job costs among 5,000 finished. SCALE_JOBS=100 for less
+	@$(PY) -m bench.scale
 
 .PHONY: clean
 clean: ## Remove .venv and build output; the cache of built programs stays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,24 @@ _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata"}],
 }
+_EVERYTHING: tuple[Object, ...] = ({"level": "Metadata"},)
+
+
+# In megabytes: a log that went on in another file would be read in part.
+_NEVER_ROTATED = 100_000
 
 
 @contextlib.contextmanager
-def audit_log() -> Iterator[tuple[Path, tuple[str, ...]]]:
+def audit_log(rules: Sequence[Object] = _EVERYTHING) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Where the log will be, and the flags that make kube-apiserver write it."""
     with tempfile.TemporaryDirectory() as folder:
         policy, log = Path(folder) / "policy.json", Path(folder) / "audit.log"
-        policy.write_text(json.dumps(_POLICY))
-        yield log, (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+        policy.write_text(json.dumps({**_POLICY, "rules": [*rules]}))
+        yield (
+            log,
+            (f"--audit-policy-file={policy}", f"--audit-log-path={log}", f"--audit-log-maxsize={_NEVER_ROTATED}"),
+        )
 
 
 def entries_of(log: Path, namespace: str) -> Iterator[Object]:

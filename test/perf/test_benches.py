@@ -69,6 +69,18 @@ FIGURES = {
         "start_reads": False,
         "start_writes": False,
     },
+    "scale": {
+        "scale_seconds": False,
+        "scale_cpu": False,
+        "scale_rss": False,
+        "scale_requests": False,
+        "scale_event_to_write_p99": False,
+        "scale_figures_to_write_p99": False,
+        "kept_cpu_1000": True,
+        "kept_requests_1000": True,
+        "kept_cpu_5000": True,
+        "kept_requests_5000": True,
+    },
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
         "children_per_second": True,
@@ -119,6 +131,11 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
 @pytest.mark.parametrize("parts", GANG_FIGURES)
 def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> None:
     check(lines_of("gang", None, BENCH_PARTS=parts, SHAPES=""), GANG_FIGURES[parts])
+
+
+@pytest.mark.cluster
+def test_the_bench_of_many_jobs_says_its_figures() -> None:
+    check(lines_of("scale", None), FIGURES["scale"])
 
 
 @pytest.mark.cluster

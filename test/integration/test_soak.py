@@ -1,0 +1,43 @@
+"""`make soak` in a small size: jobs come and go, none ends otherwise than it should, and nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {
+    "SOAK_MINUTES": "0.1",
+    "SOAK_EVERY": "1.5",
+    "SOAK_RUN": "1",
+    "SOAK_TTL": "1",
+    "SOAK_PATIENCE": "120",
+    "SOAK_SEED": "2",
+}
+PROGRAMS = {
+    "extender": ("rss", "threads", "fds", "sockets", "objects"),
+    "controller": ("rss", "threads", "fds", "sockets", "objects", "remembered"),
+}
+NAMES = [f"soak_{program}_{figure}" for program, figures in PROGRAMS.items() for figure in figures]
+
+
+@pytest.mark.cluster
+def test_jobs_come_and_go_and_nothing_of_them_is_left(tmp_path: Path) -> None:
+    samples = tmp_path / "samples.jsonl"
+    environment = {**os.environ, **SMALL, "SOAK_SAMPLES": str(samples), "PYTHONPATH": str(ROOT / "hack")}
+    done = subprocess.run(
+        [sys.executable, "-m", "soak"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    *figures, rest, jobs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [figure["name"] for figure in figures] == NAMES
+    assert all(figure["too_short"] for figure in figures), "nobody should take it for a measurement"
+    assert (rest["value"], rest["ok"]) == (0, True)
+    assert (jobs["wrong"], jobs["left"], jobs["ok"]) == (0, {}, True)
+    assert jobs["value"] > 0
+    assert len(samples.read_text().splitlines()) > len(figures)

@@ -1,0 +1,85 @@
+"""soak.plan: the jobs of a soak."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from soak.plan import (
+    COMES_SUSPENDED,
+    DELETED,
+    ENDS,
+    FAILED,
+    FAILS,
+    GONE,
+    HABITS,
+    RESIZED,
+    RESTARTS,
+    SUCCEEDED,
+    SUSPENDED,
+    TFJOBS,
+    TRAINJOBS,
+    JobPlan,
+    body_of,
+    job_plan,
+    outcome_of,
+)
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
+from tfjob_controller.api.validation import validate as validate_tfjob
+
+EXPECTED = {
+    ENDS: SUCCEEDED,
+    RESTARTS: SUCCEEDED,
+    SUSPENDED: SUCCEEDED,
+    COMES_SUSPENDED: SUCCEEDED,
+    RESIZED: SUCCEEDED,
+    FAILS: FAILED,
+    DELETED: GONE,
+}
+
+
+def plans(seed: int, count: int = 200) -> list[JobPlan]:
+    rng = random.Random(seed)
+    return [job_plan(number, rng, 20.0) for number in range(count)]
+
+
+def test_a_seed_says_which_jobs_come() -> None:
+    assert plans(1) == plans(1)
+    assert plans(1) != plans(2)
+
+
+def test_all_habits_and_both_kinds_come_as_gangs_and_not() -> None:
+    found = plans(3)
+    assert {plan.habit for plan in found} == set(HABITS)
+    assert {(plan.path, plan.is_gang) for plan in found} == {(p, g) for p in (TFJOBS, TRAINJOBS) for g in (True, False)}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_what_a_job_should_come_to_follows_from_its_habit(habit: str) -> None:
+    assert {plan.expected for plan in plans(3) if plan.habit == habit} == {EXPECTED[habit]}
+
+
+def test_every_manifest_is_a_valid_one() -> None:
+    for plan in plans(4):
+        body = body_of(plan, ttl_seconds=20)
+        text = msgspec.json.encode(body)
+        if plan.path == TFJOBS:
+            assert validate_tfjob(decode_tfjob(text)) is None, body
+        else:
+            assert validate_trainjob(decode_trainjob(text)) is None, body
+
+
+def test_a_job_that_restarts_has_one_pod_that_fails_once() -> None:
+    plan = next(plan for plan in plans(3) if plan.habit == RESTARTS)
+    assert outcome_of(plan, "WORKER", has_failed=False).exit_code == 130
+    assert outcome_of(plan, "WORKER", has_failed=True).exit_code == 0
+
+
+def test_servers_run_until_they_are_stopped() -> None:
+    plan = next(plan for plan in plans(3) if plan.path == TRAINJOBS and plan.framework == "mpi")
+    assert outcome_of(plan, "node", has_failed=True).after_seconds is None
+    assert outcome_of(plan, "PS", has_failed=True).after_seconds is None
+    assert outcome_of(plan, "launcher", has_failed=True).after_seconds == plan.run_seconds

@@ -1,0 +1,26 @@
+"""`make soak`: what its variables may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from soak.__main__ import settings_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_an_hour_is_what_nobody_needs_to_ask_for() -> None:
+    found = settings_of({})
+    assert (found.seconds, found.samples) == (3600.0, Path("build/soak/samples.jsonl"))
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
+def test_what_is_no_number_is_refused_with_the_name_of_its_variable(text: str) -> None:
+    with pytest.raises(ValueError, match=f"SOAK_EVERY={text}: a number is needed"):
+        settings_of({"SOAK_EVERY": text})
+
+
+def test_make_runs_it() -> None:
+    assert "@$(PY) -m soak\n" in (ROOT / "Makefile").read_text()
