@@ -506,14 +506,16 @@ class TestDelayingQueue:
         delaying.add_after("a", 1e9)
         assert delaying.shut_down_with_drain() is True
 
-    def test_its_thread_has_a_name_starts_when_needed_and_ends_with_it(self, clock: FakeClock) -> None:
+    def test_it_has_one_thread_which_starts_when_needed_and_ends_with_it(self, clock: FakeClock) -> None:
         def threads() -> list[str]:
             return [thread.name for thread in threading.enumerate() if thread.name == "queue-pods"]
 
         queue = DelayingQueue(WorkQueue[str](clock, name="pods"))
         queue.add("a")
+        queue.done(queue.get())
         assert threads() == []
         queue.add_after("b", 1.0)
+        queue.add_after("c", 1.0)
         assert threads() == ["queue-pods"]
         queue.shut_down()
         assert threads() == []
