@@ -92,6 +92,7 @@ def child(scene: Scene, plural: str, replica: str) -> Object:
 def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
     scene.run(tfjob(master(), workers(2), name="done"), "SUCCESS", master_0=0, worker_0=0)
     scene.run(tfjob(master(), name="failed"), "FAILED", master_0=3)
+    scene.auditor.tell_outage()
     scene.run(trainjob("trained", 2), "SUCCESS", node_0=0, node_1=0)
     found = scene.auditor.verdict()
     assert found["violations"] == []
