@@ -15,8 +15,9 @@ from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.labels import POD_JOB_NAME, job_labels, selector_string
+from tfjob_controller.trainer.labels import job_labels, selector_string
 from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.pods import child_job_of
 
 # The old API shows the events of both.
 EVENTS = Resource("", "v1", "events", "Event")
@@ -131,7 +132,7 @@ class Reader:
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.list(self._namespace, selector):
             if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
-                by_job.setdefault(pod.metadata.labels.get(POD_JOB_NAME, ""), []).append(pod)
+                by_job.setdefault(child_job_of(pod), []).append(pod)
         return Observed(
             jobs={
                 child.metadata.name: child

@@ -12,9 +12,9 @@ from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, Resource, controller_of
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.pods import child_job_of
 
 # The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
 BY_OWNER = "owner"
@@ -103,11 +103,14 @@ class Snapshots:
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:
-        """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId."""
+        """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId.
+
+        Who plants a pod with our labels has it neither counted nor deleted: a Job must control it.
+        """
         born = owner.metadata.creation_timestamp or ""
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.runtime_id)):
-            name = pod.metadata.labels.get(POD_JOB_NAME, "")
+            name = child_job_of(pod)
             if (pod.metadata.creation_timestamp or "") >= born and (
                 name in jobs or self._was_ours(owner, plan, pod, name)
             ):

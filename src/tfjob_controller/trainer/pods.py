@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tfjob_controller.api.core import Condition, ContainerStatus, Pod, Terminated
+from tfjob_controller.api.core import JOBS, Condition, ContainerStatus, Pod, Terminated
 from tfjob_controller.api.tfjob import CONTAINER_NAME
+from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.exit_codes import in_words
+from tfjob_controller.trainer.labels import POD_JOB_NAME
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -22,6 +24,12 @@ _PULL_DETAIL = ": ErrImagePull: "
 _DISRUPTED_REASONS = frozenset(("Evicted", "NodeLost", "Preempting", "NodeShutdown", "Terminated"))
 # A termination message may have 4 KiB, a scheduler's a line per node: a reason is read in one look.
 MAX_WORDS = 1000
+
+
+def child_job_of(pod: Pod) -> str:
+    """The name of the child Job that made it; empty for what no Job controls, since anybody can set a label."""
+    owner, name = controller_of(pod), pod.metadata.labels.get(POD_JOB_NAME, "")
+    return name if owner is not None and (owner.kind, owner.name) == (JOBS.kind, name) else ""
 
 
 def newest(pods: Sequence[Pod]) -> Pod | None:

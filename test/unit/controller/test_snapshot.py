@@ -36,6 +36,10 @@ CHILD = ObjectMeta(
 )
 
 
+# As the Job controller makes them.
+A_POD = replace(CHILD, owner_references=(OwnerReference("batch/v1", "Job", "child", "u7", controller=True),))
+
+
 class Stores:
     def __init__(self) -> None:
         self.jobs: Store[Job] = Store({BY_OWNER: by_controller_uid})
@@ -73,8 +77,8 @@ def stores() -> Stores:
 def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> None:
     stores.jobs.upsert(Job(CHILD))
     stores.services.upsert(Service(CHILD))
-    stores.pods.upsert(Pod(replace(CHILD, name="pod-1")))
-    stores.pods.upsert(Pod(replace(CHILD, name="pod-2")))
+    stores.pods.upsert(Pod(replace(A_POD, name="pod-1")))
+    stores.pods.upsert(Pod(replace(A_POD, name="pod-2")))
     stores.config_maps.upsert(ConfigMap(replace(CHILD, name=PLAN.config_map)))
     observed = stores.snapshots.take(OWNER, PLAN)
     assert list(observed.jobs) == list(observed.services) == ["child"]
@@ -101,13 +105,19 @@ def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: Obje
 @pytest.mark.parametrize(
     "meta",
     [
-        pytest.param(replace(CHILD, creation_timestamp="2025-12-31T23:59:59Z"), id="older than the job"),
-        pytest.param(replace(CHILD, namespace="other"), id="of another namespace"),
-        pytest.param(replace(CHILD, labels={"runtime_id": PLAN.runtime_id}), id="of no Job"),
+        pytest.param(replace(A_POD, creation_timestamp="2025-12-31T23:59:59Z"), id="older than the job"),
+        pytest.param(replace(A_POD, namespace="other"), id="of another namespace"),
+        pytest.param(replace(A_POD, labels={"runtime_id": PLAN.runtime_id}), id="of no Job"),
+        pytest.param(replace(A_POD, owner_references=()), id="planted with our labels"),
+        pytest.param(CHILD, id="planted with our labels and the job itself as its controller"),
         pytest.param(
-            replace(CHILD, labels={**CHILD.labels, "tf_job_name": "copy"}), id="of a job that was copied with its id"
+            replace(A_POD, owner_references=(replace(A_POD.owner_references[0], name="other"),)),
+            id="made by a Job of another name than its label says",
         ),
-        pytest.param(replace(CHILD, labels={**CHILD.labels, "runtime_id": "zz99"}), id="of another RuntimeId"),
+        pytest.param(
+            replace(A_POD, labels={**CHILD.labels, "tf_job_name": "copy"}), id="of a job that was copied with its id"
+        ),
+        pytest.param(replace(A_POD, labels={**CHILD.labels, "runtime_id": "zz99"}), id="of another RuntimeId"),
     ],
 )
 def test_pods_that_are_not_the_jobs(stores: Stores, meta: ObjectMeta) -> None:
@@ -116,11 +126,11 @@ def test_pods_that_are_not_the_jobs(stores: Stores, meta: ObjectMeta) -> None:
 
 
 def test_a_pod_outlives_its_deleted_job(stores: Stores) -> None:
-    stores.pods.upsert(Pod(CHILD))
+    stores.pods.upsert(Pod(A_POD))
     assert list(stores.snapshots.take(OWNER, PLAN).pods) == ["child"]
 
 
 def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores: Stores) -> None:
     stores.jobs.upsert(Job(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
-    stores.pods.upsert(Pod(CHILD))
+    stores.pods.upsert(Pod(A_POD))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}
