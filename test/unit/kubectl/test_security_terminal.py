@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfjob_controller.client.logs import LogOptions
-from tfjob_controller.kubectl.arguments import JSON, YAML, refuse
+from tfjob_controller.kubectl.arguments import JSON, YAML, UsageError, parse, refuse
 from tfjob_controller.kubectl.logs import _Printer
 from tfjob_controller.kubectl.output import in_yaml, print_value, say
 from tfjob_controller.kubectl.terminal import harmless, last_written
@@ -107,3 +107,11 @@ def test_no_line_writes_over_the_prefix_that_says_whose_it_is() -> None:
         rb"[worker-0] \x1b[1A[master-0] forged",
     ]
     assert last_written(b"a\rb\r\r") == b"b"
+
+
+def test_a_variable_that_cannot_be_read_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who forgets the name has typed the secret alone."""
+    with pytest.raises((SystemExit, UsageError)) as refused:
+        parse(["submit", "job", "--image", "x", "--env", "s3cr3t"])
+    shown = capsys.readouterr()
+    assert "s3cr3t" not in f"{shown.out}{shown.err}{refused.value}"
