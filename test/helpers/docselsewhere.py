@@ -62,8 +62,6 @@ TARGETS = (
     Target("demo-autoscale", "test/e2e/test_demo_autoscale.py", 'start_demo("demo.autoscale"', "demo.autoscale"),
     Target("chaos", "test/integration/test_chaos.py", '"-m", "chaos.jobs"]', "chaos.jobs"),
     Target("chaos-gang", "test/integration/test_gang_chaos.py", '"-m", "chaos"]', "chaos"),
-    Target("soak", "test/integration/test_soak.py", '"-m", "soak"]', "soak"),
-    _bench("scale"),
     Target("simulate", "test/unit/simulator/test_command.py", '"--grid"', "tfjob_controller simulate --grid"),
     *(_bench(each) for each in ("create", "cache", "sync", "watch", "filter", "placement", "gang", "simulate", "logs")),
     _bench("scale"),
