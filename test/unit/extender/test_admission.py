@@ -457,3 +457,18 @@ def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: G
     world.board.node_refused(who, stuck)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}
+
+
+def test_the_loop_sleeps_until_the_rest_after_an_attempt_in_vain_is_over(world: GangWorld) -> None:
+    world.put_node("a", 4)
+    world.add_gang("one", worker=2)
+    world.run()
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    for _ in range(3):
+        world.run()
+    assert world.gang("one").status.phase == "Waiting"
+    rest = world.admission.sleep_seconds()
+    assert 0 < rest <= 2 * REST_SECONDS
+    world.clock.advance(rest + 0.001)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
