@@ -19,7 +19,7 @@ from chaos.watchman import leader_name
 from localcluster import process
 from localcluster.errors import LocalClusterError
 from localcluster.faultproxy import FaultProxy
-from localcluster.programs import CONTROLLER_MANAGER, SCHEDULER
+from localcluster.programs import APISERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
 _GRACE_SECONDS = 20.0
 _LONGEST_AWAY_SECONDS = 3.0
@@ -27,6 +27,8 @@ _LONGEST_AWAY_SECONDS = 3.0
 _FROZEN_SECONDS = (1.0, 1.5 * LEASE_SECONDS)
 _JUMP_SECONDS = (15.0, 120.0)
 _OFF_SECONDS = (2.0, 12.0)
+_PLANE = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
+_STARTS = 5
 _THIEF = "nobody-you-know_1"
 
 
@@ -55,7 +57,18 @@ class Breaks:
             "answers slow": lambda chance: self._disturb(chance, "delay_seconds", value=0.1 + 1.4 * chance),
         }
 
+    def revive(self) -> None:
+        """Start what has not come back of the control plane: on a busy machine a start may have failed."""
+        for name in _PLANE:
+            for _ in range(_STARTS):
+                try:
+                    self._stage.plane.start_program(name)
+                    break
+                except LocalClusterError:
+                    self._stage.tell_outage()
+
     def restore(self) -> None:
+        self.revive()
         self._all.disk.free()
         for proxy in self._all.proxies:
             proxy.is_swallowing, proxy.is_refusing, proxy.delay_seconds = False, False, 0.0

@@ -128,3 +128,5 @@ class Faults:
         except (RefusedError, LocalClusterError, urllib3.exceptions.HTTPError, OSError) as error:
             self.missed[what.kind] += 1
             self.problems.append(f"{what.kind}: {error}")
+            if what.kind in _PLANE:
+                self._breaks.revive()
