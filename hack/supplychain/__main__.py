@@ -1,7 +1,11 @@
-"""`python -m supplychain`: locks, licences, advisories and forgotten credentials; exit code 1 if anything is wrong."""
+"""`python -m supplychain`: locks, licences, advisories and forgotten credentials; exit code 1 if anything is wrong.
+
+In CI an advisory is told and fails nothing.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +25,11 @@ def main() -> int:
     ]
     every = [pin for found in pins.values() for pin in found]
     try:
-        problems += advisories.ask(every)
+        known = advisories.ask(every)
+        if os.environ.get("CI"):  # the same commit must have the same verdict, whatever was published meanwhile
+            print("".join(f"advisory, which fails elsewhere: {each}\n" for each in known), end="")
+        else:
+            problems += known
         print(f"advisories: {len({(pin.name, pin.version) for pin in every})} locked versions looked up")
     except advisories.NotReachedError as why:
         print(f"advisories: not reached ({why}), so known vulnerabilities were not looked for", file=sys.stderr)
