@@ -33,6 +33,7 @@ NAMES = (100, 1000, 5000)
 NEW_JOBS = setting("SCALE_NEW_JOBS", 50, tiny=2)
 REPLICAS = setting("SCALE_NEW_REPLICAS", 4, tiny=2)
 TIMES = Times(worker=(2, 4), master=(8, 10))
+WARM_UPS = size(1, tiny=0)
 NODES = size(50, tiny=3)
 MAX_RATIO = 1.15
 _AFTERWARDS_SECONDS = float(size(3, tiny=0))
@@ -74,7 +75,7 @@ def report_kept() -> bool:
 def _rounds(api: Api, rooms: Sequence[Room]) -> list[list[Cost]]:
     """By room. The first round, in which each controller does all for the first time, does not count."""
     numbers, costs = itertools.count(), [list[Cost]() for _ in rooms]
-    for counts in (False, *[True] * ROUNDS):
+    for counts in [False] * WARM_UPS + [True] * ROUNDS:
         for room, found in zip(rooms, costs, strict=True):
             cost = _round(api, room, next(numbers))
             progress(f"{room.kept} kept: {cost.cpu * 1000:.1f} ms CPU and {cost.requests:.1f} requests for a new job")

@@ -104,7 +104,7 @@ def _kubelets(plane: ControlPlane, times: Times) -> Iterator[None]:
 def _behaviour(pod: Object, _: int) -> Outcome:
     """Masters end last."""
     is_master = pod["metadata"].get("labels", {}).get("job_type") == "MASTER"
-    return Outcome(after_seconds=1.5 if is_master else 0.5)
+    return Outcome(after_seconds=1.0 if is_master else 0.3)
 
 
 def _create_nodes(api: Api, count: int) -> None:

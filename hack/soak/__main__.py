@@ -104,6 +104,7 @@ class Soak:
         self._submitted = 0
         self._samples: list[Sample] = []
         self._shown_at = 0.0
+        self._told = 0
 
     def play(self) -> list[dict[str, Any]]:
         """The figures."""
@@ -155,6 +156,9 @@ class Soak:
         if self._seconds - self._shown_at >= _SHOW_SECONDS:
             self._shown_at = self._seconds
             said = f"{self._owner.through.total()} of {self._submitted} jobs through, {self._owner.wrong} wrong"
+            for problem in self._owner.problems[self._told :]:
+                progress(problem)
+            self._told = len(self._owner.problems)
             used = self._samples[-1].figures if self._samples else {}
             words = ", ".join(f"{name} {value:.4g}" for name, value in used.items())
             progress(f"{self._seconds / 60:5.1f} min  {said}; {words}")
@@ -177,13 +181,14 @@ class Soak:
 
     def _jobs_figure(self, minutes: float, left: dict[str, int]) -> dict[str, Any]:
         owner = self._owner
-        for problem in owner.problems:
+        for problem in owner.problems[self._told :]:
             progress(problem)
         return {
             "name": "soak_jobs",
             "value": owner.through.total(),
             "unit": "jobs",
             "wrong": owner.wrong,
+            "unseen": owner.unseen,
             "left": left,
             "by_habit": dict(sorted(owner.through.items())),
             "minutes": round(minutes, 1),

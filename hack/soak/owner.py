@@ -1,7 +1,8 @@
 """Who creates the jobs, does to them what their plans say, and sees how each of them ends.
 
 Threads: one for each kind watches; what is due is done by whoever calls `work`. The fake kubelet's workers ask
-`behaviour`. A job is known from its creation until it is gone, so what is known stays small.
+`behaviour`. A job is known from its creation until it is gone, so what is known stays small. One that came to its end
+and went while a broken watch was opened again is counted as unseen: nobody can tell how it ended.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Owner:
     def __init__(self, namespace: str, ttl_seconds: int, patience_seconds: float) -> None:
         self.through: Counter[str] = Counter()
         self.wrong = 0
+        self.unseen = 0
         self.problems: list[str] = []
         self._namespace = namespace
         self._ttl_seconds = ttl_seconds
@@ -164,7 +166,7 @@ class Owner:
         known = self._names(path)
         present = {each["metadata"]["name"] for each in self._api.list(path.format(self._namespace))}
         for name in known - present:
-            self._gone(name)
+            self._gone(name, is_seen=False)
         watch = self._watches[path] = self._api.watch(path.format(self._namespace))
         for kind, obj in watch:
             if self._stopping.is_set():
@@ -188,12 +190,15 @@ class Owner:
             if job is not None and ends:
                 job.ended = ends[0]
 
-    def _gone(self, name: str) -> None:
+    def _gone(self, name: str, *, is_seen: bool = True) -> None:
+        """`is_seen`: the watch told of its deletion, and so of all before."""
         with self._lock:
             job = self._jobs.get(name)
         if job is None:
             return
-        is_right = job.plan.expected in (job.ended, GONE)
+        is_unknown = not is_seen and not job.ended
+        self.unseen += is_unknown and job.plan.expected != GONE
+        is_right = is_unknown or job.plan.expected in (job.ended, GONE)
         self._leave(job, "" if is_right else f"ended as {job.ended or 'nothing'} instead of {job.plan.expected}")
 
     def _leave(self, job: _Job, problem: str) -> None:
@@ -203,4 +208,4 @@ class Owner:
             self.through[job.plan.habit] += 1
             if problem:
                 self.wrong += 1
-                self.problems = [*self.problems, f"{job.plan.name} ({job.plan}) {problem}"][-_MOST_PROBLEMS:]
+                self.problems += [f"{job.plan.name} ({job.plan}) {problem}"][: _MOST_PROBLEMS - len(self.problems)]
