@@ -23,8 +23,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import version_of
+from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 
 NAMESPACE = "team"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import version_of
+from tfjob_controller.kube.meta import key_of, version_of
 
 
 class MemoryCollection:

@@ -22,8 +22,7 @@ from tfjob_controller.controller.trainjob import TrainJobKind
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import version_of
+from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from helpers.things import Thing, bookmark, error_line, line, page, thing
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import version_of
+from tfjob_controller.kube.meta import key_of, version_of
 
 NAMES = "abc"
 GONE = ApiError(410, "Expired", "too old resource version")

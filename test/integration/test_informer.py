@@ -27,9 +27,8 @@ from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.meta import ObjectMeta, Resource, version_of
 from tfjob_controller.kube.requester import APPLY_PATCH
-from tfjob_controller.kube.store import version_of
 from tfjob_controller.kube.transport import Transport
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from helpers.scripted import PatientClock
 from helpers.things import THINGS, Thing, decode_thing
 from helpers.world import NAMES, Act, Action, World
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.kube.reflector import Reflector
-from tfjob_controller.kube.store import Added, Change, Deleted, Store, Synced, Updated, version_of
+from tfjob_controller.kube.store import Added, Change, Deleted, Store, Synced, Updated
 from tfjob_controller.kube.watchstream import Bookmark, Delete, Event, Replace, Upsert
 
 COMMON = (Act.CREATE_OR_UPDATE, Act.DELETE, Act.WRITE_AND_ASSUME, Act.ASSUME_LATE, Act.DELIVER, Act.DELIVER)

@@ -69,6 +69,11 @@ def key_of(obj: Object) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
+def version_of(obj: Object) -> int:
+    """The object's resourceVersion as a number; raises ValueError where it is none."""
+    return int(obj.metadata.resource_version or 0)
+
+
 def split_key(key: str) -> tuple[str, str]:
     """The namespace (empty if there is none) and the name of a key."""
     namespace, _, name = key.rpartition("/")

@@ -40,7 +40,7 @@ from typing import Generic, TypeAlias
 import msgspec
 import structlog
 
-from tfjob_controller.kube.meta import Object, ObjectT, controller_of, key_of
+from tfjob_controller.kube.meta import Object, ObjectT, controller_of, key_of, version_of
 
 log = structlog.get_logger(__name__)
 
@@ -75,11 +75,6 @@ class Synced(msgspec.Struct, frozen=True):
 Change: TypeAlias = Added[ObjectT] | Updated[ObjectT] | Deleted[ObjectT] | Synced
 Listener: TypeAlias = Callable[[Change[ObjectT]], None]
 IndexFunction: TypeAlias = Callable[[ObjectT], Iterable[str]]
-
-
-def version_of(obj: Object) -> int:
-    """The object's resourceVersion as a number; raises ValueError where it is none."""
-    return int(obj.metadata.resource_version or 0)
 
 
 def by_namespace(obj: Object) -> Iterable[str]:

@@ -32,8 +32,7 @@ import msgspec
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.lazylog import get_logger
-from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of
-from tfjob_controller.kube.store import version_of
+from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of, version_of
 
 log = get_logger(__name__)
 
