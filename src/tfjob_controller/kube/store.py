@@ -77,11 +77,6 @@ Listener: TypeAlias = Callable[[Change[ObjectT]], None]
 IndexFunction: TypeAlias = Callable[[ObjectT], Iterable[str]]
 
 
-def by_namespace(obj: Object) -> Iterable[str]:
-    """Index function: the namespace."""
-    return (obj.metadata.namespace,)
-
-
 def by_controller_uid(obj: Object) -> Iterable[str]:
     """Index function: the uid of the controlling owner, if there is one."""
     owner = controller_of(obj)

@@ -17,7 +17,6 @@ from tfjob_controller.kube.store import (
     Updated,
     by_controller_uid,
     by_label,
-    by_namespace,
 )
 
 A5, A7 = thing("a", 5), thing("a", 7)
@@ -112,7 +111,6 @@ def test_ready_made_index_functions() -> None:
     owner = OwnerReference(api_version="v1", kind="Thing", name="o", uid="u1", controller=True)
     meta = ObjectMeta(name="a", namespace="ns", resource_version="1", labels={"x": "1"}, owner_references=(owner,))
     owned = Thing(meta)
-    assert list(by_namespace(owned)) == ["ns"]
     assert list(by_controller_uid(owned)) == ["u1"]
     assert list(by_controller_uid(A5)) == []
     assert list(by_label("x")(owned)) == ["1"]
