@@ -66,7 +66,7 @@ _AUDITOR_FLAGS = (
     f"--starvation-timeout={STARVATION_TIMEOUT_SECONDS}",
     f"--race={RACE_SECONDS}",
 )
-_READY_SECONDS = 60.0
+_READY_SECONDS = 240.0
 _AUDITOR_SECONDS = 300.0
 _POLL_SECONDS = 0.05
 
@@ -195,7 +195,7 @@ def keep_logs(stage: Stage) -> Path:
 
 
 def wait(is_so: Callable[[], bool], otherwise: str) -> None:
-    """Raises LocalClusterError, with these words, if it is not so after a minute."""
+    """Raises LocalClusterError, with these words, if it is not so after some minutes."""
     deadline = time.monotonic() + _READY_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
