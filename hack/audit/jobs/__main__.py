@@ -66,6 +66,7 @@ _OLD = "OLD"
 _SETTLE_POLL_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _LIST_SECONDS = 60.0
+_CATCH_UP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Auditor:
             while not self._told.stop.is_set:
                 time.sleep(_POLL_SECONDS)
                 self._work()
+            self._catch_up()
             self._settle()
         finally:
             self._watches.stop()
@@ -137,6 +139,16 @@ class Auditor:
     def _record(self, kind: str, change: str, obj: Object, at: float) -> None:
         if kind in OWNERS or is_ours(obj):
             self._history.record(kind, change, trimmed(kind, obj), at)
+
+    def _catch_up(self) -> None:
+        """The watches may be late: until they have told what a list tells now, or their time is over."""
+        deadline = time.time() + _CATCH_UP_SECONDS
+        for kind in (*OWNERS, *CHILDREN):
+            found = self._listed(kind, time.time() + _LIST_SECONDS)
+            there = [obj for obj in found["items"] if kind in OWNERS or is_ours(obj)]
+            while not all(map(self._history.knows, there)) and time.time() < deadline:
+                time.sleep(_POLL_SECONDS)
+                self._work()
 
     def _settle(self) -> None:
         """What is not as it should be may be under way. A second signal does not wait."""

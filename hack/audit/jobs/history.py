@@ -115,6 +115,11 @@ class History:
     def had_gap(self, since: float, until: float = _NEVER) -> bool:
         return any(since <= at <= until for at in self._gaps)
 
+    def knows(self, obj: Object) -> bool:
+        """Whether this version of an object was seen, or a later one."""
+        life = self._lives.get(obj["metadata"]["uid"])
+        return life is not None and version_of(life.last) >= version_of(obj)
+
     def of(self, *kinds: str) -> Iterator[Life]:
         return (life for life in self._lives.values() if life.kind in kinds)
 

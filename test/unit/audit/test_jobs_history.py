@@ -60,6 +60,15 @@ def test_a_gap_counts_within_a_life(since: float, until: float, is_one: bool) ->
     assert history.had_gap(since, until) is is_one
 
 
+@pytest.mark.parametrize(
+    ("uid", "version", "is_known"), [("a", 3, True), ("a", 2, True), ("a", 4, False), ("b", 1, False)]
+)
+def test_a_version_is_known_once_it_or_a_later_one_was_seen(uid: str, version: int, is_known: bool) -> None:
+    history = History()
+    history.record(JOBS, "ADDED", obj("a", 3), 1.0)
+    assert history.knows(obj(uid, version)) is is_known
+
+
 def test_of_a_secret_no_data_is_kept() -> None:
     secret = {**obj("keys", 1), "data": {"token": "c2VjcmV0"}, "stringData": {"token": "secret"}}
     assert trimmed(SECRETS, secret) == {"metadata": obj("keys", 1)["metadata"]}
