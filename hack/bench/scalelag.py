@@ -2,12 +2,13 @@
 
 Both moments are those at which the server had answered a write: kubelets' of a pod's status, the first of which says
 that it runs and the second that it has ended, and the controller's of a TFJob's status. Which status follows from which
-change is read from what it says: its `state` is the chief's, and `replicaStatuses` count the replicas that run or have
-run (`started`) and those that have ended well.
+change is read from what it says.
 
-- of the chief: from its start and from its end to the status that says so: what others decide by;
-- of all replicas: from the k-th start of a job's pods to the first status that counts k of them, and the same for ends.
-  These are mere figures, which rest for up to 8 s on purpose (tfjob_controller.controller.restingstatus).
+- of the master: from its start to the first status whose phase is Running or later, and from its end to the first whose
+  `state` is Succeeded: what others decide by;
+- of all replicas: from the k-th start of a job's pods to the first status with k of them `ready` (or ended well), and
+  from the k-th end to the first with k `succeededIndexes`. These are mere figures, which rest for up to 8 s on purpose
+  (tfjob_controller.controller.restingstatus).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -52,7 +53,7 @@ class Course:
 class Lags:
     """Seconds."""
 
-    chief: Sequence[float]
+    master: Sequence[float]
     replicas: Sequence[float]
 
 
@@ -65,7 +66,7 @@ def lags_of(log: Path, namespace: str) -> Lags:
 def lags_in(entries: Iterable[Object], namespace: str) -> Lags:
     """The same, of the log's entries."""
     found = [_lags(course) for course in courses_of(entries, namespace).values()]
-    return Lags([lag for each in found for lag in each.chief], [lag for each in found for lag in each.replicas])
+    return Lags([lag for each in found for lag in each.master], [lag for each in found for lag in each.replicas])
 
 
 def courses_of(entries: Iterable[Object], namespace: str) -> dict[str, Course]:
@@ -85,35 +86,51 @@ def courses_of(entries: Iterable[Object], namespace: str) -> dict[str, Course]:
 
 
 def _lags(course: Course) -> Lags:
-    course.statuses.sort(key=lambda each: each[0])
+    said = _as_written(course)
     starts = sorted(min(moments) for moments in course.pods.values())
     ends = sorted(sorted(moments)[1] for moments in course.pods.values() if len(moments) > 1)
     masters = [sorted(moments) for pod, moments in course.pods.items() if "-master-" in pod]
-    chief = [
-        *_first_after([moments[0] for moments in masters], course, "Running"),
-        *_first_after([moments[1] for moments in masters if len(moments) > 1], course, "Succeeded"),
+    started = [moment for moment, status in said if status.get("phase") in ("Running", "CleanUp", "Done")]
+    ended = [moment for moment, status in said if status.get("state") == "Succeeded"]
+    master = [
+        *_until_first([moments[0] for moments in masters], started),
+        *_until_first([moments[1] for moments in masters if len(moments) > 1], ended),
     ]
-    return Lags(chief, [*_counted(starts, course, ("Running", "Succeeded")), *_counted(ends, course, ("Succeeded",))])
+    return Lags(master, [*_counted(starts, said, _ready), *_counted(ends, said, _succeeded)])
 
 
-def _first_after(moments: Sequence[float], course: Course, state: str) -> list[float]:
-    said = [moment for moment, status in course.statuses if status.get("state") == state]
-    return [max(0.0, min(said) - moment) for moment in moments if said]
+def _as_written(course: Course) -> list[tuple[float, Object]]:
+    """The whole status after each write, which says what it changes."""
+    status: Object = {}
+    found = []
+    for moment, change in sorted(course.statuses, key=lambda each: each[0]):
+        ready = {**status.get("ready", {}), **change.get("ready", {})}
+        status = {**status, **change, "ready": ready}
+        found.append((moment, status))
+    return found
 
 
-def _counted(moments: Sequence[float], course: Course, states: Sequence[str]) -> list[float]:
-    """From the k-th moment to the first status that counts k replicas in these states."""
+def _until_first(moments: Sequence[float], said: Sequence[float]) -> list[float]:
+    return [max(0.0, said[0] - moment) for moment in moments if said]
+
+
+def _counted(
+    moments: Sequence[float], said: Sequence[tuple[float, Object]], count: Callable[[Object], int]
+) -> list[float]:
+    """From the k-th moment to the first status that counts k."""
     lags: list[float] = []
-    for said_at, status in course.statuses:
-        count = _count(status, states)
+    for said_at, status in said:
         # A pod that is stopped at its job's end counts in no status; the rest are seen in order.
-        lags += [max(0.0, said_at - moment) for moment in moments[len(lags) : count]]
+        lags += [max(0.0, said_at - moment) for moment in moments[len(lags) : count(status)]]
     return lags
 
 
-def _count(status: Object, states: Sequence[str]) -> int:
-    counts = [each.get("ReplicasStates") or {} for each in status.get("replicaStatuses") or ()]
-    return sum(each.get(state, 0) for each in counts for state in states)
+def _ready(status: Object) -> int:
+    return sum(int(text.partition("/")[0]) for text in status["ready"].values())
+
+
+def _succeeded(status: Object) -> int:
+    return len(status.get("succeededIndexes") or ())
 
 
 def rank(values: Sequence[float], share: float) -> float:

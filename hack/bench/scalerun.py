@@ -5,7 +5,7 @@ all the while; the jobs' pods are made by the Job controller, bound by kube-sche
 
 - `scale_seconds`: wall time. `scale_cpu`, `scale_rss`: the controller's CPU and the peak of its resident set, both from
   its start. `scale_requests`: what it sent, watches and events included, for each job.
-- `scale_event_to_write_p99`: see bench.scalelag, of the chief. `scale_figures_to_write_p99`: of all replicas.
+- `scale_event_to_write_p99`: see bench.scalelag, of the master. `scale_figures_to_write_p99`: of all replicas.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def report_run() -> bool:
         cpu = {name: round(value - before[name], 1) for name, value in _cpu_of_all(stage, running).items()}
         _report_costs(stage, running, seconds, cpu)
         lags = lags_of(stage.audit, NAMESPACE)
-    for name, values in (("event", lags.chief), ("figures", lags.replicas)):
+    for name, values in (("event", lags.master), ("figures", lags.replicas)):
         extra: Object = {
             "median": round(rank(values, 0.5), 4),
             "highest": round(max(values), 3),

@@ -27,25 +27,25 @@ def pod(seconds: float, name: str, agent: str = "kwok/0.8.0", code: int = 200) -
     return entry(seconds, "pods", name, agent, code=code)
 
 
-def status(seconds: float, state: str, running: int, succeeded: int) -> Object:
-    counts = {"Running": running, "Succeeded": succeeded}
-    said = {"state": state, "replicaStatuses": [{"tf_replica_type": "WORKER", "ReplicasStates": counts}]}
+def status(seconds: float, **said: Any) -> Object:
     return entry(seconds, "tfjobs", "job", "tfjob-controller/0.1.0", {"status": said})
 
 
 ENTRIES = [
+    # A child that has no pod yet counts as Running.
+    status(0.5, state="Running", phase="Creating", ready={"master": "0/1", "worker": "0/1"}),
     pod(1.0, MASTER),
-    status(1.25, "Running", 1, 0),
+    status(1.25, state="Running", phase="Running", ready={"master": "1/1", "worker": "0/1"}),
     pod(2.0, WORKER),
     pod(3.0, WORKER),
-    status(4.0, "Running", 1, 1),
+    status(4.0, ready={"worker": "1/1"}, succeededIndexes=["worker-0"]),
     pod(5.0, MASTER),
-    status(5.5, "Succeeded", 0, 2),
+    status(5.5, state="Succeeded", phase="Done", succeededIndexes=["master-0", "worker-0"]),
 ]
 
 
-def test_the_chief_counts_until_the_status_that_says_its_state() -> None:
-    assert lags_in(ENTRIES, "scale").chief == pytest.approx([0.25, 0.5])
+def test_the_master_counts_until_the_status_that_says_what_it_does() -> None:
+    assert lags_in(ENTRIES, "scale").master == pytest.approx([0.25, 0.5])
 
 
 def test_each_replica_counts_until_the_first_status_that_counts_it() -> None:
