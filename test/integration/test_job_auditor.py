@@ -102,25 +102,24 @@ def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
 
 def test_what_is_planted_is_found(scene: Scene) -> None:
     """As a product would that makes children twice, loses owners, runs again what was done, and changes its mind."""
-    job = scene.run(tfjob(master(), workers(1), name="planted"), "SUCCESS", master_0=0, worker_0=0)
-    eventually(lambda: "worker-0" in scene.tfjobs.status("planted")["succeededIndexes"], PATIENCE_SECONDS, 0.05)
+    job = scene.run(tfjob(master(), name="planted"), "SUCCESS", master_0=0)
 
-    second = child(scene, "services", "master-0")
-    second["metadata"]["name"] += "-again"
-    scene.api.create(path(scene, "services"), second)
-
-    orphan = child(scene, "services", "worker-0")
+    orphan = child(scene, "services", "master-0")
     orphan["metadata"]["name"] = "orphan"
     orphan["metadata"]["labels"] |= {"task_index": "7"}
     orphan["metadata"]["ownerReferences"] = []
     scene.api.create(path(scene, "services"), orphan)
 
-    owner = scene.api.list(path(scene, "jobs"), "job_type=WORKER")[0]
+    second = child(scene, "services", "master-0")
+    second["metadata"]["name"] += "-again"
+    scene.api.create(path(scene, "services"), second)
+
+    owner = scene.api.list(path(scene, "jobs"), "job_type=MASTER")[0]
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["metadata"]["name"]}
     again = {
         "metadata": {
             "name": "again",
-            "labels": scene.api.list(path(scene, "pods"), "job_type=WORKER")[0]["metadata"]["labels"]
+            "labels": scene.api.list(path(scene, "pods"), "job_type=MASTER")[0]["metadata"]["labels"]
             | {"controller-uid": "none", "batch.kubernetes.io/controller-uid": "none"},
             "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"], "controller": True}],
         },
@@ -135,7 +134,7 @@ def test_what_is_planted_is_found(scene: Scene) -> None:
     for category, words in {
         "duplicates": "for one replica at once",
         "orphans": "has no controller",
-        "reruns": "after worker-0 of",
+        "reruns": "after master-0 of",
         "wrong_states": "should have come to Succeeded, and came to Failed",
     }.items():
         assert any(each.startswith(category) and words in each for each in found["violations"]), found
