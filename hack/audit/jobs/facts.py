@@ -71,12 +71,17 @@ def is_ours(obj: Object) -> bool:
     return "runtime_id" in labels_of(obj) or (owner is not None and bool(kind_of_owner(owner)))
 
 
+def _last_controller(life: Life) -> Object | None:
+    """The one that it has, or had before it was let go."""
+    return next((found for each in reversed(life.versions) if (found := controller_of(each)) is not None), None)
+
+
 def job_uid_of(history: History, life: Life) -> str:
     """The uid of the TFJob or TrainJob; through the Job for a pod; empty for strangers."""
-    owner = controller_of(life.last)
+    owner = _last_controller(life)
     if life.kind == PODS and owner is not None:
         job = history.by_uid(owner["uid"])
-        owner = controller_of(job.last) if job is not None else None
+        owner = _last_controller(job) if job is not None else None
     return str(owner["uid"]) if owner is not None and kind_of_owner(owner) else ""
 
 
