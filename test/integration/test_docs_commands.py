@@ -26,7 +26,7 @@ from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 
 # Several pages install the whole system, and every command is a process or two.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 RUN = {page: [each for each in commands(page) if claim_on(each) is None] for page in pages()}
 # In the running text. test_monitoring_docs.py runs those of the runbooks, test_overlays.py applies overlays.
