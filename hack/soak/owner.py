@@ -37,6 +37,7 @@ from soak.plan import (
 
 _RETRY_SECONDS = 0.5
 _MOST_PROBLEMS = 20
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # By the condition that says so; a TrainJob's is that of Kubeflow Trainer.
 _ENDS = {"Succeeded": SUCCEEDED, "Complete": SUCCEEDED, "Failed": FAILED}
 
@@ -162,19 +163,21 @@ class Owner:
             self._stopping.wait(_RETRY_SECONDS)
 
     def _watch(self, path: str) -> None:
-        """Until it ends. What has gone before this one began is not told by it: so it is listed first."""
-        known = self._names(path)
-        present = {each["metadata"]["name"] for each in self._api.list(path.format(self._namespace))}
-        for name in known - present:
-            self._gone(name, is_seen=False)
+        """Until it ends. It begins with what is there: what was known and is not has gone before."""
+        absent = self._names(path)
         watch = self._watches[path] = self._api.watch(path.format(self._namespace))
         for kind, obj in watch:
             if self._stopping.is_set():
                 return
+            name = obj["metadata"].get("name", "")
+            absent.discard(name)
             if kind in ("ADDED", "MODIFIED", "DELETED"):
                 self._see(obj)
             if kind == "DELETED":
-                self._gone(obj["metadata"]["name"])
+                self._gone(name)
+            if kind == "BOOKMARK" and _INITIAL_EVENTS_END in obj["metadata"].get("annotations", {}):
+                for name in absent:
+                    self._gone(name, is_seen=False)
 
     def _names(self, path: str) -> set[str]:
         """Jobs of the kind which the server has had for a while."""
