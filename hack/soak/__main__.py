@@ -4,7 +4,8 @@ A control plane of its own with fake nodes; the controller, the gang scheduler a
 the flags that they have by themselves. TFJobs and TrainJobs come one after another, some of them gangs; some fail, are
 restarted, suspended, resumed, resized, deleted. All go soon after their end, so that the cluster's contents stay the
 same. Every 10 s it is written down what both programs use. Each figure is a slope per hour (soak.slope) after the first
-fifth, in which caches fill. Progress goes to standard error; standard output gets a JSON line for each figure. Exit
+fifth, in which jobs come four times as often: what remembers a bounded number of things (events, changes of rooms) is
+to be full by then. Progress goes to standard error; standard output gets a JSON line for each figure. Exit
 code 1 if something grows, or a job did not end as it should. SIGINT ends it early, with the figures so far.
 
 SOAK_MINUTES    how long jobs come, 60
@@ -36,12 +37,13 @@ import urllib3
 from bench import usage
 from localcluster.api import RefusedError
 from localcluster.errors import LocalClusterError
-from soak.figures import figures, rest_figure
+from soak.figures import WARM_UP_SHARE, figures, rest_figure
 from soak.owner import Owner
 from soak.plan import JobPlan, job_plan
 from soak.samples import Sample, sample
 from soak.stage import NAMESPACE, Stage, keep_logs, open_stage
 
+WARM_UP_SPEED = 4.0
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 30.0
 _SAMPLE_SECONDS = 10.0
@@ -91,6 +93,12 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
+def rest_seconds(at: float, settings: Settings) -> float:
+    """From the job that comes `at` so many seconds to the next."""
+    is_warming_up = at < WARM_UP_SHARE * settings.seconds
+    return settings.every_seconds / (WARM_UP_SPEED if is_warming_up else 1.0)
+
+
 class Soak:
     """One run on a stage."""
 
@@ -102,6 +110,7 @@ class Soak:
         self._rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._begin = time.monotonic()
         self._submitted = 0
+        self._next_at = 0.0
         self._samples: list[Sample] = []
         self._shown_at = 0.0
         self._told = 0
@@ -126,7 +135,8 @@ class Soak:
     def _drive(self) -> None:
         """Submit a job whenever it is time."""
         while self._seconds < self._settings.seconds and not self._is_over.wait(_POLL_SECONDS):
-            if self._seconds >= self._submitted * self._settings.every_seconds:
+            if self._seconds >= self._next_at:
+                self._next_at += rest_seconds(self._next_at, self._settings)
                 self._submit(job_plan(self._submitted, self._rng, self._settings.run_seconds))
             self._owner.work()
             self._show()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.__main__ import settings_of
+from soak.__main__ import rest_seconds, settings_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,6 +20,12 @@ def test_an_hour_is_what_nobody_needs_to_ask_for() -> None:
 def test_what_is_no_number_is_refused_with_the_name_of_its_variable(text: str) -> None:
     with pytest.raises(ValueError, match=f"SOAK_EVERY={text}: a number is needed"):
         settings_of({"SOAK_EVERY": text})
+
+
+@pytest.mark.parametrize(("at", "rest"), [(0.0, 1.0), (719.0, 1.0), (720.0, 4.0), (3599.0, 4.0)])
+def test_in_the_first_fifth_jobs_come_four_times_as_often(at: float, rest: float) -> None:
+    """So that what remembers a bounded number of things is full before it is measured."""
+    assert rest_seconds(at, settings_of({"SOAK_EVERY": "4"})) == rest
 
 
 def test_make_runs_it() -> None:
