@@ -11,6 +11,9 @@ lists everything anew, judges, and prints one JSON line:
     {"duplicates": 0, "orphans": 0, "partial_gangs": 0, "wrong_states": 0, "reruns": 0, "stuck": 0,
      "violations": [], "versions_seen": 4711, "jobs": 12, "gaps": 0, "seconds": 61.5}
 
+Where there are violations, `--keep` gets all that was seen, a JSON line for each version of each object, in the order
+of the cluster: `History.rows`. No Secret's data is among it.
+
 `gaps` counts how often the server had forgotten where a watch stood: instants that nobody saw. Exit code 1 if there
 are violations, 2 if the cluster cannot be read.
 """
@@ -19,12 +22,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import urllib3
 
@@ -113,6 +118,11 @@ class Auditor:
             self._watches.stop()
         self._list_anew()
         return self._report(time.time() - began)
+
+    def keep(self, path: Path) -> None:
+        """All that was seen, for whoever looks into a violation. Raises OSError."""
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.writelines(f"{json.dumps(row)}\n" for row in self._history.rows())
 
     def _await_lists(self, began: float) -> None:
         while not (self._watches.is_listed or self._told.stop.is_set):
@@ -210,6 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--settle-seconds", type=float, default=0.0, metavar="N", help="default: --reaction-seconds")
     parser.add_argument("--skew-seconds", type=float, default=defaults.skew_seconds, metavar="N")
     parser.add_argument("--namespace", default="", metavar="NAME", help="default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="what was seen, if there are violations")
     given = parser.parse_args(argv)
     told = Told()
     told.listen()
@@ -217,7 +228,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     settle_seconds = given.settle_seconds or given.reaction_seconds
     try:
         api = Api.from_kubeconfig(given.kubeconfig)
-        report = Auditor(api, paths_in(given.namespace), limits, settle_seconds, told).run()
+        auditor = Auditor(api, paths_in(given.namespace), limits, settle_seconds, told)
+        report = auditor.run()
+        if report["violations"] and given.keep:
+            auditor.keep(given.keep)
     except (LocalClusterError, TimeoutError, OSError) as error:
         print(f"audit.jobs: {error}", file=sys.stderr)
         return 2

@@ -126,6 +126,20 @@ class History:
     def living(self, *kinds: str) -> list[Life]:
         return [life for life in self.of(*kinds) if life.ended is None]
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Every version in the order of the cluster: when it was `seen` (or is `gone`), its kind, the object itself."""
+        found = [
+            (version_of(obj), {"at": at, "kind": life.kind, "change": "seen", "object": obj})
+            for life in self._lives.values()
+            for at, obj in zip(life.times, life.versions, strict=True)
+        ]
+        found += [
+            (life.ended, {"at": life.ended_at, "kind": life.kind, "change": "gone", "object": life.last})
+            for life in self._lives.values()
+            if life.ended is not None
+        ]
+        return [row for _, row in sorted(found, key=lambda each: each[0])]
+
     def by_uid(self, uid: str) -> Life | None:
         return self._lives.get(uid)
 

@@ -84,7 +84,8 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
         wait(lambda: leader_of(stage.api, controllers) is not None, "no controller leads")
         _watch(stage, controllers)
         if importlib.util.find_spec(f"{AUDITOR}.__main__"):
-            flags = (f"--reaction-seconds={_REACTION_SECONDS}", f"--skew-seconds={_SKEW_SECONDS}")
+            kept = stage.logs / "history.jsonl"
+            flags = (f"--reaction-seconds={_REACTION_SECONDS}", f"--skew-seconds={_SKEW_SECONDS}", f"--keep={kept}")
             stage.auditors.append(start_auditor(stage.plane, AUDITOR, *flags))
         yield JobStage(stage, controllers, crowds[0], clocks, disk)
 

@@ -79,3 +79,20 @@ def test_of_a_job_all_is_kept_but_what_its_pods_are_made_from() -> None:
     kept = trimmed(TFJOBS, {**obj("job", 1), "spec": spec, "status": {"phase": "Done"}})
     assert kept["spec"] == {"RuntimeId": "abcd", "replicaSpecs": [{"tfReplicaType": "PS", "replicas": 2}]}
     assert kept["status"] == {"phase": "Done"}
+
+
+def test_all_that_was_seen_is_told_in_the_order_of_the_cluster() -> None:
+    history = History()
+    history.record(PODS, "ADDED", obj("pod", 4), 1.0)
+    history.record(JOBS, "ADDED", obj("a", 1), 2.0)
+    history.record(PODS, "MODIFIED", obj("pod", 6), 3.0)
+    history.record(JOBS, "DELETED", obj("a", 5), 4.0)
+    told = [(row["kind"], row["change"], row["object"]["metadata"]["resourceVersion"]) for row in history.rows()]
+    assert told == [
+        (JOBS, "seen", "1"),
+        (PODS, "seen", "4"),
+        (JOBS, "seen", "5"),
+        (JOBS, "gone", "5"),
+        (PODS, "seen", "6"),
+    ]
+    assert [row["at"] for row in history.rows()] == [2.0, 1.0, 4.0, 4.0, 3.0]
