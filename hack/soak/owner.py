@@ -47,13 +47,15 @@ Object = dict[str, Any]
 class _Job:
     """One that is there, or soon will be."""
 
-    __slots__ = ("created", "ended", "has_failed", "plan")
+    __slots__ = ("created", "ended", "has_failed", "is_made", "plan")
 
     def __init__(self, plan: JobPlan, created: float) -> None:
         self.plan = plan
         self.created = created
         self.ended = ""
         self.has_failed = False
+        # The server has said that it has it.
+        self.is_made = False
 
 
 class Owner:
@@ -100,9 +102,11 @@ class Owner:
 
     def submit(self, plan: JobPlan) -> None:
         """Create it; what its habit says is done by `work` when it is due. Raises RefusedError and HTTPError."""
+        job = _Job(plan, time.monotonic())
         with self._lock:
-            self._jobs[plan.name] = _Job(plan, time.monotonic())
+            self._jobs[plan.name] = job
         self._api.create(plan.path.format(self._namespace), body_of(plan, self._ttl_seconds))
+        job.is_made = True
         for seconds, action in self._actions(plan):
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), action))
 
@@ -180,10 +184,9 @@ class Owner:
                     self._gone(name, is_seen=False)
 
     def _names(self, path: str) -> set[str]:
-        """Jobs of the kind which the server has had for a while."""
+        """Jobs of the kind which the server surely has, or had."""
         with self._lock:
-            young = time.monotonic() - self._patience_seconds / 10
-            return {name for name, job in self._jobs.items() if job.plan.path == path and job.created < young}
+            return {name for name, job in self._jobs.items() if job.plan.path == path and job.is_made}
 
     def _see(self, obj: Object) -> None:
         conditions = (obj.get("status") or {}).get("conditions") or ()
