@@ -184,17 +184,15 @@ class Engine(Generic[ObjectT]):
 
     def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
         """Judge each generation of a job once."""
-        memo = self._memos.get(key)
-        same = memo is not None and memo.job.metadata.uid == job.metadata.uid
-        if memo is not None and same and memo.job.metadata.generation == job.metadata.generation:
-            return memo
-        before = memo.job if memo is not None and same and memo.problem is None else None
-        has_children = before is not None and self._memos[key].has_children
-        problem = self._kind.problem(job, before, has_children=has_children)
-        if memo is not None and same:
-            new = replace(memo, job=job, problem=problem, plan=None)
+        known = self._memos.get(key)
+        if known is None or known.job.metadata.uid != job.metadata.uid:
+            new = _Memo(job, self._kind.problem(job, None), RestingStatus(self._kind.minor_delay_seconds))
+        elif known.job.metadata.generation == job.metadata.generation:
+            return known
         else:
-            new = _Memo(job, problem, RestingStatus(self._kind.minor_delay_seconds))
+            before = known.job if known.problem is None else None
+            problem = self._kind.problem(job, before, has_children=known.has_children)
+            new = replace(known, job=job, problem=problem, plan=None)
         self._memos[key] = new
         return new
 
