@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from chaos import requests
 from chaos.requests import Targets, Trouble
-from localcluster.faultproxy import Fault, Late, LoseAnswer, LoseRequest, Reply
+from localcluster.faultproxy import Late, LoseAnswer, LoseRequest, Reply
 
 # A request of the controller is given up after 30 s, one for its Lease after 2 s.
 _LATEST_SECONDS = 4.0
@@ -42,15 +42,16 @@ _ANSWERS: Mapping[str, tuple[int, ...]] = {
 }
 
 
-def _reply(code: int) -> Fault:
-    return Reply(code, _CODES[code], retry_after_seconds=1 if code == 429 else None)
+def _refusal(target: str, code: int) -> Trouble:
+    reply = Reply(code, _CODES[code], retry_after_seconds=1 if code == 429 else None)
+    return Trouble(target, lambda _: reply)
 
 
 def _troubles() -> dict[str, Trouble]:
     found = dict(requests.TROUBLES)
     for target, codes in _ANSWERS.items():
         for code in codes:
-            found[f"{target} {code}"] = Trouble(target, lambda _, code=code: _reply(code))  # type: ignore[misc] # a default cannot be annotated
+            found[f"{target} {code}"] = _refusal(target, code)
         found[f"{target} lost"] = Trouble(target, lambda _: LoseRequest())
         found[f"{target} unanswered"] = Trouble(target, lambda _: LoseAnswer())
         found[f"{target} late"] = Trouble(target, lambda chance: Late(0.2 + (_LATEST_SECONDS - 0.2) * chance))

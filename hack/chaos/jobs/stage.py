@@ -7,7 +7,6 @@ a gang scheduler that have one name share a machine, and so its clock.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -83,10 +82,9 @@ def open_job_stage(seed: int, disk: Disk, report: Report) -> Iterator[JobStage]:
         controllers = [open_.enter_context(_controller(stage, name, clocks, disk)) for name in names]
         wait(lambda: leader_of(stage.api, controllers) is not None, "no controller leads")
         _watch(stage, controllers)
-        if importlib.util.find_spec(f"{AUDITOR}.__main__"):
-            kept = stage.logs / "history.jsonl"
-            flags = (f"--reaction-seconds={_REACTION_SECONDS}", f"--skew-seconds={_SKEW_SECONDS}", f"--keep={kept}")
-            stage.auditors.append(start_auditor(stage.plane, AUDITOR, *flags))
+        kept = stage.logs / "history.jsonl"
+        flags = (f"--reaction-seconds={_REACTION_SECONDS}", f"--skew-seconds={_SKEW_SECONDS}", f"--keep={kept}")
+        stage.auditors.append(start_auditor(stage.plane, AUDITOR, *flags))
         yield JobStage(stage, controllers, crowds[0], clocks, disk)
 
 
