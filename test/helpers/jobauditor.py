@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HACK = Path(__file__).resolve().parents[2] / "hack"
+from helpers.auditorprocess import auditor_process
+
 _END_SECONDS = 120.0
 
 
@@ -36,18 +35,6 @@ class JobAuditor:
 @contextlib.contextmanager
 def job_auditor(kubeconfig: Path, namespace: str, *more: str) -> Iterator[JobAuditor]:
     """At work when the block begins. `more` are its flags."""
-    argv = [sys.executable, "-m", "audit.jobs", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", *more]
-    process = subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(HACK)},
-    )
-    assert process.stderr is not None
-    try:
-        assert process.stderr.readline().strip() == "auditing"
+    flags = (f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", *more)
+    with auditor_process("audit.jobs", *flags) as process:
         yield JobAuditor(process)
-    finally:
-        process.kill()
-        process.wait()

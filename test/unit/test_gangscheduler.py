@@ -5,21 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.gangscheduler import GangScheduler
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.options import ExtenderOptions
-
-
-def kubeconfig(url: str, folder: Path) -> Path:
-    path = folder / "kubeconfig"
-    path.write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],"
-        f" clusters: [{{name: c, cluster: {{server: '{url}'}}}}]}}"
-    )
-    return path
 
 
 def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Path) -> None:
@@ -32,7 +24,7 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
         options = ExtenderOptions(
             extender_bind_address=BindAddress("127.0.0.1", 0), metrics_bind_address=None, health_probe_bind_address=None
         )
-        scheduler = GangScheduler(options, load_config(str(kubeconfig(server.url, tmp_path))), stop=stop)
+        scheduler = GangScheduler(options, load_config(str(kubeconfig_for(server.url, tmp_path))), stop=stop)
         timer = threading.Timer(0.3, stop.set)
         timer.start()
         scheduler.run()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.kube.config import load_config
@@ -51,15 +52,6 @@ def test_a_server_that_does_not_answer_has_no_version_yet() -> None:
         server_version(Says(ApiError(0, "NotConnected", "refused")))
 
 
-def kubeconfig(url: str, folder: Path) -> Path:
-    path = folder / "kubeconfig"
-    path.write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],"
-        f" clusters: [{{name: c, cluster: {{server: '{url}'}}}}]}}"
-    )
-    return path
-
-
 def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Path) -> None:
     def refuse(_: Request) -> Answer:
         return status_answer(503, "ServiceUnavailable")
@@ -68,7 +60,7 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
     stop = threading.Event()
     with HttpServer(refuse) as server:
         options = RunOptions(metrics_bind_address=None, health_probe_bind_address=None, leader_elect=True)
-        config = load_config(str(kubeconfig(server.url, tmp_path)))
+        config = load_config(str(kubeconfig_for(server.url, tmp_path)))
         manager = Manager(options, config, ControllerConfig(), stop=stop)
         timer = threading.Timer(0.3, stop.set)
         timer.start()
