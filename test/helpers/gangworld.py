@@ -336,6 +336,11 @@ class GangWorld:
             self.remove_pod(pod.metadata.name)
         self.deliver()
 
+    def delete_gang(self, name: str) -> None:
+        """Its pods stay."""
+        self.api.request("DELETE", f"{GANG_PATH}/{name}")
+        self.deliver()
+
     def remake_gang(self, name: str) -> None:
         """Delete it and make it anew as it was asked for; nobody sees it gone, and its pods stay."""
         body = next(each for each in self.api.list("gangs") if each["metadata"]["name"] == name)

@@ -197,7 +197,7 @@ class Admission:
         self._uids[key] = gang.metadata.uid
         all_pods = self._pods.by_index(BY_GANG, key)
         pods = pods_by_member(gang, all_pods)
-        if self._board.was_given_up(gang) and gang.status.phase == ADMITTED and _is_wanted(gang):
+        if self._board.was_given_up(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
             return (self._return(key, gang, pods, now),)
         idle = self._idle_seconds(key, gang, pods)
         has_succeeded = self._holding.has_succeeded(gang)
@@ -222,7 +222,7 @@ class Admission:
         """Whether what is placed must go, and not because the gate gave it up."""
         if gang is None or self._is_another(key, gang):
             return True
-        return gang.status.phase in (ADMITTED, BOUND) and not (_is_wanted(gang) and lifecycle.has_pods(gang))
+        return gang.status.phase in (ADMITTED, BOUND) and not (lifecycle.is_wanted(gang) and lifecycle.has_pods(gang))
 
     def _queue(self, key: str, gang: Gang) -> None:
         believed = self._board.needs.reconsider(key, gang)
@@ -318,11 +318,6 @@ class Admission:
             self._board.room_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self._line.not_written(key, self._due[key])
-
-
-def _is_wanted(gang: Gang) -> bool:
-    """Whether it is to run at all."""
-    return not gang.spec.suspend and gang.metadata.deletion_timestamp is None
 
 
 def _result_of(status: GangStatus) -> Result:

@@ -70,8 +70,13 @@ class Standing(Enum):
     IDLE = "idle"
 
 
+def is_wanted(gang: Gang) -> bool:
+    """Whether it is to run at all."""
+    return not gang.spec.suspend and gang.metadata.deletion_timestamp is None
+
+
 def standing_of(gang: Gang) -> Standing:
-    if gang.metadata.deletion_timestamp is not None or gang.spec.suspend:
+    if not is_wanted(gang):
         return Standing.IDLE
     status = gang.status
     if status.phase in (ADMITTED, BOUND):

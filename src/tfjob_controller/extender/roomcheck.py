@@ -1,4 +1,4 @@
-"""The last look before members of gangs are bound: has each of them still room where it goes?
+"""The last look before members of gangs are bound: is the gang still to run, and has each of them room where it goes?
 
 Theory of operation. kube-scheduler has passed every member when its call came, but the first of a gang may have come
 minutes before the last; a pod of another scheduler may have come to its node since, or the node may be cordoned, or
@@ -10,6 +10,10 @@ may be many seconds later.
 Room is what nobody has *taken*: neither pods nor Bindings that are under way. Reservations of others do not count here,
 which is what they would want too: where more is reserved than there is, whoever comes first may go, and the others are
 moved. Almost always no node is that full, and one look at each tells so.
+
+A Binding may rest for tens of seconds before it is tried again, and its Gang may be deleted, made anew or suspended
+meanwhile. The loop hears of that too, but is busy writing, perhaps. So the cache is asked before each is posted: what
+is bound for a Gang that has gone was under way when its deletion was heard of, and no more than that.
 
 Threads: any. Only single rooms of the view are read, so its lock is not needed: this runs in the server's event loop.
 """
@@ -26,7 +30,8 @@ import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, kind_of
-from tfjob_controller.extender.bindcalls import NO_ROOM, PodToBind
+from tfjob_controller.extender import lifecycle
+from tfjob_controller.extender.bindcalls import NO_ROOM, NOT_ADMITTED, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import gang_key_of
@@ -89,19 +94,38 @@ class RoomCheck:
             self._refuse(pods, claims, full, on_result)
             return
 
+        uids = self._gang_uids(pods)
+
         def on_end(pod: PodToBind, error: str) -> None:
             self._end(pod.uid, error)
             on_result(pod, error)
             if error == NO_ROOM and pod.uid in claims:
                 self._board.look_at(claims[pod.uid].gang)
 
-        self._binder.submit(pods, on_end, self._objection)
+        self._binder.submit(pods, on_end, lambda pod: self._objection(pod, uids.get(pod.uid)))
 
-    def _objection(self, pod: PodToBind) -> str:
-        """When it is this one's turn."""
+    def _objection(self, pod: PodToBind, gang: tuple[str, str] | None) -> str:
+        """When it is this one's turn; `gang` are its Gang's key and uid."""
+        if gang is not None and not self._is_wanted(*gang):
+            return NOT_ADMITTED
         with self._lock:
             claim = self._claims.get(pod.uid)
             return NO_ROOM if claim is not None and self._full([claim]) else ""
+
+    def _is_wanted(self, key: str, uid: str) -> bool:
+        gang = self._gangs.get(key)
+        return gang is not None and gang.metadata.uid == uid and lifecycle.is_wanted(gang)
+
+    def _gang_uids(self, pods: Iterable[PodToBind]) -> dict[str, tuple[str, str]]:
+        """By the pod's uid: the key and uid of its Gang, as it is now; no uid if that has gone already."""
+        found: dict[str, tuple[str, str]] = {}
+        for pod in pods:
+            seen = self._pods.get(f"{pod.namespace}/{pod.name}")
+            key = gang_key_of(seen) if seen is not None and seen.metadata.uid == pod.uid else ""
+            if key:
+                gang = self._gangs.get(key)
+                found[pod.uid] = key, gang.metadata.uid if gang is not None else ""
+        return found
 
     def _refuse(
         self, pods: Sequence[PodToBind], claims: Mapping[str, _Claim], full: Sequence[str], on_result: OnResult

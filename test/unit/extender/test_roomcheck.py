@@ -120,6 +120,33 @@ def test_a_binding_that_is_tried_again_is_looked_at_again_and_the_member_moves(w
     assert (world.used("a"), world.used("b")) == (4, 1)
 
 
+GONE: dict[str, Callable[[GangWorld], None]] = {
+    "deleted": lambda world: world.delete_gang("one"),
+    "being deleted": lambda world: world.change_gang(
+        "one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    ),
+    "made anew": lambda world: world.remake_gang("one"),
+    "suspended": lambda world: world.change_gang("one", {"spec": {"suspend": True}}),
+}
+
+
+@pytest.mark.parametrize("end", GONE.values(), ids=GONE.keys())
+def test_a_binding_whose_gang_has_gone_is_not_posted_whatever_the_loop_does_just_then(
+    world: GangWorld, end: Callable[[GangWorld], None]
+) -> None:
+    start(world, "one", 3)
+    world.is_binding_slow = world.is_binding_repeated = True
+    world.schedule()
+    end(world)
+    world.end_bindings()
+    assert bound(world, "one") == 0
+    world.is_binding_slow = False
+    world.add_gang("next", worker=4)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase == "Admitted", "its room is for others now"
+
+
 def test_its_own_room_hinders_no_binding_that_is_tried_again(world: GangWorld) -> None:
     start(world, "one", 4)
     world.is_binding_slow = world.is_binding_repeated = True
