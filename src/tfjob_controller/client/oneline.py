@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from tfjob_controller.text import numbered
+
 
 def one_line(text: str) -> str:
     """Without control characters: what a program wrote must not rule the reader's terminal."""
-    shown = (each if each.isprintable() else " " if each.isspace() else _escaped(each) for each in text)
+    shown = (each if each.isprintable() else " " if each.isspace() else numbered(each) for each in text)
     return " ".join("".join(shown).split())
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()

@@ -10,9 +10,10 @@ from typing import Any
 from tfjob_controller.client.ages import age
 from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.arguments import JSON, YAML
+from tfjob_controller.text import RULING
 
-# What JSON may hold as it is, and a terminal obeys or shows the wrong way round. In YAML it is escaped already.
-_RULES = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# What JSON may hold as it is. In YAML it is escaped already.
+_RULES = re.compile(f"[{RULING}]")
 
 
 def print_value(value: Any, output: str) -> int:

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import re
 
-# Escape sequences but for colours; control characters of seven and, in UTF-8, eight bits; text that runs backwards, and
-# lines that only some programs see as such. Tabs and carriage returns stay: progress is shown with them.
-_RULES = re.compile(
-    rb"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
-    rb"|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
-)
+from tfjob_controller.text import RULING, numbered
+
+# Escape sequences but for colours. Tabs and carriage returns stay: progress is shown with them.
+_RULES = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{RULING}]")
+# Bytes of no encoding are nothing to a terminal: they go through as they are.
+_ENCODING = ("utf-8", "surrogateescape")
 
 
 def harmless(line: bytes) -> bytes:
     """The line with such bytes to be seen, by their numbers."""
-    return _RULES.sub(_seen, line)
+    return _RULES.sub(lambda match: numbered(match[0]), line.decode(*_ENCODING)).encode(*_ENCODING)
 
 
 def last_written(line: bytes) -> bytes:
     """What is left of a line that its program wrote over: a prefix before it would be written over, too."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
-
-
-def _seen(match: re.Match[bytes]) -> bytes:
-    return match[0].decode().encode("unicode_escape")

@@ -24,8 +24,10 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import Processor
 
-# Control characters, line ends of all kinds, text that runs backwards, and halves of characters.
-_RULES = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+from tfjob_controller.text import RULING, numbered
+
+# All control characters but the tab; and halves of characters, which no stream can write.
+_RULES = re.compile(f"[\x00-\x08\x0a-\x1f{RULING}\ud800-\udfff]")
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -70,7 +72,7 @@ def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlo
 
 
 def _seen(text: str) -> str:
-    return _RULES.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _RULES.sub(lambda match: numbered(match[0]), text)
 
 
 class _LossyStream:
