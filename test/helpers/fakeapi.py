@@ -70,6 +70,10 @@ class FakeApi:
         for path, kind, obj in held:
             self._tell(path, kind, obj)
 
+    def drop_held(self) -> None:
+        """What was not told never will be: a watch that was half open."""
+        self._held = None
+
     def put(self, collection: str, obj: Object) -> Object:
         """What somebody else creates or changes; `collection` is the path of its list. Returns it as stored."""
         with self._lock:
@@ -102,7 +106,8 @@ class FakeApi:
             self.sent.append(Sent(method, path, parsed))
             fault = self._fault(method, path, parsed)
             if fault is None or fault.carried_out:
-                answer = self._handle(method, path, parsed)
+                one = (query or {}).get("fieldSelector", "").removeprefix("metadata.name=")
+                answer = self._list_of_one(path, one) if one else self._handle(method, path, parsed)
             if fault is not None:
                 raise fault.error
             return json.dumps(answer).encode()
@@ -128,6 +133,10 @@ class FakeApi:
         if method == "PATCH":
             return self._patch(path, body)
         return self._delete(path, body)
+
+    def _list_of_one(self, collection: str, name: str) -> Object:
+        found = self.objects.get(f"{collection}/{name}")
+        return {"metadata": {"resourceVersion": str(self.version)}, "items": [] if found is None else [found]}
 
     def _create(self, collection: str, body: Object) -> Object:
         path = f"{collection}/{body['metadata']['name']}"

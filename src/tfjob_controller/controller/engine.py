@@ -10,6 +10,10 @@ nothing to wait for. A job with nothing to do costs no request, a finished one n
 
 A status that differs only in figures rests before it is written (restingstatus.py).
 
+The cache may not know yet that a job is being deleted, for a watch that is half open tells nothing; then the garbage
+collector takes its children away, and they would be made anew each time. So before what had been there is made anew,
+the server is asked whether the job is still to be (client-go's RecheckDeletionTimestamp). No new job costs that.
+
 While other jobs wait for a worker, one that has just got its children goes to the back of the line before it says so:
 children first, words after. That also saves the write, where the job runs by the time it gets there.
 
@@ -37,6 +41,7 @@ from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
 from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.actions import Actions
 from tfjob_controller.trainer.difference import plan_actions, stop_all
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import is_finished
@@ -59,8 +64,13 @@ class _Memo(Generic[ObjectT]):
     plan: Plan | None = None
     # Whether children were made of any generation: a change may come before the status that says so.
     has_children: bool = False
+    # How many children it had before any went that were not made anew yet; None: another process had it before.
+    children: int | None = 0
     # Writes whose events wait for a status; empty but for a job that made room for others.
     untold: list[Report] = field(default_factory=list)
+
+    def has_lost_some(self, children: int) -> bool:
+        return self.children is None or children < self.children
 
 
 class Engine(Generic[ObjectT]):
@@ -153,10 +163,13 @@ class Engine(Generic[ObjectT]):
         observed = self._observe(job, plan)
         actions = plan_actions(current, plan, observed, now)
         faults: Sequence[Fault] = ()
+        if not self._may_act(job, memo, observed, actions):
+            return DONE
         if actions:
             report = self._writer.carry_out(job, actions)
             faults = report.faults
             memo.has_children |= bool(report.created)
+            memo.children = (memo.children or 0) + len(report.created)
             memo.untold.append(report)
             if self._makes_room(memo):
                 return RequeueAfter(YIELD_SECONDS)
@@ -174,6 +187,23 @@ class Engine(Generic[ObjectT]):
                 self._teller.writes(job, report)
         return outcome_after(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
+    def _may_act(self, job: ObjectT, memo: _Memo[ObjectT], observed: Observed, actions: Actions) -> bool:
+        """Not if something would be made anew for a job that is on its way out."""
+        if actions.creates and memo.has_lost_some(observed.count) and not self._is_still_there(job):
+            return False
+        memo.children = observed.count if actions.creates else max(observed.count, memo.children or 0)
+        return True
+
+    def _is_still_there(self, job: ObjectT) -> bool:
+        """Whatever the cache says. By a list, since that is what we have a right to."""
+        meta = job.metadata
+        for live in self._client.list(meta.namespace, field_selector=f"metadata.name={meta.name}"):
+            if live.metadata.uid == meta.uid and live.metadata.deletion_timestamp is None:
+                return True
+            self._store.assume(live)
+        log.info("it goes, or is gone: nothing is made anew")
+        return False
+
     def _observe(self, job: ObjectT, plan: Plan) -> Observed:
         return self._kind.look(job, plan, self._snapshots.take(job, plan))
 
@@ -187,6 +217,7 @@ class Engine(Generic[ObjectT]):
         known = self._memos.get(key)
         if known is None or known.job.metadata.uid != job.metadata.uid:
             new = _Memo(job, self._kind.problem(job, None), RestingStatus(self._kind.minor_delay_seconds))
+            new.children = None if self._kind.work_of(job).status.phase else 0
         elif known.job.metadata.generation == job.metadata.generation:
             return known
         else:

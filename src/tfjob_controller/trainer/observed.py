@@ -45,6 +45,12 @@ class Observed:
     # A log that tells how training goes has an end that was not read yet.
     is_unread: bool = False
 
+    @property
+    def count(self) -> int:
+        """How many children there are; pods are not ours."""
+        single = (self.has_config_map, self.has_secret, self.gang is not None, self.pod_group is not None)
+        return len(self.jobs) + len(self.services) + sum(single)
+
     def with_unread(self) -> Observed:
         return replace(self, is_unread=True)
 

@@ -1,0 +1,89 @@
+"""What a sync does where the watch of jobs is silent, and the cache does not know that its job is going."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
+from helpers.manifests import master, tfjob, workers
+from tfjob_controller.controller.outcome import DONE, Retry
+
+TFJOB = f"{TFJOB_PATH}/example-job"
+DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:09Z"}}
+
+
+@pytest.fixture
+def bench() -> ControllerBench:
+    return ControllerBench()
+
+
+def vanish(bench: ControllerBench) -> None:
+    """As the garbage collector takes children away."""
+    bench.api.remove(f"{SERVICE_PATH}/{bench.child('worker-0')}")
+    bench.api.remove(f"{JOB_PATH}/{bench.child('worker-0')}")
+
+
+def asked(bench: ControllerBench) -> int:
+    """How often the server was asked for the job itself."""
+    return len(bench.api.requests("GET", "/tfjobs"))
+
+
+def go_unheard(bench: ControllerBench, change: Callable[[], object]) -> None:
+    """Something happens to the job, and its watch does not tell."""
+    bench.api.hold()
+    change()
+    bench.api.drop_held()
+
+
+@pytest.mark.parametrize("in_another_process", [False, True], ids=["known", "another process"])
+def test_nothing_is_made_anew_for_a_job_of_whose_deletion_the_cache_does_not_know(
+    bench: ControllerBench, in_another_process: bool
+) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    go_unheard(bench, lambda: bench.api.change(TFJOB, DELETED))
+    vanish(bench)
+    if in_another_process:
+        bench.engine = bench.new_engine()
+    so_far = len(bench.api.sent)
+    for _ in range(3):
+        assert bench.sync() == DONE
+    assert [sent.method for sent in bench.api.sent[so_far:]] == ["GET"]  # and from then on the cache knows
+
+
+def test_nothing_is_made_anew_for_a_job_that_is_gone_or_another(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    vanish(bench)
+    go_unheard(bench, lambda: bench.api.remove(TFJOB))
+    assert bench.sync() == DONE
+    go_unheard(bench, bench.create)
+    assert bench.sync() == DONE
+    assert len(bench.api.paths("/jobs/")) == 1
+    assert asked(bench) == 2
+
+
+def test_what_vanished_is_made_anew_once_the_server_says_that_the_job_is_still_there(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1))
+    bench.settle()
+    assert asked(bench) == 0
+    vanish(bench)
+    bench.api.fail(503, "ServiceUnavailable", method="GET", part="/tfjobs")
+    assert isinstance(bench.sync(), Retry)
+    assert asked(bench) == 1
+    bench.settle()
+    assert f"{JOB_PATH}/{bench.child('worker-0')}" in bench.api.objects
+    assert f"{SERVICE_PATH}/{bench.child('worker-0')}" in bench.api.objects
+    assert asked(bench) == 2
+
+
+def test_who_gets_more_children_than_it_ever_had_costs_no_question(bench: ControllerBench) -> None:
+    bench.create(master(), workers(1))
+    bench.api.fail(503, "ServiceUnavailable", method="POST", part="/services", times=2)
+    bench.settle()
+    bench.api.change(TFJOB, {"spec": {"replicaSpecs": tfjob(master(), workers(3))["spec"]["replicaSpecs"]}})
+    bench.settle()
+    assert len(bench.api.paths("/jobs/")) == len(bench.api.paths("/services/")) == 4
+    assert asked(bench) == 0
