@@ -7,7 +7,9 @@ them (audit.order), with the time, and calls `tick` a few times in a second. Rul
                      of other schedulers that its own could not know of (audit.races), that is counted apart, in
                      `races`. A node that shrinks, or is deleted and comes back, is nobody's fault.
     not-admitted     a pod of a gang was bound that is not admitted (Waiting, Unschedulable, or not there at all), or a
-                     pod of another attempt, or one that is no placed member.
+                     pod of another attempt, or one that is no placed member. Where the Gang was deleted, a Binding may
+                     be under way: no transaction spans two objects, and nobody can take it back. So for
+                     `in_flight_seconds` after, a pod may be bound that was there before and was to be bound then.
     partly-bound     for longer than `bind_deadline_seconds` pods of a gang held room while others of its placement had
                      none, or while the gang was not admitted at all. A member whose pod has finished counts as bound.
     stuck            an admitted gang is not bound, and for so long nothing has come nearer: no pod made, none bound.
@@ -43,6 +45,9 @@ class Limits:
     fit_grace_seconds: float = 2.0
     starvation_timeout_seconds: float = 30.0
     race_seconds: float = 1.0
+    in_flight_seconds: float = 15.0
+    """As long as a Lease: who has not heard by then that a Gang is gone does not lead any more. Longer than the gang
+    scheduler waits for an answer to a Binding (10 s), which may be carried out until then."""
     resize_seconds: float = 60.0
     """How long after a resize its room may still be kept for one gang: its pods have to end."""
 
@@ -101,6 +106,8 @@ class Audit:
         self._lives: dict[str, _Life] = {}
         # When each pod that is there was bound, by uid.
         self._bound_at: dict[str, float] = {}
+        # Until when each pod may still be bound for a Gang that has gone, by uid.
+        self._in_flight_until: dict[str, float] = {}
         self._outages = Outages()
         # Those that the pods of gangs name: they ask the gang scheduler.
         self._gang_schedulers: set[str] = set()
@@ -134,6 +141,7 @@ class Audit:
             life.fits_since = None
             life.progress_at += lasted
             life.partly_since = None if life.partly_since is None else life.partly_since + lasted
+        self._in_flight_until = {uid: until + lasted for uid, until in self._in_flight_until.items()}
 
     def tick(self, now: float) -> None:
         """Whatever has lasted too long by now."""
@@ -178,9 +186,12 @@ class Audit:
         gang = gang_of(obj)
         self._gang_uids.add(gang.uid)
         known = self._lives.get(gang.key)
+        is_same = known is not None and known.gang.uid == gang.uid
+        if known is not None and is_gone == is_same:
+            self._depart(self._lives.pop(gang.key), now)
         if is_gone:
-            self._lives.pop(gang.key, None)
-        elif known is None or known.gang.uid != gang.uid:
+            return
+        if known is None or not is_same:
             pods = {pod.key: pod for pod in self._pods.values() if pod.gang == gang.key}
             succeeded = {(pod.attempt, pod.member) for pod in pods.values() if pod.phase == "Succeeded"}
             self._lives[gang.key] = _Life(gang, now, pods, succeeded)
@@ -191,6 +202,12 @@ class Audit:
                 known.progress_at = now
             known.gang = gang
             self._note_partly(known, now)
+
+    def _depart(self, life: _Life, now: float) -> None:
+        """The Gang is gone, or another one has its name by now."""
+        for pod in life.pods.values():
+            if not pod.node and not _fault_of(life.gang, pod):
+                self._in_flight_until[pod.uid] = now + self._limits.in_flight_seconds
 
     def _set_pod(self, obj: Object, change: str, now: float, is_judged: bool) -> None:
         pod, is_gone = pod_of(obj), change == "DELETED"
@@ -213,6 +230,7 @@ class Audit:
             self._bound_at[pod.uid] = now
         if is_gone:
             self._bound_at.pop(pod.uid, None)
+            self._in_flight_until.pop(pod.uid, None)
         if pod.is_preempted and is_judged:
             self._say("preempted", pod.uid, pod.key, "kube-scheduler has evicted it", now)
 
@@ -233,7 +251,8 @@ class Audit:
     # The rules
 
     def _judge_binding(self, pod: Pod, now: float, *, is_seen: bool) -> None:
-        if is_seen and pod.gang and (fault := self._fault(pod)):
+        is_in_flight = now <= self._in_flight_until.get(pod.uid, 0.0)
+        if is_seen and pod.gang and not is_in_flight and (fault := self._fault(pod)):
             self._say("not-admitted", pod.uid, pod.key, f"bound to {pod.node}, though {fault}", now)
         excess = self._rooms.excess(pod) if pod.takes_room else {}
         if not excess:
@@ -250,14 +269,7 @@ class Audit:
         life = self._lives.get(pod.gang)
         if life is None:
             return f"there is no gang {pod.gang}"
-        gang = life.gang
-        if gang.phase not in ("Admitted", "Bound", "Released"):
-            return f"its gang is {gang.phase or 'new'}"
-        if gang.attempt != pod.attempt:
-            return f"it is of attempt {pod.attempt} and its gang in attempt {gang.attempt}"
-        if gang.placement and pod.member not in gang.placement:
-            return "it is no placed member of its gang"
-        return ""
+        return _fault_of(life.gang, pod)
 
     def _note_round(self, pod: Pod, now: float) -> None:
         if pod.gang:
@@ -362,6 +374,17 @@ class Audit:
         if (rule, once_for) not in self._said:
             self._said.add((rule, once_for))
             self.violations.append(Violation(rule, subject, text, now))
+
+
+def _fault_of(gang: Gang, pod: Pod) -> str:
+    """Why a pod should not be bound for this Gang of its own; empty if it may."""
+    if gang.phase not in ("Admitted", "Bound", "Released"):
+        return f"its gang is {gang.phase or 'new'}"
+    if gang.attempt != pod.attempt:
+        return f"it is of attempt {pod.attempt} and its gang in attempt {gang.attempt}"
+    if gang.placement and pod.member not in gang.placement:
+        return "it is no placed member of its gang"
+    return ""
 
 
 def _rank(gang: Gang) -> tuple[int, float, str]:

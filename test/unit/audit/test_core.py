@@ -9,7 +9,13 @@ import pytest
 
 from audit.core import GANGS, NODES, PODS, RELISTED, Audit, Limits
 
-LIMITS = Limits(bind_deadline_seconds=10.0, fit_grace_seconds=2.0, starvation_timeout_seconds=30.0, race_seconds=1.0)
+LIMITS = Limits(
+    bind_deadline_seconds=10.0,
+    fit_grace_seconds=2.0,
+    starvation_timeout_seconds=30.0,
+    race_seconds=1.0,
+    in_flight_seconds=15.0,
+)
 OURS = "gang-scheduler"
 PREFIX = "scheduling.kubeflow.org"
 
@@ -56,7 +62,8 @@ class World:
             "members": [{"name": "worker", "count": more.get("count", 2), "resources": {"cpu": "1"}}],
             "suspend": more.get("suspend", False),
         }
-        meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "creationTimestamp": "1970-01-01T00:00:00Z"}
+        uid = more.get("uid", f"uid-{name}")
+        meta = {"name": name, "namespace": "ns", "uid": uid, "creationTimestamp": "1970-01-01T00:00:00Z"}
         self._tell(GANGS, more.get("change", "MODIFIED"), {"metadata": meta, "spec": spec, "status": status}, at)
 
     def rules(self, *ticks: float) -> list[str]:
@@ -265,6 +272,76 @@ def test_a_pod_that_had_no_right_to_be_bound_is_a_violation(
 
 def test_a_pod_of_a_gang_that_is_not_there_is_a_violation(world: World) -> None:
     world.pod("worker-0", 2.0, gang="g", node="node-a")
+    assert world.rules() == ["not-admitted"]
+
+
+def half_bound_gang(world: World) -> None:
+    """One of its two members is bound, and both are there."""
+    bound_gang(world, "worker-0")
+    world.pod("worker-1", 2.0, "ADDED", gang="g")
+
+
+def delete_gang(world: World, at: float = 3.0) -> None:
+    world.gang("g", at, "Admitted", "worker-0", "worker-1", change="DELETED")
+
+
+@pytest.mark.parametrize("how", ["deleted", "made anew", "made anew, and seen gone by nobody"])
+@pytest.mark.parametrize(
+    ("at", "rules"),
+    [
+        pytest.param(3.2, [], id="at once: its Binding was under way"),
+        pytest.param(17.9, [], id="as late as a request may be"),
+        pytest.param(18.5, ["not-admitted"], id="long after"),
+    ],
+)
+def test_a_binding_that_was_under_way_when_its_gang_was_deleted_may_come_a_little_later(
+    world: World, at: float, rules: list[str], how: str
+) -> None:
+    half_bound_gang(world)
+    if "nobody" not in how:
+        delete_gang(world)
+    if "anew" in how:
+        world.gang("g", 3.0, "", uid="uid-anew", attempt=0)
+    world.pod("worker-1", at, gang="g", node="node-a")
+    assert world.rules() == rules
+
+
+def test_a_deletion_that_was_told_after_its_successor_takes_that_one_from_nobody(world: World) -> None:
+    bound_gang(world, "worker-0")
+    world.gang("g", 3.0, "Admitted", "worker-0", "worker-1", uid="uid-anew")
+    delete_gang(world, 3.1)
+    world.pod("worker-1", 50.0, gang="g", node="node-a")
+    assert world.rules() == []
+
+
+def test_while_nobody_can_work_no_request_comes_any_nearer(world: World) -> None:
+    half_bound_gang(world)
+    delete_gang(world)
+    for now in (10.0, 13.0, 16.0):
+        world.audit.outage(now)
+    world.pod("worker-1", 23.9, gang="g", node="node-a")
+    assert world.rules() == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "placed", "is_late"),
+    [
+        pytest.param("Waiting", 1, (), False, id="its gang waited when it was deleted"),
+        pytest.param("Admitted", 2, ("worker-0", "worker-1"), False, id="its gang was in another attempt"),
+        pytest.param("Admitted", 1, ("worker-0",), False, id="it was no placed member"),
+        pytest.param("Admitted", 1, ("worker-0", "worker-1"), True, id="it was made after its gang was deleted"),
+    ],
+)
+def test_a_pod_that_nobody_could_bind_when_its_gang_was_deleted_is_to_be_bound_no_later_either(
+    world: World, phase: str, attempt: int, placed: tuple[str, ...], is_late: bool
+) -> None:
+    world.gang("g", 1.0, phase, *placed, attempt=attempt)
+    if not is_late:
+        world.pod("worker-1", 2.0, "ADDED", gang="g")
+    world.gang("g", 3.0, phase, *placed, attempt=attempt, change="DELETED")
+    if is_late:
+        world.pod("worker-1", 3.1, "ADDED", gang="g")
+    world.pod("worker-1", 3.2, gang="g", node="node-a")
     assert world.rules() == ["not-admitted"]
 
 
