@@ -291,7 +291,8 @@ class World:
         self.jobs[name] = replace(job, status=replace(job.status, **status))
 
     def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
-        self.job_status(replica_id, conditions=(Condition(outcome, "True", message=message),), active=0)
+        condition = Condition(outcome, "True", message=message, last_transition_time=to_text(self.now))
+        self.job_status(replica_id, conditions=(condition,), active=0)
 
     def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
         """Give a replica's pod this status; it is made if there is none, or if it is to be the newest."""

@@ -7,6 +7,9 @@ no pod yet is Running.
 What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
 kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
 is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that).
+
+Jobs and pods are seen by watches of their own, and a Job's end may be seen before its pod's. It counts only when the
+pod's is: that alone tells exit code, last words and restarts, and what a finished job says is never written again.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import Job, Pod, Terminated
+from tfjob_controller.api.core import Condition, Job, Pod, Terminated
 from tfjob_controller.trainer.exit_codes import is_permanent_error
 from tfjob_controller.trainer.moments import seconds_until, to_text
 from tfjob_controller.trainer.observed import Observed
@@ -44,7 +47,7 @@ JOB_FAILED = "Failed"
 _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
 
 # A Job with a podFailurePolicy makes no new pod before the old one has really ended, and one on a lost node never does:
-# it is given up this long after the end of its grace period.
+# it is given up this long after the end of its grace period. Nor is a pod's end waited for longer after its Job's.
 LOST_AFTER_SECONDS = 30
 # The Job controller makes pods within moments; where it cannot (quota, admission), only the Job's events say why.
 NO_POD_AFTER_SECONDS = 30
@@ -114,10 +117,27 @@ def tried_again(view: View) -> View:
 
 def job_outcome(job: Job) -> str:
     """`Complete`, `Failed` (also once it is decided but pods still end), or empty while the Job goes on."""
+    condition = _ending(job)
+    return "" if condition is None else _OUTCOMES[condition.type]
+
+
+def _ending(job: Job) -> Condition | None:
+    """The condition that says how the Job ended."""
     for condition in job.status.conditions:
         if condition.status == "True" and condition.type in _OUTCOMES:
-            return _OUTCOMES[condition.type]
-    return ""
+            return condition
+    return None
+
+
+def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
+    """Has the Job ended, after that moment (`lost_before`), and its pod not yet, as far as the cache knows?
+
+    The Job controller ends no Job before its pods have ended or were deleted, so the cache will know, too.
+    """
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    ending = _ending(job)
+    return ending is not None and (ending.last_transition_time or "") >= moment
 
 
 def has_failed_suspended(job: Job) -> bool:
@@ -131,7 +151,7 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
     pod = newest(pods)
     if is_remembered:
         return View(replica, SUCCEEDED, job, pod, pods)
-    outcome = "" if job is None else job_outcome(job)
+    outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
     view = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
     if outcome == JOB_FAILED and replica.decides:
         if _was_stopped(view):
@@ -215,7 +235,7 @@ def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], time
 def _judge(view: View, pod: Pod, times: _Times) -> View:
     """Of a pod that ended at least once, or goes away."""
     replica, exited = view.replica, view.exited
-    is_over = view.job is not None and job_outcome(view.job) != ""
+    is_over = view.job is not None and job_outcome(view.job) != "" and not _is_ahead(view.job, pod, times.lost_before)
     if exited is not None and _counts(view, pod, exited):
         if exited.exit_code == 0 and not replica.serves:
             return replace(view, state=SUCCEEDED, pending="")
@@ -264,9 +284,17 @@ def _next_look(view: View, started: str, now: datetime) -> float | None:
         # One more: times are whole seconds.
         return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
     deleted = pod.metadata.deletion_timestamp
-    if deleted is None or not view.replica.decides:
+    if deleted is None:
+        return _end_of_wait(job, pod, now)
+    return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now)) if view.replica.decides else None
+
+
+def _end_of_wait(job: Job | None, pod: Pod, now: datetime) -> float | None:
+    """When the Job's end will count even if its pod's is never seen."""
+    ending = _ending(job) if job is not None and not is_finished(pod) else None
+    if ending is None or not ending.last_transition_time:
         return None
-    return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now))
+    return _positive(seconds_until(ending.last_transition_time, LOST_AFTER_SECONDS + 1, now))
 
 
 def _positive(seconds: float) -> float | None:

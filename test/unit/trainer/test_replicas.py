@@ -13,7 +13,7 @@ from helpers.clusterinmemory import World, running, running_world, terminated, w
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition, Terminated
 from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.trainer.replicas import View, classify
+from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS, View, classify
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
 
@@ -109,6 +109,46 @@ def test_a_finished_job_without_pods_tells_how_the_chief_ended(outcome: str, sta
     cluster.pods.clear()
     cluster.job_ends("master-0", outcome)
     assert view_of(cluster, "master-0").state == state
+
+
+OUTCOMES = pytest.mark.parametrize(
+    ("outcome", "exit_code", "state"),
+    [("Complete", 0, "Succeeded"), ("Failed", 1, "Failed"), ("FailureTarget", 1, "Failed")],
+)
+
+
+@OUTCOMES
+def test_the_end_of_a_job_counts_once_that_of_its_pod_is_seen(outcome: str, exit_code: int, state: str) -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", outcome)
+    before = view_of(cluster, "master-0")
+    cluster.exits("master-0", exit_code)
+    after = view_of(cluster, "master-0")
+    assert (before.state, before.is_up, before.must_redo) == ("Running", True, False)
+    assert (after.state, after.exited is not None) == (state, True)
+
+
+@OUTCOMES
+def test_the_end_of_a_job_whose_pods_is_never_seen_counts_after_a_while(
+    outcome: str, exit_code: int, state: str
+) -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", outcome)
+    due = cluster.settle().wake_after_seconds
+    assert due == LOST_AFTER_SECONDS + 1
+    cluster.advance(due - 1)
+    assert view_of(cluster, "master-0").state == "Running"
+    cluster.advance(1)
+    assert view_of(cluster, "master-0").state == state
+
+
+@pytest.mark.parametrize("outcome", ["Complete", "Failed"])
+def test_a_worker_is_not_made_anew_before_the_end_of_its_pod_is_seen(outcome: str) -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 3, phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    cluster.job_ends("worker-0", outcome)
+    assert not view_of(cluster, "worker-0").must_redo
 
 
 def test_a_complete_job_outweighs_what_an_older_cache_says_of_its_pod() -> None:

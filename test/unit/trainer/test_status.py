@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import START, World, decoded, running_world, tfjob, waiting, world
+from helpers.clusterinmemory import START, World, decoded, running_world, terminated, tfjob, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition, Terminated
 from tfjob_controller.api.trainingstatus import JobCondition
@@ -66,6 +66,26 @@ def test_the_phase_stays_running_while_the_chief_is_restarted_but_the_condition_
     cluster.settle()
     assert is_true(cluster, "Running")
     assert not is_true(cluster, "Restarting")
+
+
+def test_a_job_that_is_over_knows_the_last_restart_though_its_childs_end_was_seen_before_the_pods() -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", "Complete")
+    cluster.settle()
+    assert cluster.job.status.phase == "Running"
+    cluster.pod("master-0", phase="Succeeded", container_statuses=(terminated(Terminated(0), restart_count=1),))
+    cluster.settle()
+    assert (cluster.job.status.state, cluster.job.status.restarts) == ("Succeeded", 1)
+
+
+def test_a_job_that_failed_tells_what_its_chief_said_though_its_childs_end_was_seen_before_the_pods() -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", "Failed", "Container tensorflow for pod failed with exit code 3")
+    cluster.settle()
+    assert cluster.job.status.phase == "Running"
+    cluster.exits("master-0", 3, message="no data")
+    cluster.settle()
+    assert cluster.job.status.reason == "master-0 failed: exit code 3: no data"
 
 
 def test_the_chiefs_success_is_the_jobs() -> None:

@@ -359,6 +359,19 @@ def test_a_pod_whose_job_is_gone_already_is_waited_for_like_any_other() -> None:
     assert generations(cluster) == {"1"}
 
 
+@pytest.mark.parametrize("outcome", ["FailureTarget", "Failed"])
+def test_a_permanent_error_restarts_nobody_though_its_childs_end_was_seen_before_the_pods(outcome: str) -> None:
+    cluster = running_train_world()
+    cluster.job_ends("node-0", outcome)
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Running", 0)
+    cluster.exits("node-0", 1, "Error")
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert end_of(cluster)[1:] == ("FAILED", "node-0 failed: exit code 1")
+    assert cluster.job.status.restarts == 0
+
+
 def test_a_pod_that_was_taken_restarts_the_set_whatever_it_exits_with() -> None:
     cluster = running_train_world()
     moment = to_text(cluster.now)
