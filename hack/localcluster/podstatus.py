@@ -56,8 +56,9 @@ def running(pod: Object, pod_ip: str, restarts: int = 0, last: Outcome | None = 
 
 
 def terminated(pod: Object, outcome: Outcome) -> Object:
-    """All containers have ended, and with them the pod: Failed if one of them failed."""
+    """All containers have ended, and with them the pod: Failed if one of them failed. Earlier restarts stay counted."""
     before = pod.get("status", {})
+    known = {each["name"]: each for each in before.get("containerStatuses", ())}
     started, moment = before.get("startTime", now()), now()
     if ends_in_init(pod, outcome):
         return _with_init(
@@ -66,7 +67,7 @@ def terminated(pod: Object, outcome: Outcome) -> Object:
     statuses = []
     for container in pod["spec"]["containers"]:
         state = {"terminated": _terminated(container["name"], outcome, started, moment)}
-        statuses.append(_container(container, state, ready=False))
+        statuses.append(_container(container, state, ready=False) | _past_of(known.get(container["name"], {})))
     failed = outcome.exit_code != 0 or bool(outcome.pod_reason)
     status: Object = {
         "phase": "Failed" if failed else "Succeeded",
@@ -126,6 +127,11 @@ def _container(container: Object, state: Object, *, ready: bool) -> Object:
         "restartCount": 0,
         "state": state,
     }
+
+
+def _past_of(status: Object) -> Object:
+    """What a container's next end changes nothing of."""
+    return {key: status[key] for key in ("restartCount", "lastState") if key in status}
 
 
 def _terminated(name: str, outcome: Outcome, started: str, finished: str) -> Object:

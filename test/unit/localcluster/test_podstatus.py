@@ -52,6 +52,14 @@ def test_a_restarted_container_tells_how_it_ended_before() -> None:
     assert statuses[0]["lastState"]["terminated"]["exitCode"] == 1
 
 
+def test_a_container_that_was_restarted_and_has_ended_still_tells_of_it() -> None:
+    restarted = podstatus.running(POD, "10.0.0.1", restarts=2, last=Outcome(exit_code=143))
+    statuses = podstatus.terminated({**POD, "status": restarted}, Outcome())["containerStatuses"]
+    assert [status["restartCount"] for status in statuses] == [2, 2]
+    assert statuses[0]["lastState"]["terminated"]["exitCode"] == 143
+    assert statuses[0]["state"]["terminated"]["exitCode"] == 0
+
+
 def test_a_waiting_pod_is_pending_with_the_reason() -> None:
     status = podstatus.waiting(POD, "ErrImagePull", "no such image")
     assert status["phase"] == "Pending"
