@@ -401,6 +401,24 @@ def test_a_replica_that_is_made_anew_gets_its_seat_back() -> None:
     assert cluster.job.status.restarts == 1
 
 
+def test_where_somebody_deletes_the_gang_all_begins_anew_but_for_what_has_succeeded_and_no_restart_is_counted() -> None:
+    cluster = bound_world()
+    cluster.exits("worker-1", 0)
+    cluster.job_ends("worker-1", "Complete")
+    cluster.settle()
+    cluster.gang = None
+    cluster.settle()
+    assert gang_of(cluster).status == GangStatus()
+    assert list(cluster.jobs) == [cluster.name("worker-1")]
+    assert [each.count for each in gang_of(cluster).spec.members] == [1, 1]
+    # The gang scheduler sees pods of the last attempt, and begins above it.
+    says(cluster, WAITING, attempt=1)
+    admit(cluster)
+    cluster.settle()
+    assert [labels(cluster, each)["attempt"] for each in ("master-0", "worker-0", "worker-1")] == ["2", "2", "1"]
+    assert cluster.job.status.restarts == 0
+
+
 def test_a_gang_whose_pods_have_all_ended_is_not_taken_down() -> None:
     cluster = bound_world()
     says(cluster, RELEASED)
