@@ -12,7 +12,6 @@ from typing import Any
 
 import urllib3
 
-from helpers.auditor import Auditor
 from helpers.controller import Jobs
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
 from helpers.poll import eventually
@@ -152,10 +151,6 @@ class Fleet:
             wrong = {name: (found.get(name), end) for name, end in wanted.items() if found.get(name) != end}
             extra = sorted(found.keys() - wanted.keys())
             raise AssertionError(f"not as they must be (found, wanted): {wrong}; still there: {extra}") from None
-
-    def audit(self, auditor: Auditor, timeout: float = 60.0) -> None:
-        """After `await_ends`: nothing went wrong on the way, nothing is left over."""
-        auditor.await_no_violations(timeout)
 
     def _states(self) -> dict[str, str]:
         """State of each job that is finished, "" of the others."""

@@ -83,9 +83,7 @@ class Story:
         self.put(PODS, uid, metadata=meta, status={"phase": phase}, spec={"nodeName": node} if node else {})
 
     def exits(self, uid: str, code: int, reason: str = "") -> None:
-        state = {"terminated": {"exitCode": code, "reason": reason}}
-        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{"name": "main", "state": state}]}
-        self.put(PODS, uid, status=status)
+        self.put(PODS, uid, status=ended(code, reason))
 
     def job_ends(self, uid: str, outcome: str = "Complete") -> None:
         conditions = [{"type": outcome, "status": "True"}]
@@ -110,6 +108,16 @@ class Story:
         is_tf = self.kind == TFJOBS
         name = {"tf_job_name" if is_tf else "train_job_name": "job"}
         return {"runtime_id": RUNTIME_ID, "job_type": role.upper() if is_tf else role, "task_index": index, **name}
+
+
+def ended(code: int, reason: str = "", **more: Any) -> Object:
+    """A pod's status."""
+    state = {"terminated": {"exitCode": code, "reason": reason}}
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{"name": "main", "state": state}],
+        **more,
+    }
 
 
 def condition(type_: str, reason: str = "", *, is_true: bool = True, since: str = "2026-01-01T00:00:10Z") -> Object:

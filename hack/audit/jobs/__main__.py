@@ -22,193 +22,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import queue
-import signal
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
-import urllib3
-
-from audit.flags import Flag
-from audit.jobs.facts import is_ours
-from audit.jobs.history import (
-    CHILDREN,
-    CONFIG_MAPS,
-    GANGS,
-    JOBS,
-    OWNERS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    TFJOBS,
-    TRAINJOBS,
-    History,
-    Object,
-)
-from audit.jobs.judge import CATEGORIES, Finding, Limits, final, pending
-from audit.jobs.trim import trimmed
-from audit.watches import Watches
+from audit.jobs.auditor import Auditor, Told, paths_in
+from audit.jobs.judge import Limits
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
 
 READY = "auditing"
-GROUPS = {
-    TFJOBS: "/apis/kubeflow.org/v1alpha1",
-    TRAINJOBS: "/apis/kubeflow.org/v2alpha1",
-    JOBS: "/apis/batch/v1",
-    SERVICES: "/api/v1",
-    CONFIG_MAPS: "/api/v1",
-    SECRETS: "/api/v1",
-    PODS: "/api/v1",
-    GANGS: "/apis/scheduling.kubeflow.org/v1alpha1",
-}
-_POLL_SECONDS = 0.05
-_OLD = "OLD"
-_SETTLE_POLL_SECONDS = 1.0
-_RETRY_SECONDS = 0.5
-_LIST_SECONDS = 60.0
-_CATCH_UP_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What signals have said."""
-
-    stop: Flag = field(default_factory=Flag)
-    outage: Flag = field(default_factory=Flag)
-
-    def listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop.set())
-        signal.signal(signal.SIGUSR1, lambda *_: self.outage.set())
-
-
-class Auditor:
-    """History and rules with watches and a clock. `run` returns some time after it was told to stop."""
-
-    def __init__(self, api: Api, paths: Mapping[str, str], limits: Limits, settle_seconds: float, told: Told) -> None:
-        self._api = api
-        self._paths = paths
-        self._limits = limits
-        self._settle_seconds = settle_seconds
-        self._told = told
-        self._watches = Watches(api, paths)
-        self._history = History()
-        self._outages: list[float] = []
-        self._gaps = 0
-
-    def run(self) -> dict[str, object]:
-        """Raises TimeoutError if the cluster cannot be read."""
-        began = time.time()
-        self._watches.start()
-        try:
-            self._await_lists(began)
-            self._work(is_old=True)
-            print(READY, file=sys.stderr, flush=True)
-            while not self._told.stop.is_set:
-                time.sleep(_POLL_SECONDS)
-                self._work()
-            self._catch_up()
-            self._settle()
-        finally:
-            self._watches.stop()
-        self._list_anew()
-        return self._report(time.time() - began)
-
-    def keep(self, path: Path) -> None:
-        """All that was seen, for whoever looks into a violation. Raises OSError."""
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.writelines(f"{json.dumps(row)}\n" for row in self._history.rows())
-
-    def _await_lists(self, began: float) -> None:
-        while not (self._watches.is_listed or self._told.stop.is_set):
-            if time.time() - began > _LIST_SECONDS:
-                raise TimeoutError(f"cannot read the cluster: {', '.join(self._watches.problems)}")
-            time.sleep(_POLL_SECONDS)
-
-    def _work(self, *, is_old: bool = False) -> None:
-        """Take in what has come; `is_old`: it was there, or happened, before all kinds were listed."""
-        now = time.time()
-        if self._watches.gaps > self._gaps:
-            self._gaps = self._watches.gaps
-            self._history.note_gap(now)
-        if self._told.outage.take():
-            self._outages.append(now)
-        try:
-            while True:
-                event = self._watches.events.get_nowait()
-                change = _OLD if is_old and event.change == "ADDED" else event.change
-                self._record(event.kind, change, event.obj, event.at)
-        except queue.Empty:
-            return
-
-    def _record(self, kind: str, change: str, obj: Object, at: float) -> None:
-        if kind in OWNERS or is_ours(obj):
-            self._history.record(kind, change, trimmed(kind, obj), at)
-
-    def _catch_up(self) -> None:
-        """The watches may be late: until they have told what a list tells now, or their time is over."""
-        deadline = time.time() + _CATCH_UP_SECONDS
-        for kind in (*OWNERS, *CHILDREN):
-            found = self._listed(kind, time.time() + _LIST_SECONDS)
-            there = [obj for obj in found["items"] if kind in OWNERS or is_ours(obj)]
-            while not all(map(self._history.knows, there)) and time.time() < deadline:
-                time.sleep(_POLL_SECONDS)
-                self._work()
-
-    def _settle(self) -> None:
-        """What is not as it should be may be under way. A second signal does not wait."""
-        deadline = time.time() + self._settle_seconds
-        while time.time() < deadline:
-            self._work()
-            if not pending(self._history, self._limits, time.time(), self._outages):
-                return
-            time.sleep(_SETTLE_POLL_SECONDS)
-
-    def _list_anew(self) -> None:
-        self._work()
-        deadline = time.time() + _LIST_SECONDS
-        for kind in (*OWNERS, *CHILDREN):
-            found = self._listed(kind, deadline)
-            ours = [trimmed(kind, obj) for obj in found["items"] if kind in OWNERS or is_ours(obj)]
-            self._history.record_list(kind, ours, int(found["metadata"]["resourceVersion"]), time.time())
-
-    def _listed(self, kind: str, deadline: float) -> Object:
-        while True:
-            try:
-                return self._api.get(self._paths[kind])
-            except (LocalClusterError, urllib3.exceptions.HTTPError, OSError) as error:
-                if time.time() > deadline:
-                    raise TimeoutError(f"cannot list {kind}: {error}") from error
-                time.sleep(_RETRY_SECONDS)
-
-    def _report(self, seconds: float) -> dict[str, object]:
-        found = [
-            *final(self._history, self._limits, self._outages),
-            *pending(self._history, self._limits, time.time(), self._outages),
-        ]
-        return {
-            **_counts(found),
-            "violations": [str(each) for each in found],
-            "versions_seen": self._history.count,
-            "jobs": sum(1 for _ in self._history.of(*OWNERS)),
-            "gaps": self._watches.gaps,
-            "seconds": round(seconds, 1),
-        }
-
-
-def paths_in(namespace: str) -> dict[str, str]:
-    """By kind; of all namespaces if it is empty."""
-    middle = f"/namespaces/{namespace}" if namespace else ""
-    return {kind: f"{group}{middle}/{kind}" for kind, group in GROUPS.items()}
-
-
-def _counts(found: Sequence[Finding]) -> dict[str, int]:
-    return {category: sum(each.category == category for each in found) for category in CATEGORIES}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -228,8 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     settle_seconds = given.settle_seconds or given.reaction_seconds
     try:
         api = Api.from_kubeconfig(given.kubeconfig)
-        auditor = Auditor(api, paths_in(given.namespace), limits, settle_seconds, told)
-        report = auditor.run()
+        with Auditor(api, paths_in(given.namespace), limits, settle_seconds, told) as auditor:
+            print(READY, file=sys.stderr, flush=True)
+            auditor.watch()
+            report = auditor.verdict()
         if report["violations"] and given.keep:
             auditor.keep(given.keep)
     except (LocalClusterError, TimeoutError, OSError) as error:

@@ -34,9 +34,10 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One end of a training container. `generation`: of the pod, 0 for none."""
+    """One end of a training container. `at`: when it was seen; `generation`: of the pod, 0 for none."""
 
     version: int
+    at: float
     exit_code: int
     reason: str
     pod: str
@@ -190,7 +191,7 @@ def chief_of(spec: Object) -> tuple[str, int]:
 def ends_of(pod: Life) -> Iterator[Ended]:
     """Each end of the training container that counts: not what it ended with because it was stopped, or lost."""
     seen: list[Object] = []
-    for version in pod.versions:
+    for version, at in zip(pod.versions, pod.times, strict=True):
         if version["metadata"].get("deletionTimestamp") or is_disrupted(version):
             continue
         for ended in _terminated(version):
@@ -198,6 +199,7 @@ def ends_of(pod: Life) -> Iterator[Ended]:
                 seen.append(ended)
                 yield Ended(
                     version_of(version),
+                    at,
                     int(ended["exitCode"]),
                     str(ended.get("reason", "")),
                     pod.uid,
@@ -245,9 +247,10 @@ def successes(history: History) -> dict[Replica, list[Ended]]:
         found.setdefault(replica, []).extend(each for each in ends_of(pod) if each.exit_code == 0)
     for job in history.of(JOBS):
         replica_ = replica_of(history, job)
-        version = next((each for each in job.versions if job_outcome(each) == SUCCEEDED), None)
+        seen = zip(job.versions, job.times, strict=True)
+        version, at = next(((each, at) for each, at in seen if job_outcome(each) == SUCCEEDED), (None, 0.0))
         if replica_ is not None and version is not None:
-            ended = Ended(version_of(version), 0, "", "", generation_of(version))
+            ended = Ended(version_of(version), at, 0, "", "", generation_of(version))
             found.setdefault(replica_, []).append(ended)
     return {replica: sorted(ends, key=lambda each: each.version) for replica, ends in found.items() if ends}
 

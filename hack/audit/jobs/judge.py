@@ -39,6 +39,7 @@ def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Fi
         (PARTIAL_GANGS, lambda some: gangs.partial_for_too_long(some, outages, limits.reaction_seconds)),
         (WRONG_STATES, lambda some: states.wrong_states(some, limits.skew_seconds)),
         (WRONG_STATES, runs.wrong_ends),
+        (WRONG_STATES, lambda some: runs.missed_successes(some, outages, limits.reaction_seconds)),
         (WRONG_STATES, runs.uncaused_restarts),
         (RERUNS, runs.reruns),
     )

@@ -13,7 +13,7 @@ the server had forgotten where the watch stood, is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from audit.jobs.facts import (
     FAILED,
@@ -69,11 +69,11 @@ def _is_rerun(job: Life, pod: Life, ended: Ended) -> bool:
 def _said_to_have_succeeded(job: Life) -> dict[str, list[Ended]]:
     """When the status named each replica first, for each generation."""
     found: dict[str, dict[int, Ended]] = {}
-    for version in job.versions:
+    for version, at in zip(job.versions, job.times, strict=True):
         status = status_of(version)
         generation = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
         for each in status.get("succeededIndexes") or ():
-            found.setdefault(each, {}).setdefault(generation, Ended(version_of(version), 0, "", "", generation))
+            found.setdefault(each, {}).setdefault(generation, Ended(version_of(version), at, 0, "", "", generation))
     return {each: list(by_generation.values()) for each, by_generation in found.items()}
 
 
@@ -157,6 +157,23 @@ def wrong_ends(history: History) -> Iterator[str]:
             role, _, index = name.rpartition("-")
             if Replica(job.uid, role, int(index)) not in known:
                 yield f"{job} says that {name} succeeded, but no pod of it ended with 0"
+
+
+def missed_successes(history: History, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
+    """A TFJob whose chief has succeeded does not fail any more: not for a deadline, nor for another replica's end.
+
+    Within `reaction_seconds`, which begin anew with each outage, its controller may not have seen the success.
+    """
+    known = successes(history)
+    for job in history.of(TFJOBS):
+        seen = zip(job.versions, job.times, strict=True)
+        failed = next((at for version, at in seen if state_of(version) == FAILED), None)
+        ends = known.get(Replica(job.uid, *chief_of(job.last["spec"])), ())
+        if failed is None or not ends or not is_managed(job.last) or _is_unseen(history, job):
+            continue
+        since = max([ends[0].at, *(at for at in outages if at < failed)])
+        if failed - since > reaction_seconds:
+            yield f"{job} says Failed, but its chief had ended with 0"
 
 
 def _needed(history: History, family: Family) -> Iterator[Replica]:

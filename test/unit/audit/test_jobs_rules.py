@@ -18,6 +18,7 @@ from helpers.jobstory import (
     Story,
     condition,
     done,
+    ended,
     failed,
     running,
     stop,
@@ -190,6 +191,50 @@ def partly_bound_for(seconds: float) -> Story:
     return story
 
 
+def surplus_pod_of_one_job() -> Story:
+    """A Job controller whose create got no answer makes another pod, and takes the surplus away."""
+    story = running()
+    story.pod("ps-0", uid="surplus")
+    story.delete(PODS, "surplus")
+    return story
+
+
+def worker_is_told_to_end() -> Story:
+    """That it then ends with 0 is no success of it."""
+    story = running()
+    story.is_being_deleted(PODS, "pod-worker-0")
+    story.exits("pod-worker-0", 0)
+    story.delete(PODS, "pod-worker-0")
+    story.pod("worker-0", uid="again")
+    return story
+
+
+def worker_is_evicted() -> Story:
+    """Nor that it ends with 0 because its node drives it away."""
+    story = running()
+    story.put(PODS, "pod-worker-0", status=ended(0, conditions=[condition("DisruptionTarget")]))
+    story.pod("worker-0", uid="again")
+    return story
+
+
+def failed_after_the_success(seconds: float) -> Story:
+    """The chief ends with 0; the job fails so many seconds later."""
+    story = running()
+    story.job(spec={"activeDeadlineSeconds": 5}, phase="Running", state="Running")
+    stop(story, "worker-0", "worker-1", "ps-0")
+    story.exits("pod-master-0", 0)
+    story.job_ends(f"{JOBS}-master-0")
+    story.passes(seconds)
+    story.job(**FAILED | {"conditions": [condition("Failed", "DeadlineExceeded")]})
+    return story
+
+
+def failed_after_an_outage() -> Story:
+    story = failed_after_the_success(100)
+    story.outages = [story.now - 30]
+    return story
+
+
 LAWFUL: dict[str, Callable[[], Story]] = {
     "a TFJob that succeeded": lambda: done("SUCCESS"),
     "a TFJob that failed": lambda: failed("FAILED"),
@@ -212,6 +257,11 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a training of which nothing is heard for long": quiet_training,
     "what is not ours": others_have_children_too,
     "a gang whose binding an outage holds up": outage_while_a_gang_is_bound,
+    "a second pod of the same Job": surplus_pod_of_one_job,
+    "a worker that was told to end, and is made anew": worker_is_told_to_end,
+    "a worker that was evicted, and is made anew": worker_is_evicted,
+    "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
+    "a failure after a success that nobody could see": failed_after_an_outage,
 }
 
 
@@ -528,6 +578,16 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "says ReplicaFailed, but no pod ended with such an error",
         after(running, lambda story: stop(story, *TF_REPLICAS), says(**FAILED)),
     ),
+    "a failure whose error is one to try again": (
+        "wrong_states",
+        "says ReplicaFailed, but no pod ended with such an error",
+        after(running, lambda story: story.exits("pod-master-0", 137), says(**FAILED)),
+    ),
+    "a failure long after the chief's success": (
+        "wrong_states",
+        "says Failed, but its chief had ended with 0",
+        lambda: failed_after_the_success(100),
+    ),
     "a deadline that there is not": (
         "wrong_states",
         "says DeadlineExceeded, and has no deadline",
@@ -598,6 +658,15 @@ def test_nobody_is_stuck_right_after_an_outage() -> None:
     story = after(running, all_pods_are_gone, passes(100))()
     story.outages = [story.now - 30]
     assert story.found() == []
+
+
+def test_a_gap_makes_no_duplicates_up() -> None:
+    """The second Job is in the list that was made after it, and the first one is not."""
+    story = after(running, second_under_another_name(JOBS))()
+    version = max(int(row["object"]["metadata"]["resourceVersion"]) for row in story.history.rows())
+    there = [life.last for life in story.history.living(JOBS) if life.uid != f"{JOBS}-worker-0"]
+    story.history.record_list(JOBS, there, version, story.now)
+    assert not any("for one replica at once" in each for each in story.found())
 
 
 def test_what_nobody_could_see_is_not_judged() -> None:

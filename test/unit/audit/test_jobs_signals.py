@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from audit.jobs.__main__ import Told, main, paths_in
+from audit.jobs.__main__ import main
+from audit.jobs.auditor import Told, paths_in
 from audit.jobs.history import CHILDREN, GANGS, OWNERS, TFJOBS
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)

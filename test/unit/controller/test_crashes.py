@@ -1,6 +1,6 @@
 """The controller dies at each of its writes in turn, before the server has seen it or after: the end is the same.
 
-The same job lives the same life each time, and the auditor (helpers/history.py) looks on.
+The same job lives the same life each time, and the auditor of jobs (hack/audit/jobs) looks on.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from audit.jobs.history import CONFIG_MAPS, JOBS, PODS, SERVICES, TFJOBS, History
+from audit.jobs.judge import Limits, final, pending
+from audit.jobs.trim import trimmed
 from helpers.controllerbench import JOB_PATH, POD_PATH, ControllerBench
-from helpers.history import History, violations
 from helpers.manifests import master, parameter_servers, workers
 
-KINDS = {"tfjobs": "TFJob", "jobs": "Job", "services": "Service", "pods": "Pod"}
+KINDS = (TFJOBS, JOBS, SERVICES, CONFIG_MAPS, PODS)
+# Nothing else goes on meanwhile: whatever is to be done is done at once.
+LIMITS = Limits(reaction_seconds=0.0)
 
 
 class Crash(BaseException):
@@ -31,8 +35,8 @@ class Life:
         self.deaths = 0
         self._dies_at = dies_at
         self._carried_out = carried_out
-        for plural, kind in KINDS.items():
-            self.bench.api.watch(plural, self._recorder(kind))
+        for kind in KINDS:
+            self.bench.api.watch(kind, self._recorder(kind))
         self._request = self.bench.api.request
         self.bench.api.request = self._write_or_die  # type: ignore[method-assign] # where a process ends
 
@@ -84,7 +88,15 @@ class Life:
         self.bench.api.remove(f"{POD_PATH}/{self.bench.child(replica)}-x")
 
     def _recorder(self, kind: str) -> Callable[[str, Any], None]:
-        return lambda event, obj: self.history.record(kind, event, obj)
+        return lambda change, obj: self.history.record(kind, change, trimmed(kind, obj), self._now)
+
+    @property
+    def _now(self) -> float:
+        return self.bench.clock.now().timestamp()
+
+    def violations(self) -> list[str]:
+        found = [*final(self.history, LIMITS, ()), *pending(self.history, LIMITS, self._now)]
+        return [str(each) for each in found]
 
 
 def undisturbed() -> Life:
@@ -103,7 +115,7 @@ def test_a_death_at_any_write_changes_nothing_in_the_end(number: int, carried_ou
     life.run()
     assert life.deaths == 1
     assert shape(life) == shape(wanted)
-    assert violations(life.history) == []
+    assert life.violations() == []
     life.expire()
     assert not life.bench.api.paths("/tfjobs/")
 
