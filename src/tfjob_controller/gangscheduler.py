@@ -109,7 +109,14 @@ class GangScheduler:
         )
         self.board = Board(self.caches.gangs.store, self._clock)
         self._gate = Gate(
-            RoomCheck(self._binder, self.caches.gangs.store, self.caches.pods.store, self.board, self._clock),
+            RoomCheck(
+                self._binder,
+                self.caches.gangs.store,
+                self.caches.pods.store,
+                self.board,
+                self._clock,
+                self._is_believed_to_lead,
+            ),
             self.board,
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,
@@ -188,6 +195,9 @@ class GangScheduler:
     @property
     def _is_leading(self) -> bool:
         return self._follower is None or self._follower.held.is_set()
+
+    def _is_believed_to_lead(self) -> bool:
+        return self._follower is None or self._follower.is_believed
 
     def _new_follower(self) -> LeaseFollower | None:
         options = self._options

@@ -94,6 +94,7 @@ class GangWorld:
         self.is_binding_broken = False
         self.is_binding_repeated = False
         self.is_binding_slow = False
+        self.is_leading = True
         self._under_way: list[tuple[PodToBind, OnResult, Objection]] = []
         # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
         self._assumed: dict[str, tuple[str, int]] = {}
@@ -112,7 +113,7 @@ class GangWorld:
         self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
         self.board = Board(self.gangs, self.clock)
-        check = RoomCheck(self, self.gangs, self._pod_store, self.board, self.clock)
+        check = RoomCheck(self, self.gangs, self._pod_store, self.board, self.clock, lambda: self.is_leading)
         self.gate = Gate(
             check, self.board, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
         )

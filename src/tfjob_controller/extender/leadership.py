@@ -67,6 +67,14 @@ class LeaseFollower:
         """Who holds the Lease, as last read; empty for nobody."""
         return (self._record.holder_identity or "") if self._record is not None else ""
 
+    @property
+    def is_believed(self) -> bool:
+        """Whether the last renewal counts at this moment.
+
+        For any thread: a process that was frozen wakes in all of them at once, and to look takes a request.
+        """
+        return self._clock.monotonic() < self._believed_until
+
     def look(self) -> bool:
         """Read the Lease once; False once it was lost."""
         asked_at = self._clock.monotonic()
@@ -74,7 +82,7 @@ class LeaseFollower:
             self._take(self._lock.get(self._patience(_REQUEST_SECONDS)), asked_at)
         except ApiError as error:
             log.info("lease not read", error=str(error))
-        is_leading = self._is_ours() and self._clock.monotonic() < self._believed_until
+        is_leading = self._is_ours() and self.is_believed
         if is_leading and not self.held.is_set():
             log.info("kube-scheduler beside us leads: working", holder=self.holder)
             self.held.set()

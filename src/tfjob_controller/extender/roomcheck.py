@@ -15,6 +15,8 @@ A Binding may rest for tens of seconds before it is tried again, and its Gang ma
 meanwhile. The loop hears of that too, but is busy writing, perhaps. So the cache is asked before each is posted: what
 is bound for a Gang that has gone was under way when its deletion was heard of, and no more than that.
 
+A process that was frozen may wake with Bindings in its hands while another leads already: it posts none of them.
+
 Threads: any. Only single rooms of the view are read, so its lock is not needed: this runs in the server's event loop.
 """
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,7 +33,7 @@ import structlog
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, kind_of
 from tfjob_controller.extender import lifecycle
-from tfjob_controller.extender.bindcalls import NO_ROOM, NOT_ADMITTED, PodToBind
+from tfjob_controller.extender.bindcalls import NO_ROOM, NOT_ADMITTED, STOPPING, PodToBind
 from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import gang_key_of
@@ -72,7 +74,10 @@ class RoomCheck:
         pods: Store[ScheduledPod],
         board: Board,
         clock: Clock,
+        is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_leading` is true to the moment, and asked before each Binding."""
+        self._is_leading = is_leading
         self._binder = binder
         self._gangs = gangs
         self._pods = pods
@@ -106,6 +111,8 @@ class RoomCheck:
 
     def _objection(self, pod: PodToBind, gang: tuple[str, str] | None) -> str:
         """When it is this one's turn; `gang` are its Gang's key and uid."""
+        if not self._is_leading():
+            return STOPPING
         if gang is not None and not self._is_wanted(*gang):
             return NOT_ADMITTED
         with self._lock:

@@ -87,6 +87,15 @@ def test_a_lease_that_changes_hands_is_fresh(pod: Pod, before: str) -> None:
     assert pod.follower.held.is_set()
 
 
+def test_who_wakes_after_the_lease_has_run_out_is_believed_by_nobody_before_it_has_looked(pod: Pod) -> None:
+    assert not pod.follower.is_believed
+    pod.see("pod-1_x")
+    pod.see("pod-1_x")
+    assert pod.follower.is_believed
+    pod.clock.advance(BELIEVED_SECONDS)
+    assert not pod.follower.is_believed
+
+
 def test_who_has_not_led_loses_nothing(pod: Pod) -> None:
     pod.see("pod-2_x")
     pod.clock.advance(1000)

@@ -147,6 +147,15 @@ def test_a_binding_whose_gang_has_gone_is_not_posted_whatever_the_loop_does_just
     assert world.gang("next").status.phase == "Admitted", "its room is for others now"
 
 
+def test_who_does_not_lead_any_more_posts_nothing(world: GangWorld) -> None:
+    start(world, "one", 3)
+    world.is_binding_slow = world.is_binding_repeated = True
+    world.schedule()
+    world.is_leading = False
+    world.end_bindings()
+    assert bound(world, "one") == 0
+
+
 def test_its_own_room_hinders_no_binding_that_is_tried_again(world: GangWorld) -> None:
     start(world, "one", 4)
     world.is_binding_slow = world.is_binding_repeated = True
