@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from audit.jobs.facts import (
     FAILED,
+    GENERATION,
     SUCCEEDED,
     Ended,
     Family,
@@ -30,6 +31,7 @@ from audit.jobs.facts import (
     is_finished,
     is_managed,
     job_outcome,
+    labels_of,
     owners,
     pods_of,
     reason_of,
@@ -38,7 +40,7 @@ from audit.jobs.facts import (
     status_of,
     successes,
 )
-from audit.jobs.history import JOBS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
+from audit.jobs.history import GANGS, JOBS, PODS, TFJOBS, TRAINJOBS, History, Life, Object, version_of
 from audit.jobs.plans import node_count
 
 # Reasons of the condition Failed for which a pod has to have ended with an error.
@@ -110,7 +112,35 @@ def _bad_ends(family: Family) -> int:
 def _bad_generations(family: Family) -> int:
     """A set is restarted once for each generation of it in which something went wrong."""
     bad = {generation_of(pod.last) for pod in family.of(PODS) if _ended_badly(pod)}
-    return len(bad | {generation_of(child.last) for child in family.of(JOBS) if _failures(child)})
+    failed = {generation_of(child.last) for child in family.of(JOBS) if _failures(child)}
+    return len(bad | failed | set(_bereft(family)))
+
+
+def _bereft(family: Family) -> Iterator[int]:
+    """Generations of which somebody deleted a child Job: the product does so only once the restart is on record.
+
+    Its pod may have ended with 0 before anybody knew, or may not have been made yet. A gang's Jobs are deleted by the
+    product as well, and no restart is counted for one without a pod.
+    """
+    if any(family.of(GANGS)):
+        return
+    for child in family.of(JOBS):
+        generation = generation_of(child.last)
+        counted = _counted_at(family.job, generation + 1)
+        if GENERATION in labels_of(child.last) and counted is not None and _gone_at(child) < counted:
+            yield generation
+
+
+def _counted_at(job: Life, restarts: int) -> int | None:
+    """The version of the job that said so first."""
+    said = (version_of(each) for each in job.versions if int(status_of(each).get("restarts", 0)) >= restarts)
+    return next(said, None)
+
+
+def _gone_at(child: Life) -> float:
+    """The version at which it was deleted, whether it stayed for its pods or not."""
+    going = (version_of(each) for each in child.versions if each["metadata"].get("deletionTimestamp"))
+    return next(going, child.end)
 
 
 def _restarts_in_place(pod: Life) -> int:

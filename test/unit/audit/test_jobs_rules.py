@@ -83,6 +83,28 @@ def set_restarted(succeeded_before: bool = True) -> Story:
     return story
 
 
+def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Story:
+    """Somebody deletes the child Job of a node before it has a pod, or one whose pod had ended with 0 unseen.
+
+    `in_time`: before the restart was counted.
+    """
+    story = Story(TRAINJOBS)
+    story.job()
+    for replica in NODES:
+        story.child(JOBS, replica, **{"kubeflow.org/generation": "0"})
+    if is_succeeded:
+        story.pod("node-1", **{"kubeflow.org/generation": "0"})
+        story.exits("pod-node-1", 0)
+    if in_time:
+        story.delete(JOBS, f"{JOBS}-node-1")
+    if is_succeeded:
+        story.delete(PODS, "pod-node-1")
+    story.job(phase="Creating", restarts=1)
+    if not in_time:
+        story.delete(JOBS, f"{JOBS}-node-1")
+    return story
+
+
 def trained_after_a_restart() -> Story:
     story = set_restarted()
     for replica in NODES:
@@ -245,6 +267,8 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a restart in place": after_a_restart_in_place,
     "a parameter server that is started again": parameter_server_runs_again,
     "a set that is restarted, with one that had succeeded": set_restarted,
+    "a set of which somebody deletes a Job without a pod": lambda: set_restarted_for_a_job(is_succeeded=False),
+    "a set of which somebody deletes a Job that had succeeded": lambda: set_restarted_for_a_job(is_succeeded=True),
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
     "a deadline": deadline_exceeded,
     "a job that cannot be run": invalid,
@@ -612,6 +636,25 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "wrong_states",
         "counts 2 restarts, and its pods account for 1",
         after(worker_runs_again_after_an_error, says(phase="Running", state="Running", restarts=2)),
+    ),
+    "a Job that is deleted after the restart was counted": (
+        "wrong_states",
+        "counts 1 restarts, and its pods account for 0",
+        lambda: set_restarted_for_a_job(is_succeeded=False, in_time=False),
+    ),
+    "a restart for one Job that is counted twice": (
+        "wrong_states",
+        "counts 2 restarts, and its pods account for 1",
+        after(
+            lambda: set_restarted_for_a_job(is_succeeded=True),
+            says(phase="Creating", restarts=2),
+            lambda story: story.delete(JOBS, f"{JOBS}-node-0"),
+        ),
+    ),
+    "a gang's restart for a Job without a pod": (
+        "wrong_states",
+        "counts 1 restarts, and its pods account for 0",
+        after(lambda: set_restarted_for_a_job(is_succeeded=False), lambda story: story.gang("Waiting")),
     ),
     "a restart of a set that is counted twice": (
         "wrong_states",
