@@ -161,9 +161,9 @@ class FakeApi:
 
     def _delete(self, path: str, body: Object) -> Object:
         old = self._found(path)
-        uid = body.get("preconditions", {}).get("uid", old["metadata"]["uid"])
-        if uid != old["metadata"]["uid"]:
-            raise ApiError(409, "Conflict", "another uid")
+        for name, wanted in body.get("preconditions", {}).items():
+            if wanted != old["metadata"][name]:
+                raise ApiError(409, "Conflict", f"another {name}")
         del self.objects[path]
         self.version += 1
         gone = _merged(old, {"metadata": {"resourceVersion": str(self.version)}})

@@ -86,7 +86,7 @@ class LaggingCluster:
                 truth.carry_out(Actions(creates=(create,)))
             self._assume(create.name)
         for delete in actions.deletes:
-            if _is_there(truth, delete):
+            if self._is_as_seen(delete):
                 truth.carry_out(Actions(deletes=(delete,)))
         truth.carry_out(Actions(patches=actions.patches))
         for toggled in actions.suspends:
@@ -95,6 +95,13 @@ class LaggingCluster:
                 spec = msgspec.structs.replace(job.spec, suspend=toggled.suspend)
                 truth.jobs[toggled.name] = msgspec.structs.replace(job, spec=spec)
                 self._assume(toggled.name)
+
+    def _is_as_seen(self, delete: Delete) -> bool:
+        """A child Job is deleted only with the version that is in the cache."""
+        if delete.resource is not JOBS:
+            return True
+        job = self.truth.jobs.get(delete.name)
+        return job is not None and job is self.seen_jobs.get(delete.name)
 
     def _assume(self, name: str) -> None:
         if name in self.truth.jobs:
@@ -206,13 +213,6 @@ class LaggingCluster:
 
 def _exists(truth: World, create: Create) -> bool:
     return {"Job": truth.jobs, "Service": truth.services}.get(create.resource.kind, {}).get(create.name) is not None
-
-
-def _is_there(truth: World, delete: Delete) -> bool:
-    if delete.resource is not JOBS:
-        return True
-    job = truth.jobs.get(delete.name)
-    return job is not None and job.metadata.uid == delete.uid
 
 
 def _has_run(pod: Pod) -> bool:

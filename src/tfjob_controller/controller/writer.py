@@ -70,7 +70,9 @@ class Children(Generic[ObjectT]):
 
     def delete(self, namespace: str, action: Delete) -> None:
         propagation = "Foreground" if action.foreground else "Background"
-        self._client.delete(namespace, action.name, uid=action.uid, propagation=propagation)
+        self._client.delete(
+            namespace, action.name, uid=action.uid, resource_version=action.version, propagation=propagation
+        )
 
 
 @dataclass(slots=True)
@@ -160,7 +162,7 @@ class Writer:
 
 
 def _is_gone(action: Action, error: ApiError) -> bool:
-    """What was to be changed is not there any more, or is another by now: the watch will tell."""
+    """What was to be changed is not there any more, or is not what was seen: the watch will tell."""
     if isinstance(action, Create):
         return False
     return error.is_not_found or (isinstance(action, Delete) and error.is_conflict)

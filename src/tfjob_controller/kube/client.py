@@ -73,16 +73,19 @@ class ResourceClient(Generic[ObjectT]):
         name: str,
         *,
         uid: str = "",
+        resource_version: str = "",
         propagation: str = "Background",
         grace_seconds: int | None = None,
     ) -> None:
-        """Ask for the object's deletion; with `uid` only that very object's, else `is_conflict`.
+        """Ask for the object's deletion; with `uid` only that very object's, with `resource_version` only if it has
+        not changed since, else `is_conflict`.
 
         With a uid it is repeated when no answer came: the worst that a second one can meet is 404 or that conflict.
         """
         options: dict[str, Any] = {"propagationPolicy": propagation}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        wanted = (("uid", uid), ("resourceVersion", resource_version))
+        if preconditions := {key: each for key, each in wanted if each}:
+            options["preconditions"] = preconditions
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))

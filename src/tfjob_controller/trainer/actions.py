@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tfjob_controller.api.core import JOBS
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer.children import Body
 
@@ -19,7 +20,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE by name with precondition `uid`. NotFound and Conflict are success.
+    """DELETE by name with precondition `uid`, and `version` if it has one. NotFound and Conflict are success.
 
     `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
     """
@@ -28,6 +29,7 @@ class Delete:
     name: str
     uid: str
     foreground: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +75,6 @@ def both(first: Actions, second: Actions) -> Actions:
 
 
 def deletion(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
-    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground)
+    """A child Job goes only as it was seen: a cache that is behind may not know that its replica has succeeded."""
+    version = obj.metadata.resource_version if resource == JOBS else ""
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version)

@@ -15,7 +15,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 from tfjob_controller.kube.store import Store
-from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend
+from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend, deletion
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
 OWNER = Job(ObjectMeta(name="train", namespace="team", uid="u1"))
@@ -147,17 +147,23 @@ def test_a_job_is_suspended_and_resumed_by_one_field(world: World, is_suspended:
 )
 def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_foreground: bool, policy: str) -> None:
     world.there(JOBS, body("a"))
-    delete = Delete(JOBS, "a", "u7", is_foreground)
+    delete = Delete(JOBS, "a", "u7", is_foreground, "12")
     assert world.carry_out(deletes=[delete]).deleted == [delete]
     (request,) = world.api.requests
-    assert request.body == {"propagationPolicy": policy, "preconditions": {"uid": "u7"}}
+    assert request.body == {"propagationPolicy": policy, "preconditions": {"uid": "u7", "resourceVersion": "12"}}
+
+
+def test_a_child_job_is_deleted_as_it_was_seen_and_what_has_no_end_of_its_own_as_the_one_it_is() -> None:
+    """A cache that is behind may not know that the Job has completed."""
+    meta = ObjectMeta(name="a", namespace="team", uid="u7", resource_version="12")
+    assert (deletion(JOBS, Job(meta)).version, deletion(SERVICES, Service(meta)).version) == ("12", "")
 
 
 @pytest.mark.parametrize(
     ("actions", "status"),
     [
         pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, 404, id="deleted already"),
-        pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, 409, id="another has the name"),
+        pytest.param({"deletes": [Delete(JOBS, "a", "u7")]}, 409, id="another has the name, or it has changed"),
         pytest.param({"suspends": [SetSuspend("a", True)]}, 404, id="to be suspended"),
         pytest.param({"patches": [Patch(SERVICES, "a", {})]}, 404, id="to be changed"),
     ],

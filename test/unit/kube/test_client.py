@@ -139,6 +139,12 @@ class TestDelete:
                 id="by uid, which can be repeated",
             ),
             pytest.param(
+                {"uid": "u", "resource_version": "7"},
+                {"propagationPolicy": "Background", "preconditions": {"uid": "u", "resourceVersion": "7"}},
+                True,
+                id="as it was seen",
+            ),
+            pytest.param(
                 {"propagation": "Foreground", "grace_seconds": 0},
                 {"propagationPolicy": "Foreground", "gracePeriodSeconds": 0},
                 None,
