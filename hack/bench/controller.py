@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import urllib3
-
 from bench import usage
+from localcluster import ports
+from localcluster.ourprogram import METRICS, PROBES, OurProgram
+from localcluster.programs import LOOPBACK
 
-READY_LIMIT_SECONDS = 60.0
+# The time until it is ready is measured.
 _POLL_SECONDS = 0.01
+_STOP_SECONDS = 60.0
+# What it says would be written while it is measured.
+_LOG = Path(os.devnull)
 _REQUESTS = re.compile(r'^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\S+)', re.MULTILINE)
 
 
@@ -25,53 +26,39 @@ _REQUESTS = re.compile(r'^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\}
 class Controller:
     """One that runs."""
 
-    process: subprocess.Popen[bytes]
-    probes_url: str
-    metrics_url: str
+    program: OurProgram
+
+    @property
+    def pid(self) -> int:
+        return self.program.pid
 
     def wait_ready(self) -> None:
-        """Until `/readyz` says yes. RuntimeError if it ends before, TimeoutError if it takes too long."""
-        begin = time.monotonic()
-        while time.monotonic() - begin < READY_LIMIT_SECONDS:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the controller ended with exit code {self.process.returncode}")
-            with contextlib.suppress(urllib3.exceptions.HTTPError):
-                if urllib3.request("GET", f"{self.probes_url}/readyz", retries=False, timeout=1.0).status == 200:
-                    return
-            time.sleep(_POLL_SECONDS)
-        raise TimeoutError(f"not ready within {READY_LIMIT_SECONDS:.0f} s")
+        """Until `/readyz` says yes. Raises LocalClusterError."""
+        self.program.wait_ready(_POLL_SECONDS)
 
     def requests(self) -> dict[str, int]:
         """What it has sent so far by its own count, watches and events included, by method."""
-        text = urllib3.request("GET", f"{self.metrics_url}/metrics").data.decode()
         counts: dict[str, int] = {}
-        for method, count in _REQUESTS.findall(text):
+        for method, count in _REQUESTS.findall(self.program.page(METRICS, "/metrics")):
             counts[method] = counts.get(method, 0) + int(float(count))
         return counts
 
     def cpu_seconds(self) -> float:
         """Of all its threads, in user and system mode, since its start."""
-        return usage.cpu_seconds(self.process.pid)
+        return usage.cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
-        return usage.resident_bytes(self.process.pid)
+        return usage.resident_bytes(self.pid)
 
 
 @contextlib.contextmanager
 def controller(kubeconfig: Path, *flags: str) -> Iterator[Controller]:
     """Start one with these flags; it is stopped at the end."""
-    probes, metrics = _free_address(), _free_address()
-    command = [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={kubeconfig}"]
-    servers = [f"--health-probe-bind-address={probes}", f"--metrics-bind-address={metrics}"]
-    with subprocess.Popen(
-        [*command, *servers, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with ports.reserve(2, LOOPBACK) as (probes, metrics):
+        served = {PROBES: probes, METRICS: metrics}
+        program = OurProgram("run", kubeconfig, served, *flags, log=_LOG, mark=kubeconfig.parent)
+        program.start()
         try:
-            yield Controller(process, f"http://{probes}", f"http://{metrics}")
+            yield Controller(program)
         finally:
-            process.terminate()
-
-
-def _free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+            program.end(grace_seconds=_STOP_SECONDS)

@@ -28,9 +28,10 @@ from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
 from localcluster.crds import install_crds
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK, Options
 
 THREADS = 16
@@ -112,7 +113,7 @@ def plane(kind: str) -> Iterator[Plane]:
 class Programs:
     """What gang scheduling adds to a cluster."""
 
-    extender: Extender
+    extender: OurProgram
     scheduler: GangScheduler
 
     def pids(self) -> dict[str, int]:
@@ -122,15 +123,18 @@ class Programs:
 @contextlib.contextmanager
 def gang_scheduler(plane: Plane, *flags: str) -> Iterator[Programs]:
     """The programs of ours, as processes; the flags are the extender's."""
-    with running_extender(plane, *flags) as extender, GangScheduler(plane.control, extender.url) as scheduler:
+    with (
+        running_extender(plane, *flags) as extender,
+        GangScheduler(plane.control, extender.urls[EXTENDER]) as scheduler,
+    ):
         yield Programs(extender, scheduler)
 
 
 @contextlib.contextmanager
-def running_extender(plane: Plane, *flags: str) -> Iterator[Extender]:
+def running_extender(plane: Plane, *flags: str) -> Iterator[OurProgram]:
     """It alone: nobody asks it anything."""
     with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(plane.control, port, probes_port, *flags)
+        extender = extender_beside(plane.control, port, probes_port, *flags)
         open_.callback(extender.kill)
         extender.start()
         extender.wait_ready()

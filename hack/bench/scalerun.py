@@ -104,7 +104,7 @@ def _cpu_of_all(stage: ScaleStage, running: Controller) -> dict[str, float]:
     """Seconds by program: what the machine does beside."""
     programs = stage.plane.state().programs.items()
     pids = {name: each.identity.pid for name, each in programs if each.identity and process.is_alive(each.identity)}
-    return {name: usage.cpu_seconds(pid) for name, pid in {**pids, "controller": running.process.pid}.items()}
+    return {name: usage.cpu_seconds(pid) for name, pid in {**pids, "controller": running.pid}.items()}
 
 
 def _report_costs(stage: ScaleStage, running: Controller, seconds: float, cpu: dict[str, float]) -> None:
@@ -114,5 +114,5 @@ def _report_costs(stage: ScaleStage, running: Controller, seconds: float, cpu: d
     requests = running.requests()
     report("scale_seconds", "s", [seconds], **sizes)
     report("scale_cpu", "s", [running.cpu_seconds()], per_job=round(running.cpu_seconds() / JOBS, 4), by_program=cpu)
-    report("scale_rss", "MB", [usage.peak_resident_bytes(running.process.pid) / 1e6])
+    report("scale_rss", "MB", [usage.peak_resident_bytes(running.pid) / 1e6])
     report("scale_requests", "requests/job", [sum(requests.values()) / JOBS], by_method=requests)

@@ -35,7 +35,7 @@ LEADER_ELECTION: Mapping[str, Any] = {
 
 
 class Program(Protocol):
-    """`localcluster.extender.Extender` and `localcluster.gangscheduler.GangScheduler`."""
+    """`localcluster.ourprogram.OurProgram` and `localcluster.gangscheduler.GangScheduler`."""
 
     @property
     def identity(self) -> process.Identity | None: ...

@@ -33,10 +33,11 @@ from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
 from localcluster.errors import LocalClusterError
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.fakekubelet import Behaviour, FakeKubelet, by_annotations
 from localcluster.faultproxy import FaultProxy
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER
 from localcluster.programs import LOOPBACK, Options
 from localcluster.report import Report
 
@@ -151,10 +152,10 @@ def _programs(plane: ControlPlane, api: Api, requests: RequestFaults, props: Pro
 def _replica(plane: ControlPlane, name: str, kubeconfig: Path, env: Mapping[str, str]) -> Iterator[Replica]:
     """Both programs of one, kept alive; without a `name` it has that of this machine. `env` is the extender's."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name, env=env)
+        extender = extender_beside(plane, port, probes_port, *FLAGS, kubeconfig=kubeconfig, replica=name, env=env)
         scheduler = GangScheduler(
             plane,
-            extender.url,
+            extender.urls[EXTENDER],
             http_timeout=f"{HTTP_TIMEOUT_SECONDS}s",
             leader_election=LEADER_ELECTION,
             replica=name,

@@ -202,9 +202,9 @@ class Soak:
             "left": left,
             "by_habit": dict(sorted(owner.through.items())),
             "minutes": round(minutes, 1),
-            "cpu_seconds": {name: usage.cpu_seconds(each.pid()) for name, each in self._stage.programs.items()},
+            "cpu_seconds": {name: usage.cpu_seconds(each.program.pid) for name, each in self._stage.programs.items()},
             "peak_rss_mb": {
-                name: round(usage.peak_resident_bytes(each.pid()) / 1e6, 1)
+                name: round(usage.peak_resident_bytes(each.program.pid) / 1e6, 1)
                 for name, each in self._stage.programs.items()
             },
             "load": round(sum(each.load for each in self._samples) / max(1, len(self._samples)), 1),

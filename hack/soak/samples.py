@@ -5,27 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import urllib3
 
 from bench import usage
+from localcluster.ourprogram import DEBUG, METRICS, OurProgram
 
 _OBJECTS = re.compile(r"^informer_objects\{[^}]*\} (\S+)$", re.MULTILINE)
-_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A program that runs. `remembered` asks it for the jobs that it keeps something of beyond its caches."""
+    """A program that runs. `remembers`: it can be asked for the jobs that it keeps something of beyond its caches."""
 
     name: str
-    pid: Callable[[], int]
-    metrics_url: str
-    remembered_url: str = ""
+    program: OurProgram
+    remembers: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -36,20 +34,20 @@ class Sample(msgspec.Struct, frozen=True):
     figures: dict[str, float]
 
 
-def figures_of(program: Watched) -> dict[str, float]:
+def figures_of(watched: Watched) -> dict[str, float]:
     """Raises OSError, and urllib3's HTTPError, if it does not run or does not answer."""
-    pid = program.pid()
+    program, pid = watched.program, watched.program.pid
     files = _files(pid)
     found: dict[str, float] = {
         "rss": usage.resident_bytes(pid) / 1e6,
         "threads": len(os.listdir(f"/proc/{pid}/task")),
         "fds": len(files),
         "sockets": sum(target.startswith("socket:") for target in files),
-        "objects": sum(float(count) for count in _OBJECTS.findall(_text(program.metrics_url))),
+        "objects": sum(float(count) for count in _OBJECTS.findall(program.page(METRICS, "/metrics"))),
     }
-    if program.remembered_url:
-        found["remembered"] = msgspec.json.decode(_text(program.remembered_url))["jobs_remembered"]
-    return {f"{program.name}_{name}": value for name, value in found.items()}
+    if watched.remembers:
+        found["remembered"] = msgspec.json.decode(program.page(DEBUG, "/debug/syncs"))["jobs_remembered"]
+    return {f"{watched.name}_{name}": value for name, value in found.items()}
 
 
 def sample(seconds: float, programs: Mapping[str, Watched]) -> Sample:
@@ -65,7 +63,3 @@ def _files(pid: int) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             found.append(os.readlink(entry))
     return found
-
-
-def _text(url: str) -> str:
-    return urllib3.request("GET", url, timeout=_TIMEOUT_SECONDS).data.decode()

@@ -9,24 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import urllib3
-
 from localcluster import ports, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.crds import install_crds
-from localcluster.errors import LocalClusterError
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.fakekubelet import Behaviour, FakeKubelet
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import DEBUG, EXTENDER, METRICS, PROBES, OurProgram
 from localcluster.podstatus import Outcome
 from localcluster.programs import LOOPBACK, Options
 from localcluster.report import Report
@@ -38,8 +34,6 @@ NODES = tuple(f"node-{number}" for number in range(4))
 NODE: Mapping[str, str] = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
 # An hour of Events, as is the default, would be most of what etcd holds.
 _OPTIONS = Options(apiserver_flags=("--event-ttl=5m",), unsafe_no_fsync=True)
-_READY_SECONDS = 60.0
-_POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 
 
@@ -102,12 +96,12 @@ def _lead_to(api: Api, logs: PodLogs) -> None:
 def _extender(plane: ControlPlane) -> Iterator[Watched]:
     """With its kube-scheduler."""
     with ports.reserve(3, LOOPBACK) as (port, probes, metrics):
-        extender = Extender(plane, port, probes, f"--metrics-bind-address={LOOPBACK}:{metrics}", "--qps=1000")
-        extender.start()
+        extender = extender_beside(plane, port, probes, "--qps=1000", more_served={METRICS: metrics})
         try:
+            extender.start()
             extender.wait_ready()
-            with GangScheduler(plane, extender.url):
-                yield Watched("extender", lambda: extender.pid, _url(metrics, "metrics"))
+            with GangScheduler(plane, extender.urls[EXTENDER]):
+                yield Watched("extender", extender)
         finally:
             extender.kill()
 
@@ -115,27 +109,12 @@ def _extender(plane: ControlPlane) -> Iterator[Watched]:
 @contextlib.contextmanager
 def _controller(plane: ControlPlane) -> Iterator[Watched]:
     with ports.reserve(3, LOOPBACK) as (probes, metrics, debug):
-        argv = [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={plane.kubeconfig}"]
-        addresses = {"health-probe": probes, "metrics": metrics, "debug": debug}
-        argv += [f"--{name}-bind-address={LOOPBACK}:{port}" for name, port in addresses.items()]
-        identity = process.spawn(argv, log=plane.logs / "controller.log", mark=plane.folder)
+        served = {PROBES: probes, METRICS: metrics, DEBUG: debug}
+        log = plane.logs / "controller.log"
+        controller = OurProgram("run", plane.kubeconfig, served, log=log, mark=plane.folder)
         try:
-            _wait_ready(identity, _url(probes, "readyz"), plane.logs)
-            yield Watched("controller", lambda: identity.pid, _url(metrics, "metrics"), _url(debug, "debug/syncs"))
+            controller.start()
+            controller.wait_ready()
+            yield Watched("controller", controller, remembers=True)
         finally:
-            process.end([identity], grace_seconds=_STOP_SECONDS)
-
-
-def _wait_ready(identity: process.Identity, url: str, logs: Path) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while True:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            if urllib3.request("GET", url, retries=False, timeout=1.0).status == 200:
-                return
-        if not process.is_alive(identity) or time.monotonic() > deadline:
-            raise LocalClusterError(f"the controller does not become ready: see {logs}")
-        time.sleep(_POLL_SECONDS)
-
-
-def _url(port: int, page: str) -> str:
-    return f"http://{LOOPBACK}:{port}/{page}"
+            controller.end(grace_seconds=_STOP_SECONDS)

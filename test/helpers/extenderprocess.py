@@ -7,20 +7,21 @@ from collections.abc import Iterator
 
 from helpers.cluster import Cluster
 from localcluster import ports
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
 
 
 @contextlib.contextmanager
-def extender_process(cluster: Cluster, *flags: str) -> Iterator[Extender]:
+def extender_process(cluster: Cluster, *flags: str) -> Iterator[OurProgram]:
     """One that is ready, with these flags; killed at the end, if the test has not done so."""
     with ports.reserve(2, LOOPBACK) as (port, probes_port):
-        extender = Extender(cluster.own, port, probes_port, *flags)
+        extender = extender_beside(cluster.own, port, probes_port, *flags)
         try:
             extender.start()
             extender.wait_ready()
-            with GangScheduler(cluster.own, extender.url):
+            with GangScheduler(cluster.own, extender.urls[EXTENDER]):
                 yield extender
         finally:
             extender.kill()

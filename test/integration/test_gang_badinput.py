@@ -20,8 +20,8 @@ from helpers.cluster import Cluster
 from helpers.extenderprocess import extender_process
 from helpers.gangkeeper import POOL, PREFIX, Keeper, Seen
 from helpers.poll import eventually
-from localcluster.extender import Extender
 from localcluster.fakekubelet import make_node
+from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
 from tfjob_controller.extender.bindcalls import SECOND_POD
 from tfjob_controller.extender.placements import NO_GANG, NOT_A_MEMBER, OLD_ATTEMPT
@@ -140,7 +140,7 @@ CASES = [
 
 
 @pytest.fixture
-def extender(gang_cluster: Cluster) -> Iterator[Extender]:
+def extender(gang_cluster: Cluster) -> Iterator[OurProgram]:
     """A process of its own: the calls of a test and their answers would be too many files for one."""
     with extender_process(gang_cluster, BIND_TIMEOUT) as extender:
         yield extender
@@ -190,7 +190,7 @@ def elsewhere(gang_cluster: Cluster) -> Iterator[Keeper]:
 
 
 def test_nonsense_has_its_answer_and_harms_no_other_gang(
-    gang_cluster: Cluster, extender: Extender, elsewhere: Keeper
+    gang_cluster: Cluster, extender: OurProgram, elsewhere: Keeper
 ) -> None:
     keeper = Keeper(gang_cluster.api)
     pool(keeper, BESIDE)
@@ -233,12 +233,14 @@ def _answer(connection: socket.socket) -> str:
     return f"{head.split()[1] if head else 'nothing'} {body}"
 
 
-def test_ten_thousand_calls_at_once_are_all_answered_and_gangs_go_on(gang_cluster: Cluster, extender: Extender) -> None:
+def test_ten_thousand_calls_at_once_are_all_answered_and_gangs_go_on(
+    gang_cluster: Cluster, extender: OurProgram
+) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     keeper = Keeper(gang_cluster.api)
     with ThreadPoolExecutor(1) as pool_:
-        answers = pool_.submit(flood, int(extender.url.rpartition(":")[2]), CALLS, 60.0)
+        answers = pool_.submit(flood, int(extender.urls[EXTENDER].rpartition(":")[2]), CALLS, 60.0)
         keeper.submit("through", 2 * SIZE)
         keeper.tend_until_whole("through")
         assert answers.result(60) == {f'200 {{"Error":"{NOT_FILTERED}"}}': CALLS}

@@ -20,10 +20,11 @@ from helpers.gangkeeper import Keeper, Seen, pod_name
 from helpers.gangowner import pod
 from helpers.poll import eventually
 from localcluster import ports
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
 from localcluster.faultproxy import Fault, FaultProxy, LoseRequest, Reply
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
 
 pytestmark = pytest.mark.cluster
@@ -235,7 +236,7 @@ class Programs:
         kubeconfig = proxy.kubeconfig(folder, cluster.own.token)
         self._flags = f"--kubeconfig={kubeconfig}", f"--debug-bind-address={self._pages}"
         self.extender = self._extender()
-        self.scheduler = GangScheduler(cluster.own, self.extender.url)
+        self.scheduler = GangScheduler(cluster.own, self.extender.urls[EXTENDER])
 
     def start_extender(self, *flags: str) -> None:
         self.extender = self._extender(*flags)
@@ -251,8 +252,8 @@ class Programs:
         self.extender.kill()
         self.scheduler.kill()
 
-    def _extender(self, *flags: str) -> Extender:
-        return Extender(self._plane, *self._ports, *self._flags, *flags)
+    def _extender(self, *flags: str) -> OurProgram:
+        return extender_beside(self._plane, *self._ports, *self._flags, *flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +284,7 @@ def room_for(cluster: Cluster, pods: int) -> None:
         make_node(cluster.api, f"node-{number}", {"cpu": cpu, "memory": "8Gi", "pods": "20"})
 
 
-def kill(stage: Stage, victim: Extender | GangScheduler, steps: Sequence[Step]) -> None:
+def kill(stage: Stage, victim: OurProgram | GangScheduler, steps: Sequence[Step]) -> None:
     """While each of these gangs stands where it is to be; then nothing is lost any more."""
     stage.scene.begin(steps)
     stage.scene.await_stand(steps)

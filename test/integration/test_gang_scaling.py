@@ -12,8 +12,8 @@ from helpers.extenderprocess import extender_process
 from helpers.gangkeeper import Keeper, pod_name
 from helpers.gangscheduler import extender_url, running_gang_scheduler
 from helpers.poll import eventually
-from localcluster.extender import Extender
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import OurProgram
 
 pytestmark = pytest.mark.cluster
 
@@ -108,7 +108,7 @@ def test_one_gives_room_to_the_next_and_only_to_it_and_grows_again_when_that_has
 
 
 @pytest.fixture
-def extender(gang_cluster: Cluster) -> Iterator[Extender]:
+def extender(gang_cluster: Cluster) -> Iterator[OurProgram]:
     """A process of its own, to be killed."""
     flags = ("--scale-down-after=1s", f"--scale-up-after={NEVER_GROWS:.0f}s", "--bind-timeout=10m")
     with extender_process(gang_cluster, *flags) as extender:
@@ -116,7 +116,7 @@ def extender(gang_cluster: Cluster) -> Iterator[Extender]:
 
 
 def test_a_gang_scheduler_that_is_killed_at_any_step_of_a_shrink_goes_on(
-    gang_cluster: Cluster, extender: Extender
+    gang_cluster: Cluster, extender: OurProgram
 ) -> None:
     def kill_and_start() -> None:
         extender.kill()

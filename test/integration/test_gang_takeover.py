@@ -13,9 +13,10 @@ from helpers.gangkeeper import Keeper, Seen
 from helpers.poll import eventually
 from localcluster import ports, process
 from localcluster.api import Api
-from localcluster.extender import Extender
+from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler
+from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
 
 pytestmark = pytest.mark.cluster
@@ -33,17 +34,17 @@ class Replica:
     """One pod of the Deployment: an extender and its kube-scheduler on a machine of this name."""
 
     name: str
-    extender: Extender
+    extender: OurProgram
     scheduler: GangScheduler
 
 
 @contextlib.contextmanager
 def replica(cluster: Cluster, name: str) -> Iterator[Replica]:
     with ports.reserve(2, LOOPBACK) as (port, probes_port), contextlib.ExitStack() as running:
-        extender = Extender(cluster.own, port, probes_port, *FLAGS, replica=name)
+        extender = extender_beside(cluster.own, port, probes_port, *FLAGS, replica=name)
         running.callback(extender.kill)
         extender.start()
-        scheduler = GangScheduler(cluster.own, extender.url, leader_election=ELECTION, replica=name)
+        scheduler = GangScheduler(cluster.own, extender.urls[EXTENDER], leader_election=ELECTION, replica=name)
         running.enter_context(scheduler)
         extender.wait_ready()
         yield Replica(name, extender, scheduler)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +13,10 @@ import urllib3
 
 from chaos.kept import Kept
 from chaos.watchman import holder_of
-from localcluster import process
 from localcluster.api import Api, RefusedError
 from localcluster.controlplane import ControlPlane
-from localcluster.errors import LocalClusterError
 from localcluster.faultproxy import FaultProxy
-from localcluster.programs import LOOPBACK
+from localcluster.ourprogram import DEBUG, PROBES, OurProgram
 
 LEASE_NAMESPACE, LEASE = "kube-system", "tfjob-controller"
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}"
@@ -33,56 +29,16 @@ FLAGS = (
     f"--leader-elect-lease-duration={LEASE_SECONDS:g}s",
     "--autoscaling=on",
     "--qps=0",
-    "--metrics-bind-address=0",
 )
-_DEBUG_SECONDS = 10.0
 
 
-class ControllerProgram:
-    """One that runs, or ran. See `chaos.kept.Program`."""
-
-    def __init__(
-        self,
-        plane: ControlPlane,
-        name: str,
-        served: Sequence[int],
-        kubeconfig: Path,
-        log: Path,
-        env: Mapping[str, str],
-    ) -> None:
-        """Without a `name` it has that of this machine. `served` are the ports of its probes and of /debug/."""
-        probes, debug = (f"{LOOPBACK}:{port}" for port in served)
-        self._probes = f"http://{probes}/readyz"
-        self._debug = f"http://{debug}/debug/threads"
-        self._plane = plane
-        self._log = log
-        self._identity: process.Identity | None = None
-        argv = [sys.executable, "-m", "tfjob_controller", "run", f"--kubeconfig={kubeconfig}", "--namespace="]
-        argv += [f"--health-probe-bind-address={probes}", f"--debug-bind-address={debug}", *FLAGS]
-        argv = process.with_environment(env, argv)
-        self._argv = process.on_host(name, argv) if name else argv
-
-    @property
-    def identity(self) -> process.Identity | None:
-        """Of the process that was started last."""
-        return self._identity
-
-    def start(self) -> None:
-        """Returns at once. Raises LocalClusterError."""
-        try:
-            self._identity = process.spawn(self._argv, log=self._log, mark=self._plane.folder)
-        except OSError as error:
-            raise LocalClusterError(f"the controller cannot be started: {error}") from error
-
-    def is_ready(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return urllib3.request("GET", self._probes, retries=False, timeout=1.0).status == 200
-        return False
-
-    def threads(self) -> list[str]:
-        """Their names, as it says itself. Raises urllib3's HTTPError."""
-        answer = urllib3.request("GET", self._debug, retries=False, timeout=_DEBUG_SECONDS)
-        return names_in(answer.data.decode())
+def controller_program(
+    plane: ControlPlane, name: str, served: Sequence[int], kubeconfig: Path, log: Path, env: Mapping[str, str]
+) -> OurProgram:
+    """Without a `name` it has that of this machine. `served` are the ports of its probes and of /debug/."""
+    ports_of = dict(zip((PROBES, DEBUG), served, strict=True))
+    flags = ("--namespace=", *FLAGS)
+    return OurProgram("run", kubeconfig, ports_of, *flags, log=log, mark=plane.folder, replica=name, env=env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +47,12 @@ class Controller:
 
     name: str
     kept: Kept
-    program: ControllerProgram
+    program: OurProgram
     proxy: FaultProxy
+
+    def threads(self) -> list[str]:
+        """Their names, as it says itself. Raises urllib3's HTTPError."""
+        return names_in(self.program.page(DEBUG, "/debug/threads"))
 
     @property
     def files(self) -> int:

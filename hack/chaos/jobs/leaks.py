@@ -38,7 +38,7 @@ def counts_at_rest(controllers: Sequence[Controller], leader: Controller, rest_s
     while time.monotonic() < end:
         for each in controllers:
             with contextlib.suppress(urllib3.exceptions.HTTPError):
-                seen.setdefault(each.name, []).append(Count(lasting(each.program.threads()), each.files))
+                seen.setdefault(each.name, []).append(Count(lasting(each.threads()), each.files))
         time.sleep(_POLL_SECONDS)
     found: dict[bool, Count] = {}
     for each in controllers:

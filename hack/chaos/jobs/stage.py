@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.jobs.actor import Actor
-from chaos.jobs.controllers import Controller, ControllerProgram, Pulse, leader_of
+from chaos.jobs.controllers import Controller, Pulse, controller_program, leader_of
 from chaos.jobs.crowd import Crowd
 from chaos.jobs.faultplan import TARGETS, TROUBLES
 from chaos.jobs.machines import Clocks, Disk
@@ -98,7 +98,7 @@ def _controller(stage: Stage, name: str, clocks: Clocks, disk: Disk) -> Iterator
         state.make_private(folder)
         kubeconfig = proxy.kubeconfig(folder, plane.token)
         log = disk.folder / f"controller-{name}.log"
-        program = ControllerProgram(plane, name, served, kubeconfig, log, clocks.environment(name))
+        program = controller_program(plane, name, served, kubeconfig, log, clocks.environment(name))
         kept = Kept(program)
         kept.start()
         try:

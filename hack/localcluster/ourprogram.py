@@ -1,0 +1,115 @@
+"""A program of ours as a process: `tfjob-controller run`, or another command of it that serves until it is told to end.
+
+    with ports.reserve(2, LOOPBACK) as (probes, metrics):
+        served = {PROBES: probes, METRICS: metrics}
+        program = OurProgram("run", kubeconfig, served, "--qps=0", log=logs / "controller.log", mark=folder)
+        program.start()
+        program.wait_ready()
+        program.page(METRICS, "/metrics")
+        program.end(grace_seconds=30.0)
+
+It can be killed and started again, on the same ports. It bears the mark of its stack (localcluster.process), so that
+nothing is left of it however its starter ends.
+
+Threads: one at a time; `is_ready` and `page` from any. Errors: LocalClusterError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import urllib3
+
+from localcluster import process
+from localcluster.controlplane import READY_TIMEOUT_SECONDS
+from localcluster.errors import LocalClusterError
+from localcluster.programs import LOOPBACK
+
+# What it serves, by the flags that say where.
+PROBES, METRICS, DEBUG, EXTENDER = "health-probe", "metrics", "debug", "extender"
+_POLL_SECONDS = 0.05
+_PAGE_SECONDS = 30.0
+
+
+class OurProgram:
+    """One that runs, or ran."""
+
+    def __init__(
+        self,
+        command: str,
+        kubeconfig: Path,
+        served: Mapping[str, int],
+        *flags: str,
+        log: Path,
+        mark: Path,
+        replica: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`served` has the port of each server, PROBES among them; without METRICS there are none.
+
+        What it says is appended to `log`. Of several each has a `replica`, its machine's name. `env` is added to its
+        environment.
+        """
+        self.urls = {server: f"http://{LOOPBACK}:{port}" for server, port in served.items()}
+        self._name = f"tfjob-controller {command}"
+        self._log = log
+        self._mark = mark
+        self._identity: process.Identity | None = None
+        argv = [sys.executable, "-m", "tfjob_controller", command, f"--kubeconfig={kubeconfig}"]
+        argv += [f"--{server}-bind-address={LOOPBACK}:{port}" for server, port in served.items()]
+        argv += [*([] if METRICS in served else [f"--{METRICS}-bind-address=0"]), *flags]
+        argv = process.with_environment(env or {}, argv)
+        self._argv = process.on_host(replica, argv) if replica else argv
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last. Raises LocalClusterError if none was, or it was ended."""
+        if self._identity is None:
+            raise LocalClusterError(f"{self._name} does not run")
+        return self._identity.pid
+
+    @property
+    def identity(self) -> process.Identity | None:
+        """Of the process that was started last; None once it was ended."""
+        return self._identity
+
+    def start(self) -> None:
+        """Returns at once."""
+        try:
+            self._identity = process.spawn(self._argv, log=self._log, mark=self._mark)
+        except OSError as error:
+            raise LocalClusterError(f"{self._name} cannot be started: {error}") from error
+
+    def wait_ready(self, poll_seconds: float = _POLL_SECONDS) -> None:
+        """Raises LocalClusterError if it ends, or takes too long."""
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        while not self.is_ready():
+            if self._identity is None or not process.is_alive(self._identity):
+                raise LocalClusterError(f"{self._name} ended: see {self._log}")
+            if time.monotonic() > deadline:
+                raise LocalClusterError(f"{self._name} does not become ready: see {self._log}")
+            time.sleep(poll_seconds)
+
+    def is_ready(self) -> bool:
+        """Whether it says so now."""
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", f"{self.urls[PROBES]}/readyz", retries=False, timeout=1.0).status == 200
+        return False
+
+    def page(self, server: str, path: str) -> str:
+        """What it says there. Raises urllib3's HTTPError."""
+        return urllib3.request("GET", f"{self.urls[server]}{path}", timeout=_PAGE_SECONDS).data.decode()
+
+    def end(self, *, grace_seconds: float = 0.0) -> None:
+        """SIGTERM if it has a grace, then SIGKILL; returns when it is gone."""
+        if self._identity is not None:
+            process.end([self._identity], grace_seconds=grace_seconds)
+            self._identity = None
+
+    def kill(self) -> None:
+        """As a crash would be."""
+        self.end()
