@@ -111,6 +111,7 @@ class World:
     jobs: dict[str, Job] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
     pods: dict[str, list[Pod]] = field(default_factory=dict)
+    orphans: dict[str, list[Pod]] = field(default_factory=dict)
     has_config_map: bool = False
     has_secret: bool = False
     status_writes: int = 0
@@ -143,6 +144,7 @@ class World:
             readings=self.readings,
             has_secret=self.has_secret,
             pod_group=self.pod_group,
+            orphans=dict(self.orphans),
         )
 
     def replica(self, replica_id: str) -> Replica:

@@ -81,6 +81,8 @@ class PodAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
+    # So long before `deletion_timestamp` the pod was told to end.
+    deletion_grace_period_seconds: int = 0
     annotations: PodAnnotations = PodAnnotations()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
@@ -12,6 +12,7 @@ from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.meta import Object, Resource, controller_of
 from tfjob_controller.kube.store import Store
+from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import child_job_of
@@ -22,6 +23,7 @@ BY_OWNER = "owner"
 
 # What the logs of a job's workers say, by the job's UID; see `Observed.readings`.
 ReadingsOf = Callable[[str], Mapping[str, Reading]]
+_ByJob: TypeAlias = dict[str, list[Pod]]
 
 
 class Known(Protocol):
@@ -69,10 +71,12 @@ class Snapshots:
         """The children of `owner` as of now."""
         uid, namespace = owner.metadata.uid, owner.metadata.namespace
         jobs = {job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)}
+        pods, orphans = self._pods_of(owner, jobs, plan)
         return Observed(
             jobs=jobs,
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
-            pods=self._pods_of(owner, jobs, plan),
+            pods=pods,
+            orphans=orphans,
             has_config_map=bool(plan.config_map) and _holds(self._config_maps, f"{namespace}/{plan.config_map}", uid),
             has_secret=self._has_secret(namespace, plan, uid),
             gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
@@ -102,20 +106,24 @@ class Snapshots:
         name = plan.pod_group.terms.name
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
-    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> dict[str, list[Pod]]:
-        """By child Job. Pods older than the job are those of a deleted one that had the same RuntimeId.
+    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> tuple[_ByJob, _ByJob]:
+        """By child Job; those of the job, and orphans. Pods older than it are those of a deleted one that had the same
+        RuntimeId.
 
         Who plants a pod with our labels has it neither counted nor deleted: a Job must control it.
         """
         born = owner.metadata.creation_timestamp or ""
-        by_job: dict[str, list[Pod]] = {}
+        by_job: _ByJob = {}
+        orphans: _ByJob = {}
         for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.runtime_id)):
+            if (pod.metadata.creation_timestamp or "") < born:
+                continue
             name = child_job_of(pod)
-            if (pod.metadata.creation_timestamp or "") >= born and (
-                name in jobs or self._was_ours(owner, plan, pod, name)
-            ):
+            if name in jobs or self._was_ours(owner, plan, pod, name):
                 by_job.setdefault(name, []).append(pod)
-        return by_job
+            elif not name and _is_orphan(plan, pod):
+                orphans.setdefault(pod.metadata.labels.get(POD_JOB_NAME, ""), []).append(pod)
+        return by_job, orphans
 
     def _was_ours(self, owner: Object, plan: Plan, pod: Pod, name: str) -> bool:
         """Of a pod whose Job is none of the job's: that may have been deleted, or be another job's.
@@ -125,6 +133,11 @@ class Snapshots:
         if not name or self._jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
             return False
         return plan.labels.items() <= pod.metadata.labels.items()
+
+
+def _is_orphan(plan: Plan, pod: Pod) -> bool:
+    """Nobody controls it, and it looks like one of the job's pods."""
+    return controller_of(pod) is None and plan.labels.items() <= pod.metadata.labels.items()
 
 
 def _holds(known: Known, key: str, uid: str) -> bool:

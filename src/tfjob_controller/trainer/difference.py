@@ -42,11 +42,13 @@ from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_ther
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
-from tfjob_controller.trainer.replicas import View, has_failed_suspended
+from tfjob_controller.trainer.predecessors import is_vacant
+from tfjob_controller.trainer.replicas import View, has_ended_suspended
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.setbackoff import seconds_to_start
+from tfjob_controller.trainer.statusfigures import untold_successes
 from tfjob_controller.trainer.steps import Step, due_step
-from tfjob_controller.trainer.suspension import is_one_stopping, toggled
+from tfjob_controller.trainer.suspension import is_one_stopping, left_going, toggled
 from tfjob_controller.trainer.training import judge, to_restart
 from tfjob_controller.trainer.views import had_all, views_of
 from tfjob_controller.trainer.work import Work
@@ -65,7 +67,7 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
         return NOTHING
     step = due_step(plan, views, without_lost(plan, observed, now))
     holds = seconds_to_start(plan, status, now) > 0
-    actions = _in_step(step, status, holds=holds, resumes=not is_one_stopping(plan, views, now))
+    actions = _together(step, _in_step(step, status, holds=holds), now, resumes=not is_one_stopping(plan, views, now))
     beside = Actions(
         deletes=(*(_surplus(plan, observed) if plan.steps else ()), *_lost(plan, observed, now)),
         suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
@@ -73,17 +75,21 @@ def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Ac
     return both(_grouped(plan, step, views), both(actions, beside)) or NOTHING
 
 
-def _in_step(step: Step, status: TrainingStatus, *, holds: bool, resumes: bool) -> Actions:
-    """`holds`: nothing is made yet, since it was only now that it had to be made anew. `resumes`: Jobs that are
-    suspended may go on.
-    """
+def _in_step(step: Step, status: TrainingStatus, *, holds: bool) -> Actions:
+    """`holds`: nothing is made yet, since it was only now that it had to be made anew."""
     plan, observed, views = step.plan, step.observed, step.views
     gate = gate_of(plan, observed, views)
     if plan.gang is not None and gate is not None:
-        actions = _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
-    else:
-        actions = _running(plan, observed, views, status, holds=holds and plan.has_generations)
-    return actions if resumes or plan.policy.suspend else dataclasses.replace(actions, suspends=())
+        return _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
+    return _running(plan, observed, views, status, holds=holds and plan.has_generations)
+
+
+def _together(step: Step, actions: Actions, now: datetime, *, resumes: bool) -> Actions:
+    """`resumes`: Jobs that are suspended may go on; but first those of a set must all be so."""
+    if step.plan.policy.suspend:
+        return actions
+    left = tuple(left_going(step.plan, step.views, now))
+    return actions if resumes and not left else dataclasses.replace(actions, suspends=left)
 
 
 def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
@@ -146,7 +152,7 @@ def _running_gang(
     waits = holds or is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
-        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale))),
+        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale, views, status))),
         suspends=tuple(toggled(views if suspend else here, suspend)),
         patches=tuple(_asked(plan, terms, gate, observed)),
     )
@@ -167,7 +173,7 @@ def _seated(
     told = as_placed(plan, gate, views)
     for view in views:
         replica, seat = view.replica, gate.seats.get(view.replica.name)
-        if seat is not None and replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
+        if seat is not None and is_vacant(observed, replica.name) and view.state != replicas.SUCCEEDED:
             yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
         if _lacks_service(replica, observed) and (seat is not None or view.state == replicas.SUCCEEDED):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
@@ -183,10 +189,14 @@ def _asked(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed) -> Iter
         yield Patch(GANGS, gang.metadata.name, body)
 
 
-def _taken_down(stale: Iterable[Job]) -> Iterator[Delete]:
-    """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last."""
+def _taken_down(stale: Iterable[Job], views: Sequence[View], status: TrainingStatus) -> Iterator[Delete]:
+    """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
+
+    Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
+    """
+    untold = {view.replica.name for view in untold_successes(views, status)}
     for job in stale:
-        if job.metadata.deletion_timestamp is None:
+        if job.metadata.deletion_timestamp is None and job.metadata.name not in untold:
             yield deletion(JOBS, job, foreground=True)
 
 
@@ -211,7 +221,7 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], status: Trai
         deletes=(
             *_surplus(plan, observed),
             *_redone(plan, here, status),
-            *(() if suspend else _taken_down(turnover.stale)),
+            *(() if suspend else _taken_down(turnover.stale, views, status)),
         ),
         suspends=tuple(toggled(views if suspend else here, suspend)),
     )
@@ -222,7 +232,7 @@ def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[
     yield from _mounted(plan, observed)
     for view in views:
         replica = view.replica
-        if replica.name not in observed.jobs and view.state != replicas.SUCCEEDED:
+        if is_vacant(observed, replica.name) and view.state != replicas.SUCCEEDED:
             yield Create(JOBS, replica.name, build_job(plan, replica))
         if _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
@@ -276,4 +286,4 @@ def _goes_alone(plan: Plan, view: View, job: Job, status: TrainingStatus) -> boo
     """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
     it would be taken for one that somebody deleted.
     """
-    return has_failed_suspended(job) and not view.pods and not had_all(plan, status)
+    return has_ended_suspended(job) and not view.pods and not had_all(plan, status)

@@ -22,7 +22,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import Job
+from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.kube.meta import Object
@@ -49,24 +49,36 @@ def is_of_generation(plan: Plan, obj: Object) -> bool:
 
 def without_lost(plan: Plan, observed: Observed, now: datetime) -> Observed:
     """Without pods of before whose node is gone: nobody will ever say that they have ended, so nobody waits for it."""
-    if not plan.restarts_together or not plan.generation:
+    moment = replicas.lost_before(now)
+    going = {name for name, some in observed.pods.items() if any(replicas.is_lost(pod, moment) for pod in some)}
+    if not going:
         return observed
-    lost_before = replicas.lost_before(now)
     pods = {
-        name: [pod for pod in some if _is_now(plan, pod) or not replicas.is_lost(pod, lost_before)]
+        name: [pod for pod in some if not (replicas.is_lost(pod, moment) and _is_of_before(plan, observed, name, pod))]
+        if name in going
+        else some
         for name, some in observed.pods.items()
     }
     return dataclasses.replace(observed, pods=pods)
 
 
+def _is_of_before(plan: Plan, observed: Observed, name: str, pod: Pod) -> bool:
+    """Its Job is gone, or is of another generation where all are restarted together."""
+    return name not in observed.jobs or (plan.restarts_together and plan.generation > 0 and not _is_now(plan, pod))
+
+
 def seconds_to_lost(plan: Plan, observed: Observed, now: datetime) -> float | None:
     """When the first pod of before will be given up for lost; None if none can be."""
-    if not plan.restarts_together or not plan.generation:
-        return None
-    pods = (pod for some in observed.pods.values() for pod in some if not _is_now(plan, pod) and not is_finished(pod))
-    going = (pod.metadata.deletion_timestamp for pod in pods)
+    going = (
+        pod.metadata.deletion_timestamp
+        for name, some in observed.pods.items()
+        for pod in some
+        if pod.metadata.deletion_timestamp is not None
+        and not is_finished(pod)
+        and _is_of_before(plan, observed, name, pod)
+    )
     # One more: times are whole seconds.
-    left = (seconds_until(each, replicas.LOST_AFTER_SECONDS + 1, now) for each in going if each is not None)
+    left = (seconds_until(each, replicas.LOST_AFTER_SECONDS + 1, now) for each in going)
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 

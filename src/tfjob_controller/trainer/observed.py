@@ -44,6 +44,8 @@ class Observed:
     has_secret: bool = False
     # A log that tells how training goes has an end that was not read yet.
     is_unread: bool = False
+    # By the name of the child Job that they had: pods that nobody controls any more. They are not the job's.
+    orphans: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -61,6 +63,7 @@ class Observed:
             jobs={name: job for name, job in self.jobs.items() if name in names},
             services={name: service for name, service in self.services.items() if name in names},
             pods={name: pods for name, pods in self.pods.items() if name in names},
+            orphans={name: pods for name, pods in self.orphans.items() if name in names},
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from tfjob_controller.api.core import JOBS, Condition, ContainerStatus, Pod, Terminated
 from tfjob_controller.api.tfjob import CONTAINER_NAME
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.labels import POD_JOB_NAME
+from tfjob_controller.trainer.moments import from_text, to_text
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -81,6 +83,22 @@ def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
         return False
     finished_at = exited.finished_at if exited is not None else None
     return not finished_at or (condition.last_transition_time or "") <= finished_at
+
+
+def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
+    """Did the container end because somebody deleted its pod, or in the same second?"""
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None:
+        return False
+    told = from_text(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
+    return (exited.finished_at or "") >= to_text(told)
+
+
+def has_succeeded(pod: Pod, name: str) -> bool:
+    """Has the training container ended with 0 before anybody told it to end?"""
+    container = training_container(pod, name)
+    exited = last_exit(container) if container is not None else None
+    return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)
 
 
 def _true_condition(pod: Pod, condition_type: str) -> Condition | None:

@@ -6,7 +6,9 @@ no pod yet is Running.
 
 What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
 kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
-is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that).
+is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that), and is
+complete if that is 0. What it had ended with before it was deleted still counts: 0 always, an error where the Job is
+gone, and nobody judges it.
 
 Jobs and pods are seen by watches of their own, and a Job's end may be seen before its pod's. It counts only when the
 pod's is: that alone tells exit code, last words and restarts, and what a finished job says is never written again.
@@ -34,6 +36,7 @@ from tfjob_controller.trainer.pods import (
     last_exit,
     newest,
     training_container,
+    was_told_to_end,
     why_pending,
 )
 
@@ -44,6 +47,7 @@ UNKNOWN = "Unknown"
 
 JOB_COMPLETE = "Complete"
 JOB_FAILED = "Failed"
+JOB_SUSPENDED = "Suspended"
 _OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
 
 # A Job with a podFailurePolicy makes no new pod before the old one has really ended, and one on a lost node never does:
@@ -140,9 +144,20 @@ def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
     return ending is not None and (ending.last_transition_time or "") >= moment
 
 
-def has_failed_suspended(job: Job) -> bool:
-    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
-    return job.spec.suspend and job_outcome(job) == JOB_FAILED
+def has_ended_suspended(job: Job) -> bool:
+    """It was stopped, and its program ended with an error, or with 0 as many do that are told to end: neither a failure
+    nor a success, but the Job is over and must be made anew.
+
+    A Job that is complete before its pods are deleted never gets the condition Suspended.
+    """
+    if not job.spec.suspend:
+        return False
+    outcome = job_outcome(job)
+    return outcome == JOB_FAILED or (outcome == JOB_COMPLETE and _is_said_suspended(job))
+
+
+def _is_said_suspended(job: Job) -> bool:
+    return any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions)
 
 
 def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: bool, times: _Times) -> View:
@@ -158,6 +173,8 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
             return View(replica, UNKNOWN, job, pod, pods, must_redo=True)
         return View(replica, FAILED, job, pod, pods, view.exited, ended_in=view.ended_in)
     if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, view.exited)):
+        if view.state != SUCCEEDED and _was_stopped(view):
+            return View(replica, UNKNOWN, job, pod, pods, must_redo=True)
         return View(replica, SUCCEEDED, job, pod, pods, view.exited)
     if suspended and view.state == RUNNING and not view.is_up:
         return View(replica, UNKNOWN, job, pod, pods)
@@ -165,8 +182,8 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
 
 
 def _was_stopped(view: View) -> bool:
-    """Did it fail because its Job was suspended, and not before?"""
-    if view.job is None or not has_failed_suspended(view.job):
+    """Did it end because its Job was suspended, and not before?"""
+    if view.job is None or not has_ended_suspended(view.job):
         return False
     return view.pod is None or not ended_by_itself(view.pod)
 
@@ -255,8 +272,9 @@ def _judge(view: View, pod: Pod, times: _Times) -> View:
 
 
 def _counts(view: View, pod: Pod, exited: Terminated) -> bool:
-    being_deleted = pod.metadata.deletion_timestamp is not None and view.job is not None
-    return not being_deleted and not is_disrupted(pod, exited)
+    """What it ended with before it was deleted does, but for an error that its Job is there to judge."""
+    is_judged = exited.exit_code != 0 and view.job is not None and pod.metadata.deletion_timestamp is not None
+    return not (is_judged or was_told_to_end(pod, exited) or is_disrupted(pod, exited))
 
 
 def lost_before(now: datetime) -> str:

@@ -17,6 +17,7 @@ from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.predecessors import why_not_made
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.statusevents import listed
 from tfjob_controller.trainer.steps import Step
@@ -117,7 +118,8 @@ def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -
     if wait is not None and wait.words:
         yield shortened(wait.words)
         return
-    waiting = [view for view in step.views if view.pending]
+    reasons_by_id = ((view.replica.id, view.pending or why_not_made(step.observed, view)) for view in step.views)
+    waiting = [(id_, words) for id_, words in reasons_by_id if words]
     if waiting:
-        more = f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
-        yield f"{waiting[0].replica.id}: {waiting[0].pending}{more}"
+        (id_, words), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
+        yield f"{id_}: {words}{more}"

@@ -130,6 +130,12 @@ def test_a_pod_outlives_its_deleted_job(stores: Stores) -> None:
     assert list(stores.snapshots.take(OWNER, PLAN).pods) == ["child"]
 
 
+def test_a_pod_that_its_job_left_behind_is_an_orphan_and_none_of_the_jobs(stores: Stores) -> None:
+    stores.pods.upsert(Pod(replace(A_POD, owner_references=())))
+    observed = stores.snapshots.take(OWNER, PLAN)
+    assert (observed.pods, list(observed.orphans)) == ({}, ["child"])
+
+
 def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores: Stores) -> None:
     stores.jobs.upsert(Job(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
     stores.pods.upsert(Pod(A_POD))
