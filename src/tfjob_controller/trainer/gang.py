@@ -55,7 +55,7 @@ from tfjob_controller.trainer.generations import is_of_generation
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Replica
-from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.pods import has_succeeded, is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
 
 Body = dict[str, Any]
@@ -114,7 +114,7 @@ def is_placed(gang: Gang) -> bool:
 
 
 def living(plan: Plan, observed: Observed) -> Observed:
-    """Without Jobs that are on their way out, and without pods that go with theirs.
+    """Without Jobs that are on their way out, and without pods that go with theirs, but for those that have succeeded.
 
     A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
     """
@@ -123,10 +123,18 @@ def living(plan: Plan, observed: Observed) -> Observed:
     now = _attempt_of(plan, observed)
     jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
     pods = {
-        name: some if name in jobs else [pod for pod in some if name not in observed.jobs and not _is_going(pod)]
+        name: some if name in jobs else [pod for pod in some if _tells(plan, observed, name, pod)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
+
+
+def _tells(plan: Plan, observed: Observed, name: str, pod: Pod) -> bool:
+    """Does a pod count whose Job is going, or gone?"""
+    replica = plan.by_name.get(name)
+    if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
+        return True
+    return name not in observed.jobs and not _is_going(pod)
 
 
 def _attempt_of(plan: Plan, observed: Observed) -> str:

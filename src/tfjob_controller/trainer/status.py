@@ -27,7 +27,7 @@ from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import WARNING, Emit
 from tfjob_controller.trainer.gang import Gate, gate_of
 from tfjob_controller.trainer.gangwait import Wait, wait_of
-from tfjob_controller.trainer.generations import seconds_to_lost, without_lost
+from tfjob_controller.trainer.generations import is_of_generation, seconds_to_lost, without_lost
 from tfjob_controller.trainer.groupwait import group_wait
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle
@@ -38,7 +38,7 @@ from tfjob_controller.trainer.replicas import View, seconds_to_next_look
 from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.statusevents import events_of, phase_event
-from tfjob_controller.trainer.statusfigures import counted, restarted
+from tfjob_controller.trainer.statusfigures import counted, restarted, untold_successes
 from tfjob_controller.trainer.statuswords import ended, going_on, last_phase, suspended
 from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline
@@ -219,7 +219,7 @@ def _told(scene: _Scene, status: TrainingStatus, resizing: Resizing, *, suspends
         0.0 if _waits_for_the_record(scene, status) else _wake_after(scene, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(scene.observed, old.progress, status.progress),
+        is_urgent=has_last_words(scene.observed, old.progress, status.progress) or _is_last_sight(scene),
     )
 
 
@@ -230,7 +230,18 @@ def _waits_for_the_record(scene: _Scene, status: TrainingStatus) -> bool:
         return True
     if plan.restarts_together and status.restarts != old.restarts:
         return True
+    if _is_last_sight(scene):
+        return True
     return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
+
+
+def _is_last_sight(scene: _Scene) -> bool:
+    """Has a replica succeeded whose Job is gone, or goes once that is on record?"""
+    stale = {job.metadata.name for job in scene.gate.stale} if scene.gate is not None else ()
+    return any(
+        view.job is None or view.replica.name in stale or not is_of_generation(scene.plan, view.job)
+        for view in untold_successes(scene.views, scene.job.status)
+    )
 
 
 def _wake_after(scene: _Scene, status: TrainingStatus) -> float | None:

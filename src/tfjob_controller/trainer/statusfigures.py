@@ -90,6 +90,12 @@ def _succeeded(old: tuple[str, ...], views: Sequence[View]) -> tuple[str, ...]:
     return tuple(sorted(new.union(old), key=_natural)) if new else old
 
 
+def untold_successes(views: Sequence[View], status: TrainingStatus) -> Sequence[View]:
+    """Those that have succeeded, and of which the status does not know yet."""
+    known = status.succeeded_indexes
+    return [view for view in views if view.state == replicas.SUCCEEDED and view.replica.id not in known]
+
+
 def _natural(replica_id: str) -> tuple[str, int, str]:
     role, _, index = replica_id.rpartition("-")
     return role, int(index) if index.isdecimal() else 0, index

@@ -8,9 +8,11 @@ from datetime import datetime
 from tfjob_controller.api.core import Pod
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.actions import SetSuspend
+from tfjob_controller.trainer.cleanup import goes_on
+from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import is_finished, last_exit, training_container
-from tfjob_controller.trainer.replicas import View, job_outcome
+from tfjob_controller.trainer.replicas import JOB_COMPLETE, JOB_SUSPENDED, View, job_outcome
 
 
 def toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
@@ -28,9 +30,35 @@ def _would_run_again(view: View) -> bool:
     """The program has succeeded but not its pod, which another container kept alive until it went away."""
     if view.state != replicas.SUCCEEDED:
         return False
-    container = training_container(view.pod) if view.pod is not None else None
+    container = training_container(view.pod, view.replica.role.container) if view.pod is not None else None
     exited = last_exit(container) if container is not None else None
     return exited is None or exited.exit_code != 0
+
+
+def left_going(plan: Plan, views: Sequence[View], now: datetime) -> Iterator[SetSuspend]:
+    """Of a job that is not suspended: those of a set that go on since before one of their fellows was stopped.
+
+    The controller may have been killed, or a write refused, when only some were stopped, and the job be resumed by
+    then; or somebody stopped one alone. So all are stopped first, and none goes on beside one that starts anew.
+    """
+    together = [view for view in views if plan.restarts_together and view.replica.role.restarts_together]
+    stopped = max((_stopped_at(view, now) for view in together), default="")
+    for view in together:
+        if goes_on(view.job) and any(_began_before(pod, stopped) for pod in view.pods):
+            yield SetSuspend(view.replica.name, True)
+
+
+def _stopped_at(view: View, now: datetime) -> str:
+    """When the Job controller stopped it: now, if it has not looked yet. Empty if it was not, or has succeeded."""
+    job = view.job
+    if job is None or not job.spec.suspend or view.state == replicas.SUCCEEDED or job_outcome(job) == JOB_COMPLETE:
+        return ""
+    said = (each for each in job.status.conditions if each.type == JOB_SUSPENDED and each.status == "True")
+    return next((each.last_transition_time or "" for each in said), to_text(now))
+
+
+def _began_before(pod: Pod, moment: str) -> bool:
+    return not is_finished(pod) and (pod.metadata.creation_timestamp or "") < moment
 
 
 def is_one_stopping(plan: Plan, views: Sequence[View], now: datetime) -> bool:

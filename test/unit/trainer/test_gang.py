@@ -369,6 +369,74 @@ def test_what_a_program_exits_with_while_it_is_taken_down_says_nothing(replica: 
     assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)
 
 
+def resumed_world(*replica_specs: Any) -> World:
+    """A bound gang that was suspended and is resumed: its Jobs are told to go, and its pods know nothing of it yet."""
+    cluster = bound_world(*replica_specs)
+    cluster.lingers = cluster.stops_slowly = True
+    pods = dict(cluster.pods)
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.pods = pods
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert all(job.metadata.deletion_timestamp is not None for job in cluster.jobs.values())
+    return cluster
+
+
+def test_the_chief_that_succeeds_while_its_job_is_taken_down_has_succeeded() -> None:
+    cluster = resumed_world()
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert (cluster.job.status.state, cluster.job.status.reason) == ("Succeeded", "master-0 succeeded")
+
+
+@pytest.mark.parametrize("late_seconds", [0, 5])
+def test_a_worker_that_succeeds_while_its_job_is_taken_down_does_not_run_again(late_seconds: float) -> None:
+    cluster = resumed_world()
+    cluster.exits("worker-0", 0)
+    if late_seconds:
+        cluster.advance(late_seconds)
+        cluster.pod_deleted("worker-0")
+    result = cluster.sync()
+    assert result.is_urgent
+    assert cluster.job.status.succeeded_indexes == ("worker-0",)
+    cluster.reap()
+    cluster.pods.clear()
+    cluster.settle()
+    admit(cluster)
+    cluster.settle()
+    assert list(cluster.jobs) == [cluster.name("master-0"), cluster.name("worker-1")]
+
+
+@pytest.mark.parametrize("replica", ["master-0", "worker-0"])
+def test_what_ends_with_0_because_it_was_told_to_end_has_not_succeeded(replica: str) -> None:
+    cluster = resumed_world()
+    cluster.pod_deleted(replica)
+    cluster.advance(1)
+    cluster.exits(replica, 0)
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.job.status.succeeded_indexes) == ("Creating", ())
+
+
+def test_a_parameter_server_that_ends_while_it_is_taken_down_says_nothing() -> None:
+    cluster = resumed_world(master(), parameter_servers(1))
+    cluster.exits("ps-0", 0)
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.succeeded_indexes) == (0, ())
+
+
+def test_a_job_is_taken_down_only_once_the_success_of_its_replica_is_on_record() -> None:
+    cluster = bound_world(master(), workers(2))
+    cluster.lingers = True
+    cluster.exits("worker-0", 0)
+    says(cluster, WAITING, placement=())
+    assert cluster.name("worker-0") not in [each.name for each in cluster.actions().deletes]
+    result = cluster.sync()
+    assert (result.is_urgent, result.wake_after_seconds) == (True, 0.0)
+    assert cluster.job.status.succeeded_indexes == ("worker-0",)
+    assert [each.name for each in cluster.actions().deletes] == [cluster.name("worker-0")]
+
+
 def test_a_replica_that_has_succeeded_keeps_its_job_and_takes_no_seat_in_later_attempts() -> None:
     cluster = bound_world(master(), workers(3))
     cluster.exits("worker-0", 0)

@@ -110,6 +110,37 @@ def test_a_status_that_counts_a_restart_says_that_nothing_of_the_new_set_is_ther
     assert cluster.status_writes == writes
 
 
+def test_a_set_is_not_restarted_for_a_pod_that_had_succeeded_before_somebody_deleted_it() -> None:
+    """Its Job is complete a moment later."""
+    cluster = running_train_world()
+    cluster.exits("node-1", 0)
+    cluster.advance(1)
+    cluster.pod_deleted("node-1")
+    cluster.settle()
+    assert (cluster.job.status.restarts, cluster.job.status.succeeded_indexes) == (0, ("node-1",))
+
+
+def test_nodes_that_end_with_0_when_they_are_suspended_run_again_and_no_restart_is_counted() -> None:
+    cluster = running_train_world()
+    cluster.change(suspend=True)
+    cluster.settle()
+    for each in NODES:
+        cluster.job_ends(each, "Complete")
+        ended = cluster.jobs[cluster.name(each)].status.conditions
+        cluster.job_status(each, conditions=(Condition("Suspended", "True"), *ended))
+    cluster.settle()
+    assert cluster.job.status.succeeded_indexes == ()
+    cluster.change(suspend=False)
+    started_again(cluster)
+    assert (cluster.job.status.state, cluster.job.status.restarts) == ("RUNNING", 0)
+
+
+def test_the_job_of_a_node_that_has_succeeded_is_left_alone() -> None:
+    cluster = running_train_world()
+    cluster.exits("node-0", 0)
+    assert not cluster.actions().suspends
+
+
 def test_without_steps_the_job_succeeds_when_all_its_nodes_have() -> None:
     cluster = running_train_world()
     ends(cluster, "node-0")
@@ -464,6 +495,52 @@ def test_a_node_whose_job_failed_for_being_stopped_is_made_anew_and_no_restart_i
     started_again(cluster)
     assert true_conditions(cluster) == {"Created", "Running"}
     assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
+
+
+def stops_at(cluster: World, node: str, moment: str) -> None:
+    """The Job controller has stopped its Job, then or not yet, and its pod is gone."""
+    said = (Condition("Suspended", "True", last_transition_time=moment),) if moment else ()
+    cluster.job_status(node, conditions=said)
+    cluster.suspend_job(cluster.name(node), True)
+
+
+@pytest.mark.parametrize("has_looked", [True, False])
+def test_if_only_some_were_stopped_when_a_job_is_resumed_the_others_are_stopped_first(has_looked: bool) -> None:
+    """The controller was killed between two writes, say."""
+    cluster = running_train_world()
+    cluster.advance(60)
+    stops_at(cluster, "node-0", to_text(cluster.now) if has_looked else "")
+    names = [cluster.name(node) for node in NODES]
+    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [(names[1], True)]
+    cluster.stops_slowly = True
+    cluster.sync()
+    assert [cluster.jobs[name].spec.suspend for name in names] == [True, True]
+    cluster.reap()
+    cluster.settle()
+    assert [cluster.jobs[name].spec.suspend for name in names] == [False, False]
+    assert cluster.job.status.restarts == 0
+
+
+def test_a_node_that_was_resumed_already_goes_on_until_the_others_are() -> None:
+    """A write was refused: nobody is stopped once more for that."""
+    cluster = running_train_world()
+    cluster.advance(60)
+    for node in NODES:
+        stops_at(cluster, node, to_text(cluster.now))
+    cluster.suspend_job(cluster.name("node-1"), False)
+    cluster.runs("node-1", newest=True)
+    cluster.advance(1)
+    assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [(cluster.name("node-0"), False)]
+
+
+def test_a_node_that_is_stopped_since_it_has_succeeded_stops_nobody() -> None:
+    cluster = running_train_world()
+    cluster.exits("node-0", 0, phase="Running")
+    cluster.settle()
+    cluster.suspend_job(cluster.name("node-0"), True)
+    cluster.advance(60)
+    cluster.settle()
+    assert not cluster.jobs[cluster.name("node-1")].spec.suspend
 
 
 def test_a_pod_that_something_else_holds_keeps_a_job_from_being_resumed_only_for_a_while() -> None:
