@@ -16,9 +16,10 @@ import msgspec.structs
 
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit
-from tfjob_controller.api.core import JOBS, Job, Pod
+from tfjob_controller.api.core import JOBS, Condition, Job, Pod
 from tfjob_controller.trainer.actions import Actions, Create, Delete
 from tfjob_controller.trainer.difference import plan_actions
+from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import job_outcome
@@ -141,8 +142,16 @@ class LaggingCluster:
         elif job.spec.suspend:
             self._uncounted.update(pod.metadata.uid for pod in pods if not is_finished(pod))
             self.truth.told_to_go(job.metadata.name)
-        elif all(is_finished(pod) for pod in pods):
-            self.truth.pod(replica_id, newest=True, phase="Pending")
+            self._says_suspended(replica_id, job)
+        else:
+            self.truth.job_status(replica_id, conditions=())
+            if all(is_finished(pod) for pod in pods):
+                self.truth.pod(replica_id, newest=True, phase="Pending")
+
+    def _says_suspended(self, replica_id: str, job: Job) -> None:
+        if not job.status.conditions:
+            said = Condition("Suspended", "True", last_transition_time=to_text(self.truth.now))
+            self.truth.job_status(replica_id, conditions=(said,))
 
     def _outcome(self, pods: Sequence[Pod]) -> str:
         for pod in pods:

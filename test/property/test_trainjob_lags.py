@@ -35,14 +35,27 @@ def histories(*steps: Step) -> st.SearchStrategy[list[Step]]:
 
 def after(history: list[Step], stops_with: int, gang: object, **job: object) -> LaggingCluster:
     """A set that ran, lived that, is not suspended any more, and has come to rest."""
+    cluster = a_set_that_runs(stops_with, gang, **job)
+    lives(cluster, history)
+    return cluster
+
+
+def a_set_that_runs(stops_with: int, gang: object, **job: object) -> LaggingCluster:
     cluster = LaggingCluster(train_world(gangs=GANGS, gang=gang, **job), stops_with)
     cluster.runs_on()
     assert ready(cluster) == 2
+    return cluster
+
+
+def lives(cluster: LaggingCluster, history: list[Step]) -> None:
     for name, *arguments in history:
         getattr(cluster, name)(*arguments)
     cluster.suspend(False)
     cluster.runs_on()
-    return cluster
+
+
+def pods_of(cluster: LaggingCluster) -> set[str]:
+    return {pod.metadata.uid for pods in cluster.truth.pods.values() for pod in pods}
 
 
 def ready(cluster: LaggingCluster) -> int:
@@ -83,3 +96,13 @@ def test_a_set_that_fails_about_when_it_is_suspended_runs_again_all_the_same(
     assert (status.phase, ready(cluster)) == ("Running", 2), status.reason
     assert status.restarts <= cluster.failures
     assert generations(cluster.truth) == {str(status.restarts)}
+
+
+@given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
+@settings(max_examples=200)
+def test_no_node_goes_on_beside_one_that_was_stopped(history: list[Step], stops_with: int, gang: object) -> None:
+    """Not even if the controller was killed when it had stopped some of them, and the job is resumed by then."""
+    cluster = a_set_that_runs(stops_with, gang)
+    before = pods_of(cluster)
+    lives(cluster, history)
+    assert before & pods_of(cluster) in (set(), before)
