@@ -13,7 +13,7 @@ import pytest
 from helpers.s3server import SECRET_KEY, S3Server
 from helpers.storagecommand import MARKER, content_of, export, initialize
 from tfjob_controller.storage.errors import StorageError, explain
-from tfjob_controller.storage.s3 import S3Source
+from tfjob_controller.storage.s3 import s3_source
 from tfjob_controller.storage.uris import parse
 
 BUCKET = "ml-datasets"
@@ -134,7 +134,7 @@ def test_an_object_that_is_replaced_while_it_is_fetched_is_no_mixture(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in server.environ.items():
             patch.setenv(name, value)
-        source = S3Source(parse(f"s3://{BUCKET}/changing"), server.environ)
+        source = s3_source(parse(f"s3://{BUCKET}/changing"), server.environ)
         (file,) = source.files()
         client.put_object(Bucket=BUCKET, Key="changing/x", Body=b"two")
         with pytest.raises((StorageError, OSError)) as refused:
@@ -151,7 +151,7 @@ def test_the_etag_of_what_kms_encrypts_is_no_hash_of_the_content(
     client.put_object(Bucket=BUCKET, Key="encrypted/x", Body=b"one", ServerSideEncryption=encryption)
     for name, value in server.environ.items():
         monkeypatch.setenv(name, value)
-    source = S3Source(parse(f"s3://{BUCKET}/encrypted/x"), server.environ)
+    source = s3_source(parse(f"s3://{BUCKET}/encrypted/x"), server.environ)
     (file,) = source.files()
     assert source.is_digest_of_content(file) is is_md5
 

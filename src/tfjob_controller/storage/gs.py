@@ -11,13 +11,14 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfjob_controller.storage.buckets import BucketSource, Dialect, object_as_long_as, root_of
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import CRC32C, MD5, Digest, RemoteFile
-from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
+from tfjob_controller.storage.files import CRC32C, MD5, Digest
+from tfjob_controller.storage.ranged import Info
 from tfjob_controller.storage.uris import StorageUri
 
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -46,25 +47,10 @@ def _token(environ: Mapping[str, str]) -> Any:
         raise StorageError(f"{_CREDENTIALS} is neither a file's path nor JSON") from None
 
 
-class GsSource:
+def gs_source(uri: StorageUri, environ: Mapping[str, str]) -> BucketSource:
     """All objects below a prefix, or one object."""
-
-    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        self._root = f"{uri.place}/{uri.path}".rstrip("/")
-        self._filesystem = connect(environ)
-
-    def files(self) -> Sequence[RemoteFile]:
-        return relative_files(self._filesystem.find(self._root, detail=True), self._root, _describe)
-
-    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        return read_ranged(self._filesystem, file, offset, _identity)
-
-    def is_digest_of_content(self, file: RemoteFile) -> bool:
-        return True
-
-
-def _describe(name: str, location: str, info: Info) -> RemoteFile:
-    return RemoteFile(name, location, int(info["size"]), _identity(info), _digest(info))
+    dialect = Dialect(_identity, _digest, is_of_content=lambda *_: True)
+    return BucketSource(uri, connect(environ), dialect)
 
 
 def _identity(info: Info) -> str:
@@ -82,16 +68,12 @@ class GsSink:
     """Puts files below a prefix. An object appears when it is whole, and not before."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        self._root = f"{uri.place}/{uri.path}".rstrip("/")
+        self._root = root_of(uri)
         self._filesystem = connect(environ)
 
     def has(self, path: Path, name: str) -> bool:
-        self._filesystem.invalidate_cache()
-        try:
-            info = self._filesystem.info(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return False
-        if info.get("type") != "file" or int(info["size"]) != path.stat().st_size:
+        info = object_as_long_as(self._filesystem, f"{self._root}/{name}", path)
+        if info is None:
             return False
         with path.open("rb") as content:
             digest = hashlib.file_digest(content, "md5").digest()

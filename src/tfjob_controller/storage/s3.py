@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfjob_controller.storage.buckets import BucketSource, Dialect, object_as_long_as, root_of
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import MD5, Digest, RemoteFile
-from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
+from tfjob_controller.storage.files import MD5, Digest
+from tfjob_controller.storage.ranged import Info
 from tfjob_controller.storage.uris import StorageUri
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -55,21 +56,9 @@ def _has_credentials() -> bool:
     return botocore.session.Session().get_credentials() is not None
 
 
-class S3Source:
+def s3_source(uri: StorageUri, environ: Mapping[str, str]) -> BucketSource:
     """All objects below a prefix, or one object."""
-
-    def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        self._root = f"{uri.place}/{uri.path}".rstrip("/")
-        self._filesystem = connect(environ)
-
-    def files(self) -> Sequence[RemoteFile]:
-        return relative_files(self._filesystem.find(self._root, detail=True), self._root, _describe)
-
-    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        return read_ranged(self._filesystem, file, offset, _etag)
-
-    def is_digest_of_content(self, file: RemoteFile) -> bool:
-        return is_etag_md5(self._filesystem, file.location)
+    return BucketSource(uri, connect(environ), Dialect(_etag, _digest, is_of_content=is_etag_md5))
 
 
 def is_etag_md5(filesystem: Any, location: str) -> bool:
@@ -78,10 +67,9 @@ def is_etag_md5(filesystem: Any, location: str) -> bool:
     return "kms" not in head.get("ServerSideEncryption", "") and "SSECustomerAlgorithm" not in head
 
 
-def _describe(name: str, location: str, info: Info) -> RemoteFile:
+def _digest(info: Info) -> Digest | None:
     etag = _etag(info)
-    digest = Digest(MD5, etag) if _MD5.fullmatch(etag) else None
-    return RemoteFile(name, location, int(info["size"]), etag, digest)
+    return Digest(MD5, etag) if _MD5.fullmatch(etag) else None
 
 
 def _etag(info: Info) -> str:
@@ -92,19 +80,12 @@ class S3Sink:
     """Puts files below a prefix. An object appears when it is whole, and not before."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
-        self._root = f"{uri.place}/{uri.path}".rstrip("/")
+        self._root = root_of(uri)
         self._filesystem = connect(environ)
 
     def has(self, path: Path, name: str) -> bool:
-        location = f"{self._root}/{name}"
-        self._filesystem.invalidate_cache()
-        try:
-            info = self._filesystem.info(location)
-        except FileNotFoundError:
-            return False
-        if info.get("type") != "file" or int(info["size"]) != path.stat().st_size:
-            return False
-        return _etag(info) == _etag_of(path)
+        info = object_as_long_as(self._filesystem, f"{self._root}/{name}", path)
+        return info is not None and _etag(info) == _etag_of(path)
 
     def put(self, path: Path, name: str) -> None:
         location, size = f"{self._root}/{name}", path.stat().st_size

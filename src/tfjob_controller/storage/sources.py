@@ -31,15 +31,15 @@ def open_source(uri: StorageUri, environ: Environ) -> Source:
 
 
 def _s3(uri: StorageUri, environ: Environ) -> Source:
-    from tfjob_controller.storage.s3 import S3Source
+    from tfjob_controller.storage.s3 import s3_source
 
-    return S3Source(uri, environ)
+    return s3_source(uri, environ)
 
 
 def _gs(uri: StorageUri, environ: Environ) -> Source:
-    from tfjob_controller.storage.gs import GsSource
+    from tfjob_controller.storage.gs import gs_source
 
-    return GsSource(uri, environ)
+    return gs_source(uri, environ)
 
 
 def _hub(uri: StorageUri, environ: Environ) -> Source:
