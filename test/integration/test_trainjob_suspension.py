@@ -6,13 +6,18 @@ import pytest
 
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually, never
-from helpers.trainjobs import await_ready, ends, step_of
+from helpers.trainjobs import await_ready, ends, nodes, step_of
+from localcluster import podstatus
 
 pytestmark = pytest.mark.cluster
 
 
 def is_suspended(status: dict[str, object]) -> bool:
     return condition(status, "Suspended")["status"] == "True"
+
+
+def suspended_jobs(train: Trial) -> list[str]:
+    return [name for name, job in train.children("jobs").items() if job["spec"].get("suspend")]
 
 
 def test_a_suspended_job_has_no_pods_and_a_resumed_one_has_all_and_no_restart_is_counted(train: Trial) -> None:
@@ -44,10 +49,29 @@ def test_a_job_resumed_before_its_pods_are_gone_starts_all_of_them_together(trai
     await_ready(train)
     pods = set(train.children("pods"))
     train.change(suspend=True)
-    train.change(suspend=False)
-    train.await_status(lambda status: not is_suspended(status) and step_of(status).get("ready") == 2)
+    generation = train.change(suspend=False)["metadata"]["generation"]
+    # Before that a status may be of before the suspension, and pods be about to go.
+    train.await_status(lambda status: status.get("observedGeneration") == generation)
+    eventually(lambda: not suspended_jobs(train), PATIENCE_SECONDS, PERIOD_SECONDS)
     left = pods & {pod for pod, each in train.children("pods").items() if "deletionTimestamp" not in each["metadata"]}
     assert left in (set(), pods), "one node went on without the other"
+    for node in nodes(2):
+        train.await_running(node)
+    assert train.status().get("restarts", 0) == 0
+
+
+def test_if_only_one_node_was_stopped_all_are_before_they_go_on_together(train: Trial) -> None:
+    """As by a controller that was killed between two writes, with the job resumed before the next one came."""
+    train.train(2)
+    await_ready(train)
+    pods = train.children("pods")
+    begun = max(pod["metadata"]["creationTimestamp"] for pod in pods.values())
+    eventually(lambda: podstatus.now() > begun, PATIENCE_SECONDS, PERIOD_SECONDS)  # times are whole seconds on the wire
+    train.jobs.api.patch(train.child_path("jobs", train.child("node-0")), {"spec": {"suspend": True}})
+    eventually(lambda: not pods.keys() & train.children("pods").keys(), PATIENCE_SECONDS, PERIOD_SECONDS)
+    eventually(lambda: not suspended_jobs(train), PATIENCE_SECONDS, PERIOD_SECONDS)
+    for node in nodes(2):
+        train.await_running(node)
     assert train.status().get("restarts", 0) == 0
 
 
