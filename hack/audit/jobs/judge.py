@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from audit.jobs import children, gangs, runs, states, stuck
 from audit.jobs.history import History
+from audit.jobs.reruns import reruns
 
 DUPLICATES, ORPHANS, PARTIAL_GANGS = "duplicates", "orphans", "partial_gangs"
 WRONG_STATES, RERUNS, STUCK = "wrong_states", "reruns", "stuck"
@@ -41,7 +42,7 @@ def final(history: History, limits: Limits, outages: Sequence[float]) -> list[Fi
         (WRONG_STATES, runs.wrong_ends),
         (WRONG_STATES, lambda some: runs.missed_successes(some, outages, limits.reaction_seconds)),
         (WRONG_STATES, runs.uncaused_restarts),
-        (RERUNS, runs.reruns),
+        (RERUNS, lambda some: reruns(some, outages, limits.reaction_seconds)),
     )
     return [Finding(category, text) for category, rule in rules for text in rule(history)]
 

@@ -1,15 +1,4 @@
-"""What pods did, and what jobs say that they did: reruns, restarts, verdicts. Pure.
-
-A **rerun** is a pod that was made for a replica after that replica had succeeded: its training container had ended with
-0, its child Job was complete, or the job's status said so. It is allowed for
-
-- a parameter server of a TFJob, which is started again until the chief is done;
-- a node or launcher of a TrainJob whose set was restarted since: the pod carries a higher `kubeflow.org/generation`
-  than the one that succeeded.
-
-Not for a resume, nor a resize: replicas that have succeeded do not run again. A pod whose creation nobody saw, because
-the server had forgotten where the watch stood, is not judged.
-"""
+"""What pods did, and what jobs say that they did: restarts, verdicts. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +8,6 @@ from audit.jobs.facts import (
     FAILED,
     GENERATION,
     SUCCEEDED,
-    Ended,
     Family,
     Replica,
     chief_of,
@@ -32,8 +20,6 @@ from audit.jobs.facts import (
     is_managed,
     job_outcome,
     labels_of,
-    owners,
-    pods_of,
     reason_of,
     replica_of,
     state_of,
@@ -47,36 +33,6 @@ from audit.jobs.plans import node_count
 _BY_PODS = ("ReplicaFailed", "BackoffLimitExceeded")
 # A gap is known when the server answers again.
 _GAP_IS_KNOWN_SECONDS = 120.0
-
-
-def reruns(history: History) -> Iterator[str]:
-    """See the module."""
-    known = successes(history)
-    said = {job.uid: _said_to_have_succeeded(job) for job in owners(history)}
-    for replica, pod in pods_of(history):
-        job = history.by_uid(replica.job)
-        if job is None or not pod.is_begin_seen or (job.kind == TFJOBS and replica.role == "ps"):
-            continue
-        told = said[job.uid].get(replica.id, ())
-        if any(_is_rerun(job, pod, ended) for ended in (*known.get(replica, ()), *told)):
-            yield f"{pod} was made after {replica.id} of {job} had succeeded"
-
-
-def _is_rerun(job: Life, pod: Life, ended: Ended) -> bool:
-    if pod.begin <= ended.version or pod.uid == ended.pod:
-        return False
-    return job.kind == TFJOBS or generation_of(pod.last) <= ended.generation
-
-
-def _said_to_have_succeeded(job: Life) -> dict[str, list[Ended]]:
-    """When the status named each replica first, for each generation."""
-    found: dict[str, dict[int, Ended]] = {}
-    for version, at in zip(job.versions, job.times, strict=True):
-        status = status_of(version)
-        generation = int(status.get("restarts", 0)) if job.kind == TRAINJOBS else 0
-        for each in status.get("succeededIndexes") or ():
-            found.setdefault(each, {}).setdefault(generation, Ended(version_of(version), at, 0, "", "", generation))
-    return {each: list(by_generation.values()) for each, by_generation in found.items()}
 
 
 def uncaused_restarts(history: History) -> Iterator[str]:

@@ -257,6 +257,54 @@ def failed_after_an_outage() -> Story:
     return story
 
 
+def worker_is_made_anew(
+    *, lasts_seconds: float = 0, by_the_controller: bool = False, beside_the_pod: bool = False
+) -> Callable[[Story], None]:
+    """Its Job is deleted, though it was complete, and its pod was never seen to end.
+
+    `lasts_seconds`: for so long everybody could see that; `beside_the_pod`: when its next Job comes, it still can.
+    """
+
+    def tell(story: Story) -> None:
+        job = f"{JOBS}-worker-0"
+        if beside_the_pod:
+            story.exits("pod-worker-0", 0)
+        else:
+            story.delete(PODS, "pod-worker-0")
+        story.job_ends(job)
+        story.passes(lasts_seconds)
+        if by_the_controller:
+            story.put(JOBS, job, metadata={"finalizers": ["foregroundDeletion"]})
+            story.is_being_deleted(JOBS, job)
+        story.delete(JOBS, job)
+        story.child(JOBS, "worker-0", uid="new-job")
+        if beside_the_pod:
+            story.delete(PODS, "pod-worker-0")
+        story.pod("worker-0", uid="again", job="new-job")
+
+    return tell
+
+
+def nobody_could_know_of_its_success(*, lasts_seconds: float = 0, outage: float | None = None) -> Story:
+    """A user deletes what told of it."""
+    story = running()
+    worker_is_made_anew(lasts_seconds=lasts_seconds)(story)
+    if outage is not None:
+        story.outages = [story.now - outage]
+    return story
+
+
+def ends_as_it_is_suspended() -> Story:
+    """The Job controller deletes a pod that has just ended with 0, and does not count it."""
+    story = running(TRAINJOBS)
+    story.exits("pod-node-0", 0)
+    story.is_being_deleted(PODS, "pod-node-0")
+    story.delete(PODS, "pod-node-0")
+    story.passes(40)
+    story.pod("node-0", uid="again")
+    return story
+
+
 LAWFUL: dict[str, Callable[[], Story]] = {
     "a TFJob that succeeded": lambda: done("SUCCESS"),
     "a TFJob that failed": lambda: failed("FAILED"),
@@ -286,6 +334,9 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a worker that was evicted, and is made anew": worker_is_evicted,
     "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
     "a failure after a success that nobody could see": failed_after_an_outage,
+    "a success that somebody deletes before it is on record": nobody_could_know_of_its_success,
+    "one that is deleted soon after an outage": lambda: nobody_could_know_of_its_success(lasts_seconds=100, outage=30),
+    "a success in the moment of a suspension": ends_as_it_is_suspended,
 }
 
 
@@ -379,15 +430,6 @@ def runs_again(replica: str, **labels: str) -> Callable[[Story], None]:
 
 def worker_succeeds(story: Story) -> None:
     story.exits("pod-worker-0", 0)
-
-
-def worker_is_made_anew(story: Story) -> None:
-    """Its Job is deleted, though it was complete, and its pod was never seen to end."""
-    story.job_ends(f"{JOBS}-worker-0")
-    story.delete(PODS, "pod-worker-0")
-    story.delete(JOBS, f"{JOBS}-worker-0")
-    story.child(JOBS, "worker-0", uid="new-job")
-    story.pod("worker-0", uid="again", job="new-job")
 
 
 def is_said_to_have_succeeded(story: Story) -> None:
@@ -666,7 +708,26 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "after worker-0 of",
         after(running, worker_succeeds, runs_again("worker-0")),
     ),
-    "a worker whose Job was complete": ("reruns", "after worker-0 of", after(running, worker_is_made_anew)),
+    "a worker whose complete Job the controller has deleted": (
+        "reruns",
+        "after worker-0 of",
+        after(running, worker_is_made_anew(by_the_controller=True)),
+    ),
+    "a worker whose complete Job was there for long enough": (
+        "reruns",
+        "after worker-0 of",
+        after(running, worker_is_made_anew(lasts_seconds=100)),
+    ),
+    "a worker whose complete Job was there for long after an outage": (
+        "reruns",
+        "after worker-0 of",
+        lambda: nobody_could_know_of_its_success(lasts_seconds=200, outage=150),
+    ),
+    "a worker that gets a new Job beside its pod that has succeeded": (
+        "reruns",
+        "after worker-0 of",
+        after(running, worker_is_made_anew(beside_the_pod=True)),
+    ),
     "a worker of which the status says that it succeeded": (
         "reruns",
         "after worker-0 of",
