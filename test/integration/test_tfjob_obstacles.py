@@ -16,7 +16,7 @@ from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
+from localcluster.faultproxy import Fault, FaultProxy, Late, LoseAnswer, LoseRequest, Reply, Seen
 from tfjob_controller.manager import Manager
 
 pytestmark = pytest.mark.cluster
@@ -241,6 +241,32 @@ def test_a_deleted_job_takes_all_its_children_along(trial: Trial, propagation: s
         ]
 
     eventually(lambda: not left() and trial.status() == {}, PATIENCE_SECONDS, 0.2)
+
+
+def has_asked_for_jobs(seen: list[Seen]) -> bool:
+    return any("/tfjobs?" in each.path and each.fault is None for each in seen)
+
+
+def test_nothing_is_made_anew_for_a_job_that_goes_while_the_watch_of_jobs_is_silent(
+    controller: Manager, proxy: FaultProxy, jobs: Jobs, api: Api
+) -> None:
+    """The garbage collector takes its children away one by one, and their watches tell of it."""
+    jobs.submit(tfjob(master(), workers(1)))
+    jobs.await_phase("Running", timeout=PATIENCE_SECONDS)
+    job = f"{jobs.path}/{NAME}"
+    api.patch(job, {"metadata": {"finalizers": ["example.com/held"]}})
+    proxy.choose = lambda _, path: Late(600.0) if "/tfjobs?" in path and "watch=1" in path else None
+    proxy.cut_all()
+    eventually(lambda: any(each.fault for each in proxy.seen), PATIENCE_SECONDS, PERIOD_SECONDS)
+    before = len(proxy.seen)
+    try:
+        api.delete(job, propagationPolicy="Foreground")
+        eventually(lambda: has_asked_for_jobs(proxy.seen[before:]), PATIENCE_SECONDS, PERIOD_SECONDS)
+        eventually(lambda: not jobs.children("services") and not jobs.children("jobs"), PATIENCE_SECONDS, 0.2)
+        made = [each.path for each in proxy.seen[before:] if each.method == "POST"]
+        assert not [path for path in made if path.endswith(("/services", "/jobs", "/configmaps"))]
+    finally:
+        api.patch(job, {"metadata": {"finalizers": None}})
 
 
 def test_children_that_a_deleted_job_leaves_behind_as_orphans_are_nobodys(trial: Trial) -> None:
