@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from helpers.cluster import pod_path, set_pod_running, set_pod_terminated
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition, ends
+from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
 from helpers.poll import eventually
 from localcluster.api import RefusedError
 
@@ -180,6 +181,26 @@ def test_a_job_that_is_created_suspended_has_no_children_until_it_is_resumed(tri
     status = trial.await_phase("Running")
     assert (condition(status, "Suspended")["status"], status.get("reason", "")) == ("False", "")
     assert len(trial.children("jobs")) == 2
+
+
+def test_a_program_that_ends_with_0_because_it_is_suspended_runs_again_when_it_is_resumed(trial: Trial) -> None:
+    """As many do that are told to end."""
+    trial.submit(master(template=alone()))
+    api, pod = trial.jobs.api, trial.await_pod("master-0")
+    name = pod["metadata"]["name"]
+    set_pod_running(api, trial.namespace, name)
+    trial.await_phase("Running")
+    trial.change(suspend=True)
+    path = pod_path(trial.namespace, name)
+    eventually(lambda: "deletionTimestamp" in api.get(path)["metadata"], PATIENCE_SECONDS, PERIOD_SECONDS)
+    set_pod_terminated(api, trial.namespace, name, 0)
+    trial.remove_pod(pod)
+    trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
+    eventually(lambda: not trial.pods("master-0"), PATIENCE_SECONDS, PERIOD_SECONDS)
+    trial.change(suspend=False)
+    trial.await_pod("master-0", but=name)
+    status = trial.status()
+    assert (status["phase"], status.get("restarts", 0), status.get("succeededIndexes")) == ("Creating", 0, None)
 
 
 def test_suspending_a_running_job_stops_all_pods_and_resuming_starts_them_but_for_those_that_succeeded(

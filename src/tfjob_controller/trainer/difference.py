@@ -43,7 +43,7 @@ from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.predecessors import is_vacant
-from tfjob_controller.trainer.replicas import View, has_ended_suspended
+from tfjob_controller.trainer.replicas import View, has_failed_suspended
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.statusfigures import untold_successes
@@ -286,4 +286,4 @@ def _goes_alone(plan: Plan, view: View, job: Job, status: TrainingStatus) -> boo
     """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
     it would be taken for one that somebody deleted.
     """
-    return has_ended_suspended(job) and not view.pods and not had_all(plan, status)
+    return has_failed_suspended(job) and not view.pods and not had_all(plan, status)

@@ -6,9 +6,8 @@ no pod yet is Running.
 
 What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
 kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
-is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that), and is
-complete if that is 0. What it had ended with before it was deleted still counts: 0 always, an error where the Job is
-gone, and nobody judges it.
+is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that). What it
+had ended with before it was deleted still counts: 0 always, an error where the Job is gone, and nobody judges it.
 
 Jobs and pods are seen by watches of their own, and a Job's end may be seen before its pod's. It counts only when the
 pod's is: that alone tells exit code, last words and restarts, and what a finished job says is never written again.
@@ -144,20 +143,9 @@ def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
     return ending is not None and (ending.last_transition_time or "") >= moment
 
 
-def has_ended_suspended(job: Job) -> bool:
-    """It was stopped, and its program ended with an error, or with 0 as many do that are told to end: neither a failure
-    nor a success, but the Job is over and must be made anew.
-
-    A Job that is complete before its pods are deleted never gets the condition Suspended.
-    """
-    if not job.spec.suspend:
-        return False
-    outcome = job_outcome(job)
-    return outcome == JOB_FAILED or (outcome == JOB_COMPLETE and _is_said_suspended(job))
-
-
-def _is_said_suspended(job: Job) -> bool:
-    return any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions)
+def has_failed_suspended(job: Job) -> bool:
+    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
+    return job.spec.suspend and job_outcome(job) == JOB_FAILED
 
 
 def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: bool, times: _Times) -> View:
@@ -173,8 +161,6 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
             return View(replica, UNKNOWN, job, pod, pods, must_redo=True)
         return View(replica, FAILED, job, pod, pods, view.exited, ended_in=view.ended_in)
     if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, view.exited)):
-        if view.state != SUCCEEDED and _was_stopped(view):
-            return View(replica, UNKNOWN, job, pod, pods, must_redo=True)
         return View(replica, SUCCEEDED, job, pod, pods, view.exited)
     if suspended and view.state == RUNNING and not view.is_up:
         return View(replica, UNKNOWN, job, pod, pods)
@@ -182,8 +168,8 @@ def _view(replica: Replica, observed: Observed, is_remembered: bool, suspended: 
 
 
 def _was_stopped(view: View) -> bool:
-    """Did it end because its Job was suspended, and not before?"""
-    if view.job is None or not has_ended_suspended(view.job):
+    """Did it fail because its Job was suspended, and not before?"""
+    if view.job is None or not has_failed_suspended(view.job):
         return False
     return view.pod is None or not ended_by_itself(view.pod)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tfjob_controller.api.core import Job
 from tfjob_controller.trainer.pods import FAILED, is_disrupted, training_container
-from tfjob_controller.trainer.replicas import JOB_FAILED, View, has_ended_suspended, job_outcome
+from tfjob_controller.trainer.replicas import JOB_FAILED, View, has_failed_suspended, job_outcome
 
 GONE = ""
 # An entry takes some 50 bytes of the status; a job's status should not grow with its age.
@@ -60,7 +60,7 @@ def _seen(view: View) -> list[tuple[str, int]]:
 
 def _failures(view: View, job: Job) -> int:
     """Pods of a Job that failed and were, or will be, replaced: not the one that it failed with."""
-    if has_ended_suspended(job):
+    if has_failed_suspended(job):
         return job.status.failed
     return job.status.failed + view.must_redo - (job_outcome(job) == JOB_FAILED and not view.must_redo)
 

@@ -225,42 +225,6 @@ def test_a_success_before_the_pod_is_deleted_counts_and_an_error_is_the_jobs_to_
     assert (view.state, view.is_restarting) == (state, exit_code != 0)
 
 
-def is_complete_and_suspended(cluster: World, replica: str, *, since_before: bool) -> None:
-    """Its pod ended with 0, after it was told to or before, and has gone; as the Job controller says both."""
-    name = cluster.name(replica)
-    cluster.suspend_job(name, suspend=True)
-    cluster.job_ends(replica, "Complete")
-    said = () if since_before else (Condition("Suspended", "True", "JobSuspended"),)
-    cluster.job_status(replica, conditions=(*said, *cluster.jobs[name].status.conditions))
-
-
-@pytest.mark.parametrize("since_before", [False, True])
-def test_who_ends_with_0_because_its_job_is_suspended_has_not_succeeded(since_before: bool) -> None:
-    cluster = running_world()
-    cluster.change(suspend=True)
-    is_complete_and_suspended(cluster, "worker-0", since_before=since_before)
-    view = view_of(cluster, "worker-0")
-    assert (view.state, view.must_redo) == (("Succeeded", False) if since_before else ("Unknown", True))
-
-
-def test_a_job_whose_programs_end_with_0_when_they_are_suspended_runs_again_when_it_is_resumed() -> None:
-    cluster = running_world()
-    cluster.change(suspend=True)
-    cluster.settle()
-    before = {name: job.metadata.uid for name, job in cluster.jobs.items()}
-    for replica in ("master-0", "worker-0"):
-        is_complete_and_suspended(cluster, replica, since_before=False)
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.job.status.succeeded_indexes) == ("Creating", ())
-    cluster.change(suspend=False)
-    cluster.settle()
-    cluster.all_run()
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Running", 0)
-    anew = {name for name, job in cluster.jobs.items() if job.metadata.uid != before[name]}
-    assert anew == {cluster.name("master-0"), cluster.name("worker-0")}
-
-
 def test_a_parameter_server_that_ends_well_is_made_anew() -> None:
     cluster = running_world()
     cluster.exits("ps-0", 0)

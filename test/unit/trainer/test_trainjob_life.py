@@ -120,21 +120,6 @@ def test_a_set_is_not_restarted_for_a_pod_that_had_succeeded_before_somebody_del
     assert (cluster.job.status.restarts, cluster.job.status.succeeded_indexes) == (0, ("node-1",))
 
 
-def test_nodes_that_end_with_0_when_they_are_suspended_run_again_and_no_restart_is_counted() -> None:
-    cluster = running_train_world()
-    cluster.change(suspend=True)
-    cluster.settle()
-    for each in NODES:
-        cluster.job_ends(each, "Complete")
-        ended = cluster.jobs[cluster.name(each)].status.conditions
-        cluster.job_status(each, conditions=(Condition("Suspended", "True"), *ended))
-    cluster.settle()
-    assert cluster.job.status.succeeded_indexes == ()
-    cluster.change(suspend=False)
-    started_again(cluster)
-    assert (cluster.job.status.state, cluster.job.status.restarts) == ("RUNNING", 0)
-
-
 def test_the_job_of_a_node_that_has_succeeded_is_left_alone() -> None:
     cluster = running_train_world()
     cluster.exits("node-0", 0)
