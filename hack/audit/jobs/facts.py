@@ -188,14 +188,18 @@ def chief_of(spec: Object) -> tuple[str, int]:
 # How pods ended
 
 
-def ends_of(pod: Life) -> Iterator[Ended]:
-    """Each end of the training container that counts: not what it ended with because it was stopped, or lost."""
+def ends_of(pod: Life, *, also_told_late: bool = False) -> Iterator[Ended]:
+    """Each end of the training container that counts: not what it ended with because it was stopped, or lost.
+
+    `also_told_late`: those too of which the kubelet told only after somebody had deleted the pod.
+    """
     seen: list[Object] = []
     for version, at in zip(pod.versions, pod.times, strict=True):
-        if version["metadata"].get("deletionTimestamp") or is_disrupted(version):
+        is_going = bool(version["metadata"].get("deletionTimestamp"))
+        if is_disrupted(version) or (is_going and not also_told_late):
             continue
         for ended in _terminated(version):
-            if ended not in seen:
+            if ended not in seen and (not is_going or _ended_before(version, ended)):
                 seen.append(ended)
                 yield Ended(
                     version_of(version),
@@ -205,6 +209,13 @@ def ends_of(pod: Life) -> Iterator[Ended]:
                     pod.uid,
                     generation_of(version),
                 )
+
+
+def _ended_before(pod: Object, ended: Object) -> bool:
+    """Before the pod was deleted, and not in the same second."""
+    meta = pod["metadata"]
+    deleted = moment(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
+    return 0 < moment(ended.get("finishedAt")) < deleted
 
 
 def _terminated(pod: Object) -> Iterator[Object]:
@@ -240,11 +251,12 @@ def job_outcome(job: Object) -> str:
     return next((words[each] for each in true if each in words), "")
 
 
-def successes(history: History) -> dict[Replica, list[Ended]]:
-    """The ends with 0 of each replica, by its pods and by what its Jobs counted; the earliest first."""
+def successes(history: History, *, also_told_late: bool = False) -> dict[Replica, list[Ended]]:
+    """The ends with 0 of each replica, by its pods (`ends_of`) and by what its Jobs counted; the earliest first."""
     found: dict[Replica, list[Ended]] = {}
     for replica, pod in pods_of(history):
-        found.setdefault(replica, []).extend(each for each in ends_of(pod) if each.exit_code == 0)
+        ends = ends_of(pod, also_told_late=also_told_late)
+        found.setdefault(replica, []).extend(each for each in ends if each.exit_code == 0)
     for job in history.of(JOBS):
         replica_ = replica_of(history, job)
         seen = zip(job.versions, job.times, strict=True)

@@ -128,7 +128,7 @@ def _failures(child: Life) -> int:
 
 def wrong_ends(history: History) -> Iterator[str]:
     """A verdict is what pods did; who is remembered as succeeded did succeed. Not judged where something was unseen."""
-    known = successes(history)
+    known = successes(history, also_told_late=True)
     for family in families(history):
         job = family.job
         if not is_managed(job.last) or _is_unseen(history, job):

@@ -18,6 +18,7 @@ _META = (
     "generation",
     "creationTimestamp",
     "deletionTimestamp",
+    "deletionGracePeriodSeconds",
     "finalizers",
 )
 _BIG_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"

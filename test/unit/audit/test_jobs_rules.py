@@ -105,6 +105,21 @@ def set_restarted_for_a_job(is_succeeded: bool, *, in_time: bool = True) -> Stor
     return story
 
 
+def succeeds_as_it_is_deleted(finished: str) -> Story:
+    """Its kubelet tells of the end of a worker only after somebody has deleted the pod."""
+    story = running()
+    story.put(
+        PODS,
+        "pod-worker-0",
+        metadata={"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30},
+    )
+    ended = {"terminated": {"exitCode": 0, "finishedAt": finished}}
+    containers = [{"name": "main", "state": ended}]
+    story.put(PODS, "pod-worker-0", status={"phase": "Succeeded", "containerStatuses": containers})
+    is_said_to_have_succeeded(story)
+    return story
+
+
 def trained_after_a_restart() -> Story:
     story = set_restarted()
     for replica in NODES:
@@ -318,6 +333,7 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a set of which somebody deletes a Job without a pod": lambda: set_restarted_for_a_job(is_succeeded=False),
     "a set of which somebody deletes a Job that had succeeded": lambda: set_restarted_for_a_job(is_succeeded=True),
     "a TrainJob that succeeded after a restart": trained_after_a_restart,
+    "a worker that had succeeded when its pod was deleted": lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:09Z"),
     "a deadline": deadline_exceeded,
     "a job that cannot be run": invalid,
     "a suspended job, for long": suspended,
@@ -663,6 +679,11 @@ VIOLATIONS: dict[str, tuple[str, str, Plot]] = {
         "wrong_states",
         "says that worker-0 succeeded, but no pod of it ended with 0",
         after(running, is_said_to_have_succeeded),
+    ),
+    "a success of a worker that was told to end": (
+        "wrong_states",
+        "says that worker-0 succeeded, but no pod of it ended with 0",
+        lambda: succeeds_as_it_is_deleted("2026-01-01T00:00:10Z"),
     ),
     "restarts without a cause": (
         "wrong_states",
