@@ -20,6 +20,7 @@ from audit.jobs.facts import (
     is_managed,
     job_outcome,
     labels_of,
+    pods_of,
     reason_of,
     replica_of,
     state_of,
@@ -148,13 +149,18 @@ def wrong_ends(history: History) -> Iterator[str]:
 def missed_successes(history: History, outages: Sequence[float], reaction_seconds: float) -> Iterator[str]:
     """A TFJob whose chief has succeeded does not fail any more: not for a deadline, nor for another replica's end.
 
-    Within `reaction_seconds`, which begin anew with each outage, its controller may not have seen the success.
+    Within `reaction_seconds`, which begin anew with each outage, its controller may not have seen the success. Whether
+    a chief may have run again after it is not judged here (`audit.jobs.reruns`), and so not what it then ended with.
     """
     known = successes(history)
+    begun: dict[Replica, int] = {}
+    for replica, pod in pods_of(history):
+        begun[replica] = max(begun.get(replica, 0), pod.begin)
     for job in history.of(TFJOBS):
         seen = zip(job.versions, job.times, strict=True)
         failed = next((at for version, at in seen if state_of(version) == FAILED), None)
-        ends = known.get(Replica(job.uid, *chief_of(job.last["spec"])), ())
+        chief = Replica(job.uid, *chief_of(job.last["spec"]))
+        ends = [each for each in known.get(chief, ()) if each.version > begun.get(chief, 0)]
         if failed is None or not ends or not is_managed(job.last) or _is_unseen(history, job):
             continue
         since = max([ends[0].at, *(at for at in outages if at < failed)])

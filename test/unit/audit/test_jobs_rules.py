@@ -266,6 +266,22 @@ def failed_after_the_success(seconds: float) -> Story:
     return story
 
 
+def chief_fails_whose_success_nobody_could_know() -> Story:
+    """A user deletes the chief's pod and its Job as soon as it has ended: it runs again, and fails."""
+    story = running()
+    story.exits("pod-master-0", 0)
+    story.delete(PODS, "pod-master-0")
+    story.delete(JOBS, f"{JOBS}-master-0")
+    story.child(JOBS, "master-0", uid="second-job")
+    story.pod("master-0", uid="second", job="second-job")
+    story.passes(100)
+    story.exits("second", 3)
+    story.job_ends("second-job", "Failed")
+    stop(story, "worker-0", "worker-1", "ps-0")
+    story.job(**FAILED)
+    return story
+
+
 def failed_after_an_outage() -> Story:
     story = failed_after_the_success(100)
     story.outages = [story.now - 30]
@@ -350,6 +366,7 @@ LAWFUL: dict[str, Callable[[], Story]] = {
     "a worker that was evicted, and is made anew": worker_is_evicted,
     "a failure at the moment of the chief's success": lambda: failed_after_the_success(30),
     "a failure after a success that nobody could see": failed_after_an_outage,
+    "a failure of a chief that ran again": chief_fails_whose_success_nobody_could_know,
     "a success that somebody deletes before it is on record": nobody_could_know_of_its_success,
     "one that is deleted soon after an outage": lambda: nobody_could_know_of_its_success(lasts_seconds=100, outage=30),
     "a success in the moment of a suspension": ends_as_it_is_suspended,
