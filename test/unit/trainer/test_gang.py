@@ -383,6 +383,10 @@ def resumed_world(*replica_specs: Any) -> World:
     return cluster
 
 
+def is_said_to_restart(cluster: World) -> bool:
+    return any(each.type == "Restarting" and each.status == "True" for each in cluster.job.status.conditions)
+
+
 def test_the_chief_that_succeeds_while_its_job_is_taken_down_has_succeeded() -> None:
     cluster = resumed_world()
     cluster.exits("master-0", 0)
@@ -416,6 +420,7 @@ def test_what_ends_with_0_because_it_was_told_to_end_has_not_succeeded(replica: 
     cluster.exits(replica, 0)
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.succeeded_indexes) == ("Creating", ())
+    assert not is_said_to_restart(cluster)
 
 
 def test_a_parameter_server_that_ends_while_it_is_taken_down_says_nothing() -> None:
@@ -423,6 +428,7 @@ def test_a_parameter_server_that_ends_while_it_is_taken_down_says_nothing() -> N
     cluster.exits("ps-0", 0)
     cluster.settle()
     assert (cluster.job.status.restarts, cluster.job.status.succeeded_indexes) == (0, ())
+    assert not is_said_to_restart(cluster)
 
 
 def test_a_job_is_taken_down_only_once_the_success_of_its_replica_is_on_record() -> None:
