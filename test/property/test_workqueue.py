@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -27,6 +27,7 @@ class Model:
     queued: list[str] = field(default_factory=list)  # in order of arrival
     dirty: dict[str, int] = field(default_factory=dict)
     processing: set[str] = field(default_factory=set)
+    is_oldest_next: bool = False
     waiting: dict[str, tuple[float, int]] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     closed: bool = False
@@ -56,7 +57,9 @@ class Model:
                 self.add(item, priority)
 
     def get(self) -> str:
-        item = max(self.queued, key=lambda item: self.dirty[item])  # the first of equals
+        oldest, first = self.queued[0], max(self.queued, key=lambda item: self.dirty[item])  # the first of equals
+        item = oldest if self.is_oldest_next else first
+        self.is_oldest_next = item != oldest
         self.queued.remove(item)
         del self.dirty[item]
         self.processing.add(item)
@@ -176,3 +179,28 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    before=st.lists(PRIORITIES, max_size=12),
+    priority=PRIORITIES,
+    later=st.lists(st.lists(PRIORITIES, min_size=1, max_size=3), min_size=30, max_size=30),
+)
+def test_no_item_waits_for_more_turns_than_those_who_came_before_it_account_for(
+    before: list[int], priority: int, later: list[list[int]]
+) -> None:
+    """However many come after it, and however urgent they are: here never fewer come than are taken."""
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    for number, each in enumerate([*before, priority]):
+        queue.add(f"{number}", each)
+    waited_for, turns = f"{len(before)}", 0
+    for turn, urgent in enumerate(later, 1):
+        for number, each in enumerate(urgent):
+            queue.add(f"later {turn} {number}", each)
+        item = queue.get()
+        queue.done(item)
+        if item == waited_for:
+            turns = turn
+            break
+    assert 0 < turns <= 2 * (len(before) + 1)

@@ -25,6 +25,7 @@ from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.podgroup import PodGroup, decode_pod_group
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.controller import urgency
 from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
@@ -117,15 +118,15 @@ class Caches:
     ) -> None:
         by_owner = keys_by_owner(kind)
         queues = partial(ChildHandler[Any], queue, causes=causes)
-        self.jobs.add_handler(queues(by_owner, state_matters))
+        self.jobs.add_handler(queues(by_owner, state_matters, priority=urgency.of_job))
         self.services.add_handler(queues(by_owner, identity_matters))
         self.config_maps.add_handler(queues(by_owner, identity_matters))
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
-            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0))
+            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=urgency.of_gang))
         if self.pod_groups is not None:
             self.pod_groups.add_handler(queues(by_owner, state_matters))
-        self.pods.add_handler(queues(keys_by_runtime(store), pod_matters))
+        self.pods.add_handler(queues(keys_by_runtime(store), pod_matters, priority=urgency.of_pod))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""

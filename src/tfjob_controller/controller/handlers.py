@@ -2,7 +2,8 @@
 
 A change of a job itself is queued at once. Changes of its children come in swarms (the pods of one job start within
 milliseconds of each other), so the first one of a swarm waits `BATCH_SECONDS` and all others join it: one sync, one
-status write. What the initial list brings goes behind everything that is live, but for jobs that nobody has seen yet.
+status write. What the initial list brings goes behind everything that is live, but for jobs that nobody has seen yet;
+what asks for something to be done goes before all else (urgency.py).
 
 Only changes that a sync could act on are queued: a heartbeat in a child's metadata is none.
 """
@@ -16,14 +17,11 @@ from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.causes import ADDED, DELETED, MODIFIED, UNKNOWN, Causes
+from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT, of_other
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.labels import RUNTIME_ID
-
-LIVE = 0
-# controller-runtime's number for the same.
-INITIAL = -100
 
 # Longer than it takes the pods of a swarm to follow one another, shorter than a person's "at once".
 BATCH_SECONDS = 0.1
@@ -45,7 +43,8 @@ def by_runtime_label(obj: Object) -> tuple[str, ...]:
 class JobHandler(Generic[ObjectT]):
     """Queues jobs, whatever changed in them: also our own writes, after which there may be more to do.
 
-    `is_new` says whether a job has never been synced: then it is as urgent as one that is created now.
+    `is_new` says whether a job has never been synced: then it is as urgent as one that is created now. A change of the
+    spec of any other is urgent.
     """
 
     def __init__(
@@ -60,19 +59,21 @@ class JobHandler(Generic[ObjectT]):
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new:
-            self._add(MODIFIED, new)
+            is_changed = old.metadata.generation != new.metadata.generation
+            self._add(MODIFIED, new, URGENT if is_changed and not self._is_new(new) else LIVE)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._add(DELETED, obj)
+        self._add(DELETED, obj, LIVE)
 
-    def _add(self, type_: str, obj: ObjectT, priority: int = LIVE) -> None:
+    def _add(self, type_: str, obj: ObjectT, priority: int) -> None:
         key = key_of(obj)
         self._causes.note(key, type_, obj)
         self._queue.add(key, priority)
 
 
 class ChildHandler(Generic[ObjectT]):
-    """Queues the job of a child, in batches. `owner_keys` finds it; `matters` says whether a change is one.
+    """Queues the job of a child, in batches. `owner_keys` finds it; `matters` says whether a change is one, and
+    `priority` how urgent. One that has gone is urgent: it may have to be made again.
 
     A child that changes hands is news for both, the former owner and the new one.
     """
@@ -83,12 +84,14 @@ class ChildHandler(Generic[ObjectT]):
         owner_keys: Callable[[ObjectT], Iterable[str]],
         matters: Callable[[ObjectT, ObjectT], bool],
         batch_seconds: float = BATCH_SECONDS,
+        priority: Callable[[ObjectT, ObjectT], int] = of_other,
         causes: Causes = UNKNOWN,
     ) -> None:
         self._batch_seconds = batch_seconds
         self._queue = queue
         self._owner_keys = owner_keys
         self._matters = matters
+        self._priority = priority
         self._causes = causes
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
@@ -96,12 +99,13 @@ class ChildHandler(Generic[ObjectT]):
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new and self._matters(old, new):
-            self._queue_owner(MODIFIED, new, LIVE)
+            priority = self._priority(old, new)
+            self._queue_owner(MODIFIED, new, priority)
             if old.metadata.owner_references != new.metadata.owner_references:
-                self._queue_owner(MODIFIED, old, LIVE)
+                self._queue_owner(MODIFIED, old, priority)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._queue_owner(DELETED, obj, LIVE)
+        self._queue_owner(DELETED, obj, URGENT)
 
     def _queue_owner(self, type_: str, obj: ObjectT, priority: int) -> None:
         for key in self._owner_keys(obj):

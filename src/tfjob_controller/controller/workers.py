@@ -1,8 +1,9 @@
 """Threads that take keys off the queue and have them synced.
 
 Theory of operation. A worker takes a key, calls `sync(key)`, and does what its outcome says: forget the key's failures,
-look again later, or retry at the rate limiter's pace. What a sync raises counts as a failure of that key and nothing
-else. A worker that dies all the same is started again (kube.threads), and gives its key back first.
+look again later, or retry at the rate limiter's pace, as urgently as before. What a sync raises counts as a failure of
+that key and nothing else. A worker that dies all the same is started again (kube.threads), and gives its key back
+first.
 
 To stop, workers finish the sync they are in and take no other: what is still queued is found again by the initial list
 of the next process.
@@ -21,6 +22,7 @@ import structlog
 
 from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.urgency import LIVE, URGENT
 from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.threads import SupervisedThread
@@ -115,7 +117,7 @@ class Workers:
         except Exception:
             # A bug in what a sync does with this one object: the others go on, and the log has the traceback.
             log.exception("sync failed")
-            self._queue.add_rate_limited(key)
+            self._queue.add_rate_limited(key, self._queue.priority_of(key))
             return "panic"
         return self._settle(key, outcome)
 
@@ -124,7 +126,8 @@ class Workers:
             return self._retry(key, outcome)
         self._queue.forget(key)
         if isinstance(outcome, RequeueAfter):
-            self._queue.add_after(key, outcome.seconds)
+            # At once: half of what is to be done is done, such as a clean-up that only waited for its status.
+            self._queue.add_after(key, outcome.seconds, LIVE if outcome.seconds > 0 else URGENT)
             self._causes.note_timer(key, outcome.seconds)
             return "requeue_after"
         if isinstance(outcome, GiveUp):
@@ -138,14 +141,14 @@ class Workers:
         return "success"
 
     def _retry(self, key: str, outcome: Retry) -> str:
-        failures = self._queue.num_requeues(key)
+        failures, priority = self._queue.num_requeues(key), self._queue.priority_of(key)
         # The first failure is worth a line; the fortieth of the same is not.
         level = log.warning if failures == 0 else log.debug
         level("sync will be tried again", why=outcome.why, failures=failures + 1)
         if outcome.after_seconds > 0:
-            self._queue.add_after(key, outcome.after_seconds)
+            self._queue.add_after(key, outcome.after_seconds, priority)
         else:
-            self._queue.add_rate_limited(key)
+            self._queue.add_rate_limited(key, priority)
         if outcome.wake_after_seconds is not None:
             self._queue.add_after(key, outcome.wake_after_seconds)
         return "error" if outcome.is_error else "requeue"

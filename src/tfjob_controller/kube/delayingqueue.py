@@ -66,6 +66,9 @@ class DelayingQueue(Generic[ItemT]):
                 self._ensure_thread()  # work begins: somebody has to measure it while it lasts
         return self._queue.get()
 
+    def priority_of(self, item: ItemT) -> int:
+        return self._queue.priority_of(item)
+
     def done(self, item: ItemT) -> None:
         self._queue.done(item)
 

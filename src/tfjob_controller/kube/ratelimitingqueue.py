@@ -48,6 +48,9 @@ class RateLimitingQueue(Generic[ItemT]):
     def get(self) -> ItemT:
         return self._queue.get()
 
+    def priority_of(self, item: ItemT) -> int:
+        return self._queue.priority_of(item)
+
     def done(self, item: ItemT) -> None:
         self._queue.done(item)
 

@@ -15,7 +15,9 @@ Ordinary events use `add`; a failed sync uses `add_rate_limited`; a wake-up at a
 
 Priorities: a higher number goes first; within one priority the longest in the queue goes first. A queued item that is
 added with a higher priority is raised to it and keeps its time of arrival; a lower one changes nothing. Live events can
-so overtake the thousands of items of an initial list.
+so overtake the thousands of items of an initial list. But no item waits for ever: whenever one has gone before the
+oldest of all, the oldest is next. So an item that comes when n are there is given out as one of the next 2 (n + 1),
+whatever else is added meanwhile.
 
 Threads: any method from any thread. Items are any hashable values; equal items are the same item.
 Source: client-go util/workqueue (queue.go).
@@ -26,6 +28,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Generic
 
@@ -53,11 +56,15 @@ class QueueStatistics:
 
 
 class _PriorityFifo(Generic[ItemT]):
-    """Highest priority first, first in first out within one. All in O(log n); not thread-safe."""
+    """Highest priority first, first in first out within one, the oldest now and then. In O(log n); not thread-safe."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, ItemT]] = []  # (-priority, arrival, item): two arrivals never equal
-        self._place: dict[ItemT, tuple[int, int]] = {}  # which of its heap entries is the item's; others are leftovers
+        # Which of its heap entries is the item's, others are leftovers. In order of arrival, since a place that changes
+        # leaves that as it is; and not a dict, which looks for its first key among all that have gone.
+        self._place: OrderedDict[ItemT, tuple[int, int]] = OrderedDict()
+        # Every other turn at least is the oldest's: so what is urgent can cost all else no more than half of the turns.
+        self._is_oldest_next = False
         self._arrivals = itertools.count()
 
     def __len__(self) -> int:
@@ -71,10 +78,16 @@ class _PriorityFifo(Generic[ItemT]):
         self._put(item, (-priority, self._place[item][1]))
 
     def pop(self) -> ItemT:
+        oldest = next(iter(self._place))
+        item = oldest if self._is_oldest_next else self._first()
+        self._is_oldest_next = item != oldest
+        del self._place[item]
+        return item
+
+    def _first(self) -> ItemT:
         while True:
             negative, arrival, item = heapq.heappop(self._heap)
             if self._place.get(item) == (negative, arrival):
-                del self._place[item]
                 return item
 
     def _put(self, item: ItemT, place: tuple[int, int]) -> None:
@@ -97,7 +110,7 @@ class WorkQueue(Generic[ItemT]):
         self._idle = threading.Condition(lock)  # a drain waits here for the last item
         self._queued: _PriorityFifo[ItemT] = _PriorityFifo()
         self._dirty: dict[ItemT, int] = {}  # items that need work, with their priority: queued, or added in processing
-        self._processing: set[ItemT] = set()
+        self._processing: dict[ItemT, int] = {}  # with the priority that each had in the queue
         self._is_shutting_down = False
         self._is_draining = False
 
@@ -129,9 +142,13 @@ class WorkQueue(Generic[ItemT]):
             item = self._queued.pop()
             if self._metrics:
                 self._metrics.get(item)
-            self._processing.add(item)
-            del self._dirty[item]
+            self._processing[item] = self._dirty.pop(item)
             return item
+
+    def priority_of(self, item: ItemT) -> int:
+        """Of one that is being processed: the priority with which it was given out. Of any other 0."""
+        with self._available:
+            return self._processing.get(item, 0)
 
     def done(self, item: ItemT) -> None:
         """The work on an item is finished. If it was added meanwhile, it is queued again, also while shutting down.
@@ -141,7 +158,7 @@ class WorkQueue(Generic[ItemT]):
         with self._available:
             if item not in self._processing:
                 return
-            self._processing.remove(item)
+            del self._processing[item]
             if self._metrics:
                 self._metrics.done(item)
             if item in self._dirty:

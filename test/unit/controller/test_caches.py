@@ -6,9 +6,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from helpers.poll import eventually
+from tfjob_controller.api.core import Condition, Job, JobStatus, Pod, PodMeta, PodStatus
+from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.api.tfjob import TFJob, TFJobSpec
 from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.urgency import URGENT
 from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
 
 KINDS = 9
 
@@ -66,3 +75,68 @@ def test_without_gangs_none_are_asked_for() -> None:
     eventually(lambda: streams.opened == KINDS - 1, 10)
     assert caches.informers.stop(10.0)
     assert "gangs" not in caches.informers.statistics()
+
+
+OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
+META = ObjectMeta(name="a", namespace="team", uid="u2", resource_version="2", owner_references=(OWNER,))
+LATER = replace(META, resource_version="3")
+POD_META = PodMeta(name="a", namespace="team", uid="u2", resource_version="2", labels={"runtime_id": "ab12"})
+
+
+@pytest.fixture
+def queue() -> Iterator[RateLimitingQueue[str]]:
+    made: RateLimitingQueue[str] = new_rate_limiting_queue(RealClock())
+    yield made
+    made.shut_down()
+
+
+@pytest.fixture
+def running(queue: RateLimitingQueue[str]) -> Iterator[Caches]:
+    """Caches that feed the queue, and hear nothing from a server."""
+    streams = Streams()
+    caches = Caches(streams, "", RealClock())
+    caches.feed(queue)
+    caches.informers.start()
+    # Their streams end only together.
+    eventually(lambda: streams.opened == KINDS)
+    yield caches
+    assert caches.informers.stop(60.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        pytest.param(
+            "pods",
+            Pod(POD_META, status=PodStatus("Running")),
+            Pod(replace(POD_META, resource_version="3"), status=PodStatus("Failed")),
+            id="a pod failed",
+        ),
+        pytest.param(
+            "jobs",
+            Job(META),
+            Job(LATER, status=JobStatus(conditions=(Condition("Complete", "True"),))),
+            id="a child Job is complete",
+        ),
+        pytest.param("gangs", Gang(META), Gang(LATER, status=GangStatus(phase="Admitted")), id="a gang was admitted"),
+    ],
+)
+def test_what_turns_a_job_makes_it_urgent(
+    running: Caches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
+) -> None:
+    train = ObjectMeta(name="train", namespace="team", uid="u1", resource_version="1")
+    running.tfjobs.store.upsert(TFJob(train, TFJobSpec(runtime_id="ab12")))
+    store = getattr(running, kind).store
+    store.upsert(old)
+    store.upsert(new)
+    eventually(lambda: URGENT in priorities(queue))
+
+
+def priorities(queue: RateLimitingQueue[str]) -> set[int]:
+    """Of all that is queued, which is taken."""
+    found = set()
+    while len(queue):
+        key = queue.get()
+        found.add(queue.priority_of(key))
+        queue.done(key)
+    return found

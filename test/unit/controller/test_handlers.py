@@ -25,6 +25,7 @@ from tfjob_controller.controller.handlers import (
     state_matters,
 )
 from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
@@ -81,6 +82,35 @@ def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
     handler.on_add(TRAIN, is_initial=True)
     handler.on_add(replace(TRAIN, metadata=ObjectMeta(name="new", namespace="team")), is_initial=False)
     assert [queue.get(), queue.get()] == ["team/new", "team/train"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "generation", "expected"),
+    [
+        pytest.param("Running", 2, URGENT, id="a user changes the spec of a job that runs"),
+        pytest.param("Running", 1, LIVE, id="its status was written"),
+        pytest.param("", 2, LIVE, id="its names are written into the spec of a new job"),
+    ],
+)
+def test_how_urgent_a_change_of_a_job_is(queue: Queue, phase: str, generation: int, expected: int) -> None:
+    handler: JobHandler[TFJob] = JobHandler(queue, is_new)
+    job = TFJob(ObjectMeta(name="train", namespace="team", generation=1), status=TrainingStatus(phase))
+    handler.on_update(job, replace(job, metadata=replace(job.metadata, generation=generation)))
+    assert queue.priority_of(queue.get()) == expected
+
+
+def test_a_child_that_has_gone_is_urgent_and_one_that_comes_is_not(queue: Queue) -> None:
+    handler: ChildHandler[Any] = ChildHandler(queue, keys_by_owner(TFJOBS), identity_matters, batch_seconds=0.0)
+    for change, expected in (
+        (lambda: handler.on_add(Service(META), is_initial=True), INITIAL),
+        (lambda: handler.on_add(Service(META), is_initial=False), LIVE),
+        (lambda: handler.on_update(Service(META), Service(GOING)), URGENT),
+        (lambda: handler.on_delete(Service(META), final=True), URGENT),
+    ):
+        change()
+        key = queue.get()
+        assert queue.priority_of(key) == expected
+        queue.done(key)
 
 
 def test_every_change_of_a_job_queues_it_but_the_same_object_again_does_not(queue: Queue) -> None:

@@ -10,6 +10,7 @@ import structlog
 
 from helpers.poll import eventually
 from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
+from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.clock import FakeClock
@@ -132,6 +133,32 @@ def test_a_key_is_looked_at_again_when_its_time_has_come(queue: Queue, clock: Fa
     assert seen == ["a"]
     clock.advance(1.0)
     eventually(lambda: seen == ["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("priority", "outcome", "expected"),
+    [
+        pytest.param(URGENT, Retry("down", is_error=True), URGENT, id="what failed is as urgent as before"),
+        pytest.param(URGENT, Retry("busy", after_seconds=2.0), URGENT, id="also where the server says when"),
+        pytest.param(INITIAL, Retry("down", is_error=True), INITIAL, id="and what is not urgent does not become so"),
+        pytest.param(LIVE, RequeueAfter(0.0), URGENT, id="the second half of what is half done is urgent"),
+        pytest.param(URGENT, RequeueAfter(2.0), LIVE, id="what can rest is not"),
+    ],
+)
+def test_how_urgent_the_next_look_is(
+    queue: Queue, clock: FakeClock, start: Start, priority: int, outcome: Outcome, expected: int
+) -> None:
+    found: list[int] = []
+
+    def sync(key: str) -> Outcome:
+        found.append(queue.priority_of(key))
+        return outcome if len(found) == 1 else DONE
+
+    queue.add("a", priority)
+    start(sync)
+    eventually(lambda: len(found) == 2 or queue.statistics().delayed == 1)
+    clock.advance(2.0)
+    eventually(lambda: found == [priority, expected])
 
 
 def test_a_deadline_wakes_a_key_that_rests(queue: Queue, clock: FakeClock, results: Results, start: Start) -> None:
