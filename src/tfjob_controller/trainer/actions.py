@@ -75,6 +75,11 @@ def both(first: Actions, second: Actions) -> Actions:
 
 
 def deletion(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
-    """A child Job goes only as it was seen: a cache that is behind may not know that its replica has succeeded."""
-    version = obj.metadata.resource_version if resource == JOBS else ""
+    """A child Job goes only as it was seen: a cache that is behind may not know that its replica has succeeded.
+
+    One that is going already goes anyway; and a delete that takes its last finalizer would meet a conflict for ever, if
+    it named a version (apiserver 1.36, registry/store.go: it compares that with an empty object's).
+    """
+    is_going = obj.metadata.deletion_timestamp is not None
+    version = obj.metadata.resource_version if resource == JOBS and not is_going else ""
     return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import Condition
-from tfjob_controller.trainer.actions import NOTHING, Actions
+from tfjob_controller.api.core import JOBS, Condition, Job
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.actions import NOTHING, Actions, deletion
 from tfjob_controller.trainer.moments import to_text
 
 
@@ -365,3 +366,12 @@ def test_a_template_with_never_is_cleaned_up_alike() -> None:
     cluster.settle()
     assert cluster.job.status.reason == "master-0 failed: exit code 7"
     assert [job.spec.suspend for job in cluster.jobs.values()] == [False, True]
+
+
+@pytest.mark.parametrize(("deleted", "version"), [(None, "7"), ("2026-01-01T00:00:00Z", "")])
+def test_a_child_job_is_deleted_as_it_was_seen_but_for_one_that_is_going_already(
+    deleted: str | None, version: str
+) -> None:
+    """Of that the API server refuses any version, where the delete takes its last finalizer."""
+    job = Job(ObjectMeta(name="j", uid="u", resource_version="7", deletion_timestamp=deleted))
+    assert deletion(JOBS, job).version == version
