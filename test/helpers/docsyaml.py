@@ -24,6 +24,7 @@ _OTHERS = {
     "kubeflow.org/v1beta1": "Kubeflow's, for comparison",
     "kubeflow.org/v2beta1": "Kubeflow's, for comparison",
     "trainer.kubeflow.org/v1alpha1": "Kubeflow's, for comparison",
+    "admissionregistration.k8s.io/v1": "test_gang_priority_policy.py applies them",
     "kueue.x-k8s.io/v1beta1": "test_gang_backend_objects.py applies them",
     "kustomize.config.k8s.io/v1beta1": "test_monitoring_docs.py and test_production.py render them",
     "namespace": "test_gang_backend_objects.py renders the overlay",
