@@ -44,7 +44,7 @@ from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.options import ExtenderOptions
-from tfjob_controller.program import StartError, on_signals, run_until, servers
+from tfjob_controller.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
 from tfjob_controller.telemetry import health, logging
@@ -64,6 +64,7 @@ _MORE_CONNECTIONS = 8
 
 def run(options: ExtenderOptions) -> int:
     """Run until a signal; returns the exit code. Raises StartError. To be called in the main thread."""
+    share_heaps()
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
     try:

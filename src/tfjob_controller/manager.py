@@ -53,7 +53,7 @@ from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kube.trickle import Dialer
 from tfjob_controller.kube.version import server_version
 from tfjob_controller.options import RunOptions
-from tfjob_controller.program import StartError, on_signals, run_until, servers
+from tfjob_controller.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
@@ -85,6 +85,7 @@ RESTART_RULES_SINCE = (1, 35)
 
 def run(options: RunOptions) -> int:
     """Run until a signal; returns the exit code. Raises StartError. To be called in the main thread."""
+    share_heaps()
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
     manager = _build(options, stop)

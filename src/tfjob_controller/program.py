@@ -1,7 +1,10 @@
-"""What the programs have in common that run until they are told to stop: signals, servers, why one cannot start."""
+"""What the programs have in common that run until they are told to stop: memory, signals, servers, why one cannot
+start.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -12,9 +15,26 @@ from typing import Any, Protocol
 
 from tfjob_controller.telemetry import debug, health
 
+# Of malloc.h.
+_M_ARENA_MAX = -8
+_HEAPS = 2
+
 
 class StartError(Exception):
     """The program cannot start as it was told to: one line that says what to mend."""
+
+
+def share_heaps() -> bool:
+    """Have all threads allocate from two heaps of the C library. To be called before there are threads.
+
+    glibc gives each thread a heap of its own, up to eight for each core, and each keeps what it ever held at once: with
+    60 threads the resident set creeps up for hours. The interpreter's lock lets one thread allocate at a time anyway.
+    False where the C library is another, which knows no such thing.
+    """
+    try:
+        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS))
+    except (AttributeError, OSError):
+        return False
 
 
 def on_signals(stop: threading.Event) -> None:
