@@ -251,6 +251,14 @@ def job_outcome(job: Object) -> str:
     return next((words[each] for each in true if each in words), "")
 
 
+def completion_of(job: Life) -> Ended | None:
+    """When a child Job first said that it was complete."""
+    for version, at in zip(job.versions, job.times, strict=True):
+        if job_outcome(version) == SUCCEEDED:
+            return Ended(version_of(version), at, 0, "", "", generation_of(version))
+    return None
+
+
 def successes(history: History, *, also_told_late: bool = False) -> dict[Replica, list[Ended]]:
     """The ends with 0 of each replica, by its pods (`ends_of`) and by what its Jobs counted; the earliest first."""
     found: dict[Replica, list[Ended]] = {}
@@ -258,12 +266,9 @@ def successes(history: History, *, also_told_late: bool = False) -> dict[Replica
         ends = ends_of(pod, also_told_late=also_told_late)
         found.setdefault(replica, []).extend(each for each in ends if each.exit_code == 0)
     for job in history.of(JOBS):
-        replica_ = replica_of(history, job)
-        seen = zip(job.versions, job.times, strict=True)
-        version, at = next(((each, at) for each, at in seen if job_outcome(each) == SUCCEEDED), (None, 0.0))
-        if replica_ is not None and version is not None:
-            ended = Ended(version_of(version), at, 0, "", "", generation_of(version))
-            found.setdefault(replica_, []).append(ended)
+        of_job, ended = replica_of(history, job), completion_of(job)
+        if of_job is not None and ended is not None:
+            found.setdefault(of_job, []).append(ended)
     return {replica: sorted(ends, key=lambda each: each.version) for replica, ends in found.items() if ends}
 
 

@@ -22,13 +22,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from audit.jobs.facts import (
-    SUCCEEDED,
     Ended,
     Replica,
+    completion_of,
     controller_of,
     ends_of,
     generation_of,
-    job_outcome,
     owners,
     pods_of,
     replica_of,
@@ -88,11 +87,8 @@ def _successes(history: History) -> dict[Replica, list[_Success]]:
         ends = (each for each in ends_of(pod) if each.exit_code == 0)
         found.setdefault(replica, []).extend(_Success(each, *_leaves(pod)) for each in ends)
     for job in history.of(JOBS):
-        of_job = replica_of(history, job)
-        seen = zip(job.versions, job.times, strict=True)
-        version, at = next(((each, at) for each, at in seen if job_outcome(each) == SUCCEEDED), (None, 0.0))
-        if of_job is not None and version is not None:
-            ended = Ended(version_of(version), at, 0, "", "", generation_of(version))
+        of_job, ended = replica_of(history, job), completion_of(job)
+        if of_job is not None and ended is not None:
             found.setdefault(of_job, []).append(_Success(ended, *_leaves(job)))
     return found
 
