@@ -213,13 +213,14 @@ def _told(scene: _Scene, status: TrainingStatus, resizing: Resizing, *, suspends
     events = (*events_of(plan, old, status, views), *resizing.events)
     if is_finished(status):
         return _result(job, status, events, scene.now)
+    is_last_sight = _is_last_sight(scene)
     return StatusResult(
         status,
         events,
-        0.0 if _waits_for_the_record(scene, status) else _wake_after(scene, status),
+        0.0 if is_last_sight or _waits_for_the_record(scene, status) else _wake_after(scene, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(scene.observed, old.progress, status.progress) or _is_last_sight(scene),
+        is_urgent=has_last_words(scene.observed, old.progress, status.progress) or is_last_sight,
     )
 
 
@@ -229,8 +230,6 @@ def _waits_for_the_record(scene: _Scene, status: TrainingStatus) -> bool:
     if status.phase == CLEAN_UP or any(view.must_redo for view in scene.views):
         return True
     if plan.restarts_together and status.restarts != old.restarts:
-        return True
-    if _is_last_sight(scene):
         return True
     return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
 

@@ -92,7 +92,7 @@ def _succeeded(old: tuple[str, ...], views: Sequence[View]) -> tuple[str, ...]:
 
 def untold_successes(views: Sequence[View], status: TrainingStatus) -> Sequence[View]:
     """Those that have succeeded, and of which the status does not know yet."""
-    known = status.succeeded_indexes
+    known = frozenset(status.succeeded_indexes)
     return [view for view in views if view.state == replicas.SUCCEEDED and view.replica.id not in known]
 
 
