@@ -50,8 +50,12 @@ unit: $(READY) ## Unit and property tests: no cluster, about a minute
 	@$(PY) -m pytest -n 2 test/unit test/property
 
 .PHONY: test
-test: $(READY) ## All tests: unit, property, integration, end to end (real nodes need root on Linux)
+test: $(READY) ## Prove every rule: unit, property, integration, end to end (real nodes need root on Linux)
 	@hack/run-tests
+
+.PHONY: test-all
+test-all: $(READY) ## All tests and those that take long by nature; before a release
+	@ALL=1 hack/run-tests
 
 .PHONY: release
 release: $(READY) ## Judge the CRDs by those of all releases; VERSION=0.2.0 records a release (docs/releasing.md)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from helpers.cluster import Cluster, delete_namespace, new_namespace
+from helpers.cluster import Cluster, clear_namespace, delete_namespace, new_namespace
 from localcluster import process, stack, state
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
@@ -89,11 +89,14 @@ def api(control_plane: Cluster) -> Api:
 
 
 @pytest.fixture
-def namespace(api: Api) -> Iterator[str]:
-    """A fresh namespace, deleted after the test without waiting for it."""
+def namespace(control_plane: Cluster, api: Api) -> Iterator[str]:
+    """A fresh namespace. After the test nothing works in it any more; of an existing cluster it is deleted."""
     name = new_namespace(api)
     yield name
-    delete_namespace(api, name)
+    if control_plane.plane is None:
+        delete_namespace(api, name)
+    else:
+        clear_namespace(api, name)
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +132,8 @@ def _refuse_existing(reason: str) -> None:
 
 def _start(folder: Path, node_count: int = 0) -> Cluster:
     try:
-        plane = stack.up(folder, node_count, owner=process.identify(_main_process()))
+        # Nothing of a test has to survive a crash of the machine.
+        plane = stack.up(folder, node_count, owner=process.identify(_main_process()), unsafe_no_fsync=True)
     except LocalClusterError as error:
         pytest.fail(str(error), pytrace=False)
     return Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)

@@ -11,12 +11,10 @@ from typing import Any
 
 Object = dict[str, Any]
 
-_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-}
+_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
 _EVERYTHING: tuple[Object, ...] = ({"level": "Metadata"},)
+# A request is logged once, when it was answered; a watch, when it has ended.
+_ONCE = ("RequestReceived", "ResponseStarted")
 
 
 # In megabytes: a log that went on in another file would be read in part.
@@ -24,11 +22,13 @@ _NEVER_ROTATED = 100_000
 
 
 @contextlib.contextmanager
-def audit_log(rules: Sequence[Object] = _EVERYTHING) -> Iterator[tuple[Path, tuple[str, ...]]]:
+def audit_log(
+    rules: Sequence[Object] = _EVERYTHING, omitted_stages: Sequence[str] = _ONCE
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Where the log will be, and the flags that make kube-apiserver write it."""
     with tempfile.TemporaryDirectory() as folder:
         policy, log = Path(folder) / "policy.json", Path(folder) / "audit.log"
-        policy.write_text(json.dumps({**_POLICY, "rules": [*rules]}))
+        policy.write_text(json.dumps({**_POLICY, "rules": [*rules], "omitStages": [*omitted_stages]}))
         yield (
             log,
             (f"--audit-policy-file={policy}", f"--audit-log-path={log}", f"--audit-log-maxsize={_NEVER_ROTATED}"),

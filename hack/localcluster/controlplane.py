@@ -244,7 +244,7 @@ class ControlPlane:
 
     def _spawn(self, found: StackState, name: str) -> None:
         record = self._record(found, name)
-        environment = {"PYTHONPATH": str(binaries.HACK)} if name == GUARD else {}
+        environment = {"PYTHONPATH": str(binaries.HACK)} if name == GUARD else programs.ENVIRONMENT
         record.identity = process.spawn(
             record.argv, log=Path(record.log), mark=self._folder, cwd=self._folder, env=environment
         )

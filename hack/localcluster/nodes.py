@@ -49,7 +49,13 @@ class _Record(msgspec.Struct):
     images: list[str]
 
 
-def start(folder: Path, count: int, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
+def start(
+    folder: Path,
+    count: int,
+    owner: Identity | None = None,
+    report: Report = to_stderr,
+    unsafe_no_fsync: bool = False,
+) -> ControlPlane:
     """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
     check_machine(report)
     folder = folder.absolute()
@@ -57,7 +63,7 @@ def start(folder: Path, count: int, owner: Identity | None = None, report: Repor
     prepare_images(DEFAULT_IMAGES, report)
     stop(folder)
     plan = network.claim(folder)
-    plane = ControlPlane(folder, _options(plan, count), owner=owner, report=report)
+    plane = ControlPlane(folder, _options(plan, count, unsafe_no_fsync), owner=owner, report=report)
     try:
         network.make_bridge(plan)
         _make_client_certificate(plan)
@@ -169,13 +175,14 @@ def check_machine(report: Report) -> None:
     network.load_kernel_module(report)
 
 
-def _options(plan: network.Plan, count: int) -> Options:
+def _options(plan: network.Plan, count: int, unsafe_no_fsync: bool) -> Options:
     numbers = range(1, count + 1)
     return Options(
         bind_address=plan.host,
         kubelets=True,
         service_cidr=plan.services,
         service_account_admission=True,
+        unsafe_no_fsync=unsafe_no_fsync,
         users=(dns.USER, _PROXY_USER, *(_node_user(number) for number in numbers)),
         apiserver_flags=(
             "--enable-admission-plugins=NodeRestriction",

@@ -2,7 +2,7 @@
 
 The nodes are the business of `localcluster.nodes`, which is imported only when a stack has some, and offers
 
-    start(folder, count, owner, report) -> ControlPlane   # network, control plane with `kubelets=True`, nodes Ready
+    start(folder, count, owner, report, unsafe_no_fsync) -> ControlPlane   # network, control plane, nodes Ready
     stop(folder) -> None             # nodes, mounts, namespaces, bridge; also after a crash; nothing there is no error
     kill(folder, number) -> None     # the node's death, as by a power cut
     start_node(folder, number) -> None
@@ -23,6 +23,7 @@ from localcluster import process, state
 from localcluster.controlplane import ControlPlane, check_platform, end_processes
 from localcluster.errors import LocalClusterError
 from localcluster.process import Identity
+from localcluster.programs import Options
 from localcluster.report import Report, to_stderr
 from localcluster.state import Condition
 
@@ -30,10 +31,18 @@ from localcluster.state import Condition
 TEST_PREFIX = "test-"
 
 
-def up(folder: Path, node_count: int = 0, owner: Identity | None = None, report: Report = to_stderr) -> ControlPlane:
+def up(
+    folder: Path,
+    node_count: int = 0,
+    owner: Identity | None = None,
+    report: Report = to_stderr,
+    *,
+    unsafe_no_fsync: bool = False,
+) -> ControlPlane:
     """Start a stack; one that runs already with as many nodes is taken as it is. Raises LocalClusterError.
 
-    Whatever goes wrong, Ctrl-C included, nothing of it is left running.
+    With `unsafe_no_fsync` etcd does not wait for the disk: its data survives the end of its process, but not a crash
+    of the machine. Whatever goes wrong, Ctrl-C included, nothing of the stack is left running.
     """
     check_platform()
     with _alone(folder, report):
@@ -44,7 +53,7 @@ def up(folder: Path, node_count: int = 0, owner: Identity | None = None, report:
             report(f"cleaning up what is left of an earlier stack ({condition.value})")
         _down(folder)
         try:
-            return _up(folder, node_count, owner, report)
+            return _up(folder, node_count, owner, report, unsafe_no_fsync)
         except BaseException:
             _down(folder)
             raise
@@ -59,11 +68,11 @@ def down(folder: Path, report: Report = to_stderr) -> bool:
         return _down(folder)
 
 
-def _up(folder: Path, node_count: int, owner: Identity | None, report: Report) -> ControlPlane:
+def _up(folder: Path, node_count: int, owner: Identity | None, report: Report, unsafe_no_fsync: bool) -> ControlPlane:
     if node_count:
-        with_nodes: ControlPlane = _nodes().start(folder, node_count, owner, report)
+        with_nodes: ControlPlane = _nodes().start(folder, node_count, owner, report, unsafe_no_fsync)
         return with_nodes
-    plane = ControlPlane(folder, owner=owner, report=report)
+    plane = ControlPlane(folder, Options(unsafe_no_fsync=unsafe_no_fsync), owner=owner, report=report)
     plane.start()
     return plane
 

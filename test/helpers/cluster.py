@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from localcluster import podstatus
+from localcluster import podstatus, process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.fakekubelet import make_node
 from localcluster.podstatus import Outcome
+from localcluster.programs import Options
 
 __all__ = ["Cluster", "Outcome", "make_node"]
 
 Object = dict[str, Any]
+
+# Kinds of which pods come, by the path of their group; owners first, since they would make anew what they own.
+_OWNERS = (
+    ("/apis/kubeflow.org/v1alpha1", "tfjobs"),
+    ("/apis/kubeflow.org/v2alpha1", "trainjobs"),
+    ("/apis/batch/v1", "jobs"),
+    ("/apis/scheduling.kubeflow.org/v1alpha1", "gangs"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,17 @@ class Cluster:
         return self.own.folder
 
 
+@contextlib.contextmanager
+def own_plane(name: str, options: Options) -> Iterator[Cluster]:
+    """A control plane with options of its own, which ends with the block, and with this run of pytest at the latest."""
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    owner = os.getppid() if is_worker else os.getpid()
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{owner}-{worker}-{name}")
+    with ControlPlane(folder, options, owner=process.identify(owner)) as plane:
+        yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)
+
+
 def new_namespace(api: Api, prefix: str = "test") -> str:
     name = f"{prefix}-{secrets.token_hex(4)}"
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -53,19 +76,23 @@ def delete_namespace(api: Api, name: str) -> None:
     api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
 
 
+def clear_namespace(api: Api, name: str) -> None:
+    """Delete what works in a namespace: jobs of all kinds, Deployments, and their pods. The rest stays where it is.
+
+    On a control plane that ends with the tests this replaces `delete_namespace`, which costs the server more than a
+    hundred requests: the namespace controller looks for objects of every kind.
+    """
+    for group, plural in (*_OWNERS, ("/apis/apps/v1", "deployments"), ("/api/v1", "pods")):
+        path = f"{group}/namespaces/{name}/{plural}"
+        api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")
+
+
 def clear_jobs(api: Api) -> None:
     """Delete all jobs of all namespaces and what is theirs: left by another test, it takes nodes and waits in queues.
 
     Owners go before what they own, for they would make it anew.
     """
-    kinds = (
-        ("/apis/kubeflow.org/v1alpha1", "tfjobs"),
-        ("/apis/kubeflow.org/v2alpha1", "trainjobs"),
-        ("/apis/batch/v1", "jobs"),
-        ("/apis/scheduling.kubeflow.org/v1alpha1", "gangs"),
-        ("/api/v1", "pods"),
-    )
-    for group, plural in kinds:
+    for group, plural in (*_OWNERS, ("/api/v1", "pods")):
         for each in api.list(f"{group}/{plural}"):
             path = f"{group}/namespaces/{each['metadata']['namespace']}/{plural}/{each['metadata']['name']}"
             api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from helpers.cluster import Cluster, new_service_account, new_token, write_kubeconfig
+from helpers.auditlog import rights_log, used_rights
+from helpers.cluster import Cluster, make_node, new_service_account, new_token, own_plane, write_kubeconfig
+from helpers.gangowner import SMALL
 from helpers.gangscheduler import ask_bind, ask_filter, extender_url, hold_lease, running_gang_scheduler
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
@@ -28,6 +31,7 @@ from localcluster.api import Api
 from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
+from localcluster.programs import Options
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
 from tfjob_controller.gangscheduler import GangScheduler
 
@@ -36,6 +40,7 @@ pytestmark = pytest.mark.cluster
 RBAC = MANIFESTS / "base" / "extender" / "rbac.yaml"
 SCHEDULER = MANIFESTS / "base" / "extender" / "scheduler.yaml"
 SYSTEM = "tfjob-system"
+ACCOUNT = "extender"
 # As the fixture makes them.
 NAMESPACE, NODES = "gangs", ("node-a", "node-b")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -92,6 +97,10 @@ class Play:
         if phase in ("Admitted", "Released"):
             self._api.patch(f"{GANGS}/one", {"spec": {"suspend": phase == "Admitted"}})
 
+    def goes_to_stay(self) -> None:
+        """The gang is resumed, and not suspended again."""
+        self._api.patch(f"{GANGS}/one", {"spec": {"suspend": False}})
+
     def node(self) -> tuple[str, str]:
         """The node that the pod is on, and the one that was not liked."""
         return self._api.get(f"{PODS}/one")["spec"].get("nodeName", ""), self._disliked
@@ -111,43 +120,50 @@ def obstacles(proxy: FaultProxy) -> None:
     proxy.next(Reply(500), method="POST", path="/pods/one/binding")
 
 
-@pytest.mark.parametrize("right", [None, *RIGHTS], ids=lambda right: str(right or "all"))
-def test_every_single_right_is_needed_and_all_are_enough(
-    gang_cluster: Cluster, tmp_path: Path, right: Right | None
+@pytest.fixture
+def audited_cluster(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
+    """A control plane of this test's own, with the two nodes and the namespace; its audit log of the gang scheduler."""
+    with (
+        rights_log(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}") as (log, flags),
+        own_plane("audited", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster,
+    ):
+        Kubectl(cluster.kubeconfig, tmp_path / "cache").install_crds()
+        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        for name in NODES:
+            make_node(cluster.api, name, SMALL)
+        yield cluster, log
+
+
+def test_the_shipped_rights_are_enough_and_every_single_one_is_used(
+    audited_cluster: tuple[Cluster, Path], tmp_path: Path
 ) -> None:
-    api = gang_cluster.api
-    rules = without(shipped_rules(), right) if right else shipped_rules()
-    # Another account for each: the server would go on for a moment with the rights that it had in another test.
-    name = str(right or "all").replace(" ", "-").replace("/", "-")
-    token = new_service_account(api, NAMESPACE, name, rules)
-    await_rights(api, token, NAMESPACE, next(rights_of(rules)))
-    with FaultProxy(gang_cluster.own.server) as proxy:
-        if right is None or right.verb == "list":
-            # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
-            proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
+    """A right that has never allowed a request could be taken away, and nobody would miss it."""
+    cluster, log = audited_cluster
+    api = cluster.api
+    token = new_service_account(api, NAMESPACE, ACCOUNT, shipped_rules())
+    await_rights(api, token, NAMESPACE, RIGHTS[0])
+    with FaultProxy(cluster.own.server) as proxy:
+        # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
+        proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
         obstacles(proxy)
         play = Play(api)
         lead(api)
         follows = {"leader_lease_namespace": NAMESPACE, "leader_lease_name": NAME}
         with running_gang_scheduler(proxy.kubeconfig(tmp_path, token), ready=False, **follows) as scheduler:
 
-            def refused() -> bool:
+            def repeats_events() -> bool:
                 lead(api)
-                if right == REPEATED_EVENTS:
-                    play.comes_and_goes()
-                else:
-                    play.goes_on(scheduler)
-                return forbidden(scheduler) > 0
-
-            if right is not None:
-                eventually(refused, 30, 0.05)
-                return
+                play.comes_and_goes()
+                return REPEATED_EVENTS in used_rights(log)
 
             def bound() -> bool:
                 lead(api)
                 return play.goes_on(scheduler) == "Bound"
 
-            eventually(bound, 30, 0.05)
+            eventually(repeats_events, 60, 0.1)
+            play.goes_to_stay()
+            eventually(bound, 60, 0.05)
+            eventually(lambda: not set(RIGHTS) - used_rights(log), 60, 0.2)
             assert forbidden(scheduler) == 0
             node, disliked = play.node()
             assert node

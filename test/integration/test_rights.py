@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster, new_namespace, new_token, write_kubeconfig
+from helpers.auditlog import rights_log, used_rights
+from helpers.cluster import Cluster, new_namespace, new_token, own_plane
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import tfjob
@@ -19,7 +19,6 @@ from helpers.rights import (
     TOO_MUCH,
     Play,
     Right,
-    account_with,
     allowed,
     await_rights,
     forbidden,
@@ -30,9 +29,7 @@ from helpers.rights import (
     without,
 )
 from helpers.trainmanifests import trainjob
-from localcluster import process, state
 from localcluster.api import Api
-from localcluster.controlplane import ControlPlane
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
@@ -55,69 +52,52 @@ LEADS: dict[str, Any] = {
     "leader_elect_renew_deadline": 60.0,
     "leader_elect_retry_period": 0.2,
 }
+# Asked for only where the same happens again.
+REPEATED_EVENTS = Right("events.k8s.io", "events", "patch")
 RIGHTS = [right for right in rights_of(shipped_rules()) if right not in FINALIZERS]
 
 
-@pytest.mark.parametrize("right", RIGHTS, ids=str)
-def test_every_single_right_is_needed(
-    control_plane: Cluster, kubectl: Kubectl, api: Api, namespace: str, tmp_path: Path, right: Right
-) -> None:
-    """Without it, the play meets a refusal; with all of them it meets none: see the other test."""
-    play = Play(Jobs(api, namespace))
-    play.prepare()
-    with (
-        account_with(api, namespace, without(shipped_rules(), right)) as token,
-        FaultProxy(control_plane.own.server) as proxy,
-        FakeKubelet(api, namespace=namespace, behaviour=play.behaviour),
-    ):
-        if right.verb == "list":
-            # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
-            proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
-        kubeconfig = proxy.kubeconfig(tmp_path, token)
-        leads = {**LEADS, "leader_elect_lease_namespace": namespace}
-        with running_controller(kubeconfig, namespace, ready=False, **leads) as manager:
-
-            def refused() -> bool:
-                play.goes_on()
-                return forbidden(manager) > 0
-
-            eventually(refused, 60, 0.05)
-
-
 @pytest.fixture
-def strict(tmp_path: Path) -> Iterator[Cluster]:
-    """A control plane which asks for the right to block an owner's deletion, as OpenShift does."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-    plugins = Options(apiserver_flags=("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",))
-    plane = ControlPlane(state.stack_dir(f"test-{owner}-{worker}-strict"), plugins, owner=process.identify(owner))
-    with plane:
-        yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane)
+def strict() -> Iterator[tuple[Cluster, Path]]:
+    """A control plane which asks for the right to block an owner's deletion, as OpenShift does; its audit log."""
+    admission = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+    with (
+        rights_log(f"system:serviceaccount:{SYSTEM}:{NAME}") as (log, flags),
+        own_plane("strict", Options(apiserver_flags=(admission, *flags), unsafe_no_fsync=True)) as cluster,
+    ):
+        yield cluster, log
 
 
-def test_the_shipped_rights_are_enough_for_everything(strict: Cluster, tmp_path: Path) -> None:
-    kubectl = Kubectl(strict.kubeconfig, tmp_path / "cache")
+def test_the_shipped_rights_are_enough_for_everything_and_every_single_one_is_used(
+    strict: tuple[Cluster, Path], tmp_path: Path
+) -> None:
+    """A right that has never allowed a request could be taken away, and nobody would miss it."""
+    cluster, log = strict
+    kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache")
     kubectl.install_crds()
     kubectl.must("create", "namespace", SYSTEM)
     for name in ("service-account", "controller-role", "leader-role"):
         kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC / f"{name}.yaml"))
-    namespace = new_namespace(strict.api)
-    token = new_token(strict.api, SYSTEM, NAME)
-    await_rights(strict.api, token, namespace, RIGHTS[0])
-    await_rights(strict.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
-    _has_what_it_claims(strict.api, token, namespace)
-    play = Play(Jobs(strict.api, namespace))
+    namespace = new_namespace(cluster.api)
+    token = new_token(cluster.api, SYSTEM, NAME)
+    await_rights(cluster.api, token, namespace, RIGHTS[0])
+    await_rights(cluster.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
+    _has_what_it_claims(cluster.api, token, namespace)
+    play = Play(Jobs(cluster.api, namespace))
     play.prepare()
-    kubeconfig = write_kubeconfig(strict, token, tmp_path / "kubeconfig")
     leads = {**LEADS, "leader_elect_lease_namespace": SYSTEM}
-    kubelet = FakeKubelet(strict.api, namespace=namespace, behaviour=play.behaviour)
-    with kubelet, running_controller(kubeconfig, "", **leads) as manager:
-        _to_the_end(play)
-        eventually(lambda: jobs_workers(play, "wished") == 1, 60, 0.1)
-        assert forbidden(manager) == 0
-        # The rights that only this server asks for.
-        for right, kind, manifest in zip(FINALIZERS, (TFJOBS, TRAINJOBS), (tfjob(), trainjob()), strict=True):
-            _miss(strict.api, manager, right, kind, manifest)
+    kubelet = FakeKubelet(cluster.api, namespace=namespace, behaviour=play.behaviour)
+    with FaultProxy(cluster.own.server) as proxy, kubelet:
+        # Servers before 1.34, or without a watch cache, know no streaming lists: then it takes plain ones.
+        proxy.next(Reply(422, "Invalid"), path="sendInitialEvents", times=10**6)
+        with running_controller(proxy.kubeconfig(tmp_path, token), "", **leads) as manager:
+            _to_the_end(play, log)
+            eventually(lambda: jobs_workers(play, "wished") == 1, 60, 0.1)
+            eventually(lambda: unused(log) == set(), 60, 0.2)
+            assert forbidden(manager) == 0
+            # The rights that only this server asks for.
+            for right, kind, manifest in zip(FINALIZERS, (TFJOBS, TRAINJOBS), (tfjob(), trainjob()), strict=True):
+                _miss(cluster.api, manager, right, kind, manifest)
 
 
 def _has_what_it_claims(api: Api, token: str, namespace: str) -> None:
@@ -144,6 +124,10 @@ def _miss(api: Api, manager: Manager, right: Right, kind: Resource, manifest: di
     api.patch(role, {"rules": rules})
 
 
+def unused(log: Path) -> set[Right]:
+    return set(RIGHTS) - used_rights(log)
+
+
 def jobs_workers(play: Play, name: str) -> int | None:
     """How many workers its spec asks for by now, if it says so."""
     play.goes_on()
@@ -151,7 +135,7 @@ def jobs_workers(play: Play, name: str) -> int | None:
     return found
 
 
-def _to_the_end(play: Play) -> None:
+def _to_the_end(play: Play, log: Path) -> None:
     """Every job of the play ends as it must."""
     jobs = play.jobs
 
@@ -162,7 +146,7 @@ def _to_the_end(play: Play) -> None:
 
     eventually(is_suspended, 60, 0.05)
     eventually(lambda: "exists already" in str(jobs.status("foreign").get("reason")), 60, 0.05)
-    eventually(lambda: any(each.get("series") for each in jobs.events()), 60, 0.1)
+    eventually(lambda: REPEATED_EVENTS in used_rights(log), 60, 0.1)
     play.relent()
     for name in ("adopted", "foreign", "shrinking"):
         eventually(lambda name=name: jobs.phase(name) == "Done", 90, 0.1)  # type: ignore[misc] # bound now

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +10,14 @@ from typing import Any
 import pytest
 
 from bench.auditlog import audit_log
-from helpers.cluster import Cluster, new_namespace
+from helpers.auditlog import json_lines
+from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
-from localcluster import process, state
-from localcluster.api import Api
-from localcluster.controlplane import ControlPlane
 from localcluster.programs import Options
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
@@ -37,19 +33,9 @@ Object = dict[str, Any]
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
     """A control plane with an audit log, and this tree's kinds."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-    with audit_log() as (log, flags):
-        folder = state.stack_dir(f"test-{owner}-{worker}-audited")
-        plane = ControlPlane(folder, Options(apiserver_flags=flags), owner=process.identify(owner))
-        with plane:
-            Kubectl(plane.kubeconfig, tmp_path_factory.mktemp("kubectl")).install_crds()
-            yield Cluster(plane.kubeconfig, Api.from_kubeconfig(plane.kubeconfig), plane), log
-
-
-def lines_of(log: Path) -> list[Object]:
-    """But for one that is being written."""
-    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    with audit_log() as (log, flags), own_plane("audited", Options(apiserver_flags=flags)) as cluster:
+        Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("kubectl")).install_crds()
+        yield cluster, log
 
 
 def creations_told(jobs: Jobs) -> list[Object]:
@@ -74,7 +60,7 @@ def test_a_reconcile_id_finds_the_cause_the_requests_and_the_events(
         eventually(lambda: creations_told(jobs), 60)
         # The server writes an audit event once it has answered.
         eventually(lambda: len(creates_of_jobs(audit, namespace)) == 4, 60)
-    lines = [line for line in lines_of(log) if line.get("key") == f"{namespace}/example-job"]
+    lines = [line for line in json_lines(log) if line.get("key") == f"{namespace}/example-job"]
 
     created = creates_of_jobs(audit, namespace)
     reconcile_ids = {reconcile_id_of(entry) for entry in created}
@@ -132,7 +118,7 @@ def is_event(entry: Object) -> bool:
 def writes_of_controller(audit: Path, namespace: str) -> list[Object]:
     return [
         entry
-        for entry in lines_of(audit)
+        for entry in json_lines(audit)
         if entry["verb"] in WRITES
         and entry["userAgent"].startswith("tfjob-controller/")
         and (entry.get("objectRef") or {}).get("namespace") == namespace
