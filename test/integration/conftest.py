@@ -38,6 +38,14 @@ def kubectl(administrator: Kubectl, namespace: str) -> Kubectl:
     return Kubectl(administrator.kubeconfig, administrator.cache, namespace)
 
 
+@pytest.fixture(scope="module")
+def crd_namespace(administrator: Kubectl, control_plane: Cluster) -> Iterator[str]:
+    """A namespace for many tests that store nothing, or delete it again, with the CRDs applied."""
+    name = new_namespace(control_plane.api)
+    yield name
+    delete_namespace(control_plane.api, name)
+
+
 @pytest.fixture(scope="session")
 def playground(control_plane: Cluster, administrator: Kubectl) -> Iterator[Playground]:
     """A controller and a kubelet in a namespace of this worker's own, for all tests that need no other."""

@@ -1,0 +1,60 @@
+"""What a real API server says of an object, without a kubectl in between: starting one costs more than the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localcluster.api import Api, RefusedError
+from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.kube.meta import Resource
+
+Object = dict[str, Any]
+
+_RESOURCES = {
+    "TFJob": TFJOBS,
+    "TrainJob": TRAINJOBS,
+    "TrainingRuntime": TRAINING_RUNTIMES,
+    "ClusterTrainingRuntime": CLUSTER_TRAINING_RUNTIMES,
+}
+# As kubectl asks: unknown fields are refused, and nothing is stored.
+_STRICT = {"fieldValidation": "Strict"}
+_DRY_RUN = {**_STRICT, "dryRun": "All"}
+
+
+def problems_of_creation(api: Api, namespace: str, manifest: Object) -> tuple[str, ...]:
+    """Returns what the server has against this object, one sentence a problem; none if it would take the object."""
+    return _problems(api, "POST", _path(manifest, namespace), manifest, _DRY_RUN)
+
+
+def problems_of_change(
+    api: Api, namespace: str, before: Object, after: Object, status: Object | None = None
+) -> tuple[str, ...]:
+    """Stores `before`, with that status, and returns what the server has against replacing it by `after`."""
+    path = _path(before, namespace)
+    created = api.request("POST", path, before, query=_STRICT)
+    of_one = f"{path}/{created['metadata']['name']}"
+    try:
+        if status is not None:
+            created = api.patch(f"{of_one}/status", {"status": status})
+        version = {"resourceVersion": created["metadata"]["resourceVersion"]}
+        return _problems(api, "PUT", of_one, {**after, "metadata": {**after["metadata"], **version}}, _STRICT)
+    finally:
+        api.delete(of_one)
+
+
+def _problems(api: Api, method: str, path: str, body: Object, query: Object) -> tuple[str, ...]:
+    try:
+        api.request(method, path, body, query=query)
+    except RefusedError as error:
+        causes = error.body.get("details", {}).get("causes") or ()
+        # kubectl prints them like this, each once.
+        found = dict.fromkeys(f"{each.get('field', '')}: {each['message']}" for each in causes)
+        return tuple(found) or (str(error),)
+    return ()
+
+
+def _path(manifest: Object, namespace: str) -> str:
+    resource: Resource = _RESOURCES[manifest["kind"]]
+    return resource.path("" if manifest["kind"] == "ClusterTrainingRuntime" else namespace)
