@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.forkedprogram import ForkedProgram
 from helpers.poll import eventually
 
 # Only ends what hangs.
@@ -41,13 +43,17 @@ class Ended:
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> Ended:
+    with Running(arguments, environ) as running:
+        ended = running.end()
+        assert running.out == ""
+    return ended
+
+
+def run_afresh(arguments: Sequence[str], environ: Mapping[str, str]) -> Ended:
+    """Like `run`, in a Python that has imported nothing yet."""
+    argv = [sys.executable, "-m", "tfjob_controller", *arguments]
     done = subprocess.run(
-        _argv(arguments),
-        env=_environ(environ),
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_SECONDS,
-        check=False,
+        argv, env=_environ(environ), capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
     )
     assert done.stdout == ""
     return Ended(done.returncode, done.stderr)
@@ -65,22 +71,32 @@ class Running:
     """A command that has been started; use as a context manager, which kills it at the end."""
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            _argv(arguments), env=_environ(environ), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
+        self._folder = tempfile.TemporaryDirectory(prefix="storage-command-")
+        self._out, self._error = (Path(self._folder.name) / name for name in ("out", "error"))
+        self._program = ForkedProgram(arguments, out=self._out, error=self._error, environ=_environ(environ))
 
     def __enter__(self) -> Running:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        self._program.kill()
+        self._folder.cleanup()
+
+    @property
+    def out(self) -> str:
+        """What it has written to standard output."""
+        return self._out.read_text()
 
     def signal(self, number: signal.Signals) -> Ended:
         """Send it, and wait for the end."""
-        self._process.send_signal(number)
-        _, said = self._process.communicate(timeout=_DEADLINE_SECONDS)
-        return Ended(self._process.returncode, said)
+        self._program.signal(number)
+        return self.end()
+
+    def end(self) -> Ended:
+        """Wait for the end."""
+        code = self._program.wait(_DEADLINE_SECONDS)
+        assert code is not None, "it hangs"
+        return Ended(code, self._error.read_text())
 
 
 def await_part(folder: Path, at_least: int) -> Path:
@@ -100,10 +116,6 @@ def content_of(folder: Path) -> dict[str, bytes]:
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
     return files
-
-
-def _argv(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "tfjob_controller", *arguments]
 
 
 def _environ(environ: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.storagecommand import MARKER, content_of, export, initialize, run
+from helpers.storagecommand import MARKER, content_of, export, initialize, run_afresh
 
 FILES = {"a": b"1", "sub/b": b"22", "sub/deeper/c d": os.urandom(100_000)}
 
@@ -133,7 +133,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(scheme: str, package:
     hidden.mkdir()
     (hidden / f"{package}.py").write_text(f"raise ModuleNotFoundError('not here', name={package!r})")
     environ = {"PYTHONPATH": str(hidden), "STORAGE_URI": f"{scheme}://org/name", "AWS_ACCESS_KEY_ID": "k"}
-    ended = run(["initialize", "model", f"--target={tmp_path}/t"], environ)
+    ended = run_afresh(["initialize", "model", f"--target={tmp_path}/t"], environ)
     assert ended.code == 1
     assert f"the package {package} is missing: install tfjob-controller[storage]" in ended.last_line
 
