@@ -19,6 +19,7 @@ KINDS = (
 SMALL = {"CHAOS_FAULTS": "12", "CHAOS_JOBS": "6", "CHAOS_SEED": "3", "CHAOS_MEAN": "0.4", "CHAOS_REST": "1"}
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
 def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_violation() -> None:

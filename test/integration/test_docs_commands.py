@@ -28,6 +28,8 @@ from helpers.poll import eventually
 # Several pages install the whole system, and every command is a process or two.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
+# What a newcomer reads; `make test` runs these alone.
+FIRST_PAGES = ("README.md", "docs/quickstart.md")
 RUN = {page: [each for each in commands(page) if claim_on(each) is None] for page in pages()}
 # In the running text. test_monitoring_docs.py runs those of the runbooks, test_overlays.py applies overlays.
 NAMED = {
@@ -50,7 +52,10 @@ def stage(gang_plane: Cluster, tmp_path_factory: pytest.TempPathFactory, pair: t
         yield stage
 
 
-@pytest.mark.parametrize("page", [page for page, found in RUN.items() if found])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page in FIRST_PAGES else pytest.mark.long) for page, found in RUN.items() if found],
+)
 def test_the_commands_of_a_page_do_what_it_says(page: str, stage: Stage, tmp_path: Path) -> None:
     shell = Shell(tmp_path, stage.cluster.kubeconfig)
     write_files(page, shell.folder)
@@ -59,6 +64,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, stage: Stage, tmp_pat
             follow(shell, command)
 
 
+@pytest.mark.long
 def test_what_the_text_says_to_call_kubectl_understands(
     control_plane: Cluster, administrator: Kubectl, tmp_path: Path
 ) -> None:

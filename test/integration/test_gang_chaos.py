@@ -16,6 +16,7 @@ KINDS = "foreign pods,node cordoned,gang scheduler killed,bindings 409,bindings 
 SMALL = {"CHAOS_GANGS": "12", "CHAOS_AT_ONCE": "12", "CHAOS_SEED": "9", "CHAOS_FAULTS": "0.6", "CHAOS_KINDS": KINDS}
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_gangs_come_through_while_things_break_and_the_auditor_sees_no_violation() -> None:
     environment = {**os.environ, **SMALL, "PYTHONPATH": str(ROOT / "hack")}

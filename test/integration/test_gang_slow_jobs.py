@@ -58,6 +58,7 @@ def slow_plane(tmp_path: Path) -> Iterator[Cluster]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_a_gang_of_300_is_bound_in_its_first_attempt_though_its_pods_come_slowly(slow_plane: Cluster) -> None:
     template = pod_template(container(resources={"requests": {"cpu": "1"}}))
     job = tfjob(master(template=template), workers(REPLICAS - 1, template=template), gang={"enabled": True})

@@ -53,6 +53,7 @@ def version() -> str:
     return settings["metadata"]["version"]
 
 
+@pytest.mark.long
 @needs_root
 def test_the_wheel_has_the_same_bytes_whatever_times_and_modes_the_checkout_has(base: Image, tmp_path: Path) -> None:
     wheels = fetched(tmp_path, "build.txt")
@@ -83,6 +84,7 @@ def other_checkout(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @needs_root
 def test_the_image_runs_all_programs_without_rights_and_holds_nothing_to_build_with(
     base: Image, tmp_path: Path, control_plane: Cluster, namespace: str

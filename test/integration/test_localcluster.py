@@ -70,6 +70,7 @@ def job(name: str, annotations: dict[str, str], policy: str = "Never", backoff_l
     return {"metadata": {"name": name}, "spec": {"backoffLimit": backoff_limit, "template": template}}
 
 
+@pytest.mark.long
 def test_two_stacks_run_side_by_side_and_each_stops_alone(state_home: Path) -> None:
     first, second = command("up", "--name", "a"), command("up", "--name", "b")
     paths = [Path(done.stdout.splitlines()[-1]) for done in (first, second)]
@@ -103,6 +104,7 @@ def test_only_loopback_is_listened_on(own_control_plane: Cluster) -> None:
     assert all(address.startswith("127.0.0.1:") for address in mine), mine
 
 
+@pytest.mark.long
 def test_a_second_up_takes_the_stack_as_it_is(state_home: Path) -> None:
     first, second = command("up"), command("up")
     assert first.stdout == second.stdout
@@ -134,6 +136,7 @@ def interrupted_start(number: signal.Signals) -> tuple[int, str]:
     return starting.returncode, words
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(state_home: Path, number: signal.Signals) -> None:
     code, words = interrupted_start(number)
@@ -145,6 +148,7 @@ def test_an_interrupted_start_leaves_nothing(state_home: Path, number: signal.Si
     assert not process.marked(state.stack_dir())
 
 
+@pytest.mark.long
 def test_a_start_that_was_killed_is_cleaned_up_by_the_next(state_home: Path) -> None:
     starting = subprocess.Popen(
         [sys.executable, "-m", "localcluster", "up"],
@@ -161,6 +165,7 @@ def test_a_start_that_was_killed_is_cleaned_up_by_the_next(state_home: Path) -> 
     assert len(process.marked(folder)) == 4
 
 
+@pytest.mark.long
 def test_a_stack_from_before_a_reboot_is_stale_and_up_starts_afresh(state_home: Path) -> None:
     folder = state.stack_dir()
     state.make_private(folder)
@@ -222,6 +227,7 @@ def test_a_version_from_before_the_compaction_is_gone(own_control_plane: Cluster
     assert refused.value.status == 410
 
 
+@pytest.mark.long
 def test_further_users_and_flags_are_taken(tmp_path: Path) -> None:
     user = User("somebody", ("system:masters",))
     options = Options(users=(user,), apiserver_flags=("--default-not-ready-toleration-seconds=7",))

@@ -26,6 +26,7 @@ PROGRAMS = {
 NAMES = [f"soak_{program}_{figure}" for program, figures in PROGRAMS.items() for figure in figures]
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_jobs_come_and_go_and_nothing_of_them_is_left(tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"

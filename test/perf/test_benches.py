@@ -127,23 +127,27 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("parts", GANG_FIGURES)
 def test_a_bench_with_control_planes_of_its_own_says_its_figures(parts: str) -> None:
     check(lines_of("gang", None, BENCH_PARTS=parts, SHAPES=""), GANG_FIGURES[parts])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_bench_of_many_jobs_says_its_figures() -> None:
     check(lines_of("scale", None), FIGURES["scale"])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_bench_of_followed_logs_in_a_cluster_says_its_figure() -> None:
     """In one of its own: it waits until its pods are gone, and other benches leave much to be collected."""
     check(lines_of("logscontroller", None), FIGURES["logscontroller"])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["cache", "sync", "create"])
 def test_a_bench_on_a_cluster_says_its_figures(name: str, spare_control_plane: Cluster) -> None:
