@@ -39,7 +39,7 @@ from tfjob_controller.extender.service import Service
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.clock import Clock, RealClock
-from tfjob_controller.kube.config import Config, ConfigError, load_config
+from tfjob_controller.kube.config import Config, ConfigError, find_config
 from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.transport import Transport
@@ -68,7 +68,7 @@ def run(options: ExtenderOptions) -> int:
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
     try:
-        config = load_config(options.kubeconfig or None, options.context or None)
+        config = find_config(options.kubeconfig or None, options.context or None)
         scheduler = GangScheduler(options, config, stop=stop)
     except (ConfigError, health.BindError, ListenError) as error:
         raise StartError(str(error)) from None

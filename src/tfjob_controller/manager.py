@@ -43,7 +43,7 @@ from tfjob_controller.engines import Shared, tfjob_engine, trainjob_engine
 from tfjob_controller.gangpolicy import gang_policy
 from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.clock import Clock, RealClock
-from tfjob_controller.kube.config import Config, ConfigError, load_config
+from tfjob_controller.kube.config import Config, ConfigError, find_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.leaderelection import LeaderElector
@@ -96,7 +96,7 @@ def run(options: RunOptions) -> int:
 def _build(options: RunOptions, stop: threading.Event) -> Manager:
     try:
         controller_config = _read_controller_config(options.controller_config_file)
-        config = load_config(options.kubeconfig or None, options.context or None)
+        config = find_config(options.kubeconfig or None, options.context or None)
         return Manager(options, config, controller_config, stop=stop)
     except (ConfigError, FileError, health.BindError) as error:
         raise StartError(str(error)) from None

@@ -28,10 +28,9 @@ class Session:
     @property
     def config(self) -> Config:
         if self._config is None:
-            from tfjob_controller.kube.config import load_config, load_plain_config
+            from tfjob_controller.kube.config import find_config
 
-            given = self._parsed.kubeconfig or None, self._parsed.context or None
-            self._config = load_plain_config(*given) or load_config(*given)
+            self._config = find_config(self._parsed.kubeconfig or None, self._parsed.context or None)
         return self._config
 
     @property

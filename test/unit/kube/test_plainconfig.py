@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tfjob_controller.kube.config import load_config, load_plain_config
+from tfjob_controller.kube.config import ConfigError, find_config, load_config, load_plain_config
 
 SERVER = "https://cluster.test:6443/path"
 
@@ -131,3 +132,28 @@ def test_so_are_several_files_unknown_contexts_proxies_and_what_is_no_kubeconfig
     assert load_plain_config(path) is not None
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
     assert load_plain_config(path) is None
+
+
+def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_file(pki: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT"}, pki))
+    plain = load_plain_config(path)
+    assert plain is not None
+    pool: Any = plain.open_pool(1, block=True)
+    assert pool.ca_certs == str(pki / "cert.pem")
+    assert pool.conn_kw.get("ca_cert_data") is None
+
+
+def test_the_client_is_loaded_only_for_what_is_not_plain(tmp_path: Path) -> None:
+    script = "import sys; from tfjob_controller.kube.config import find_config; find_config(sys.argv[1])\n"
+    script += "print('kubernetes' in sys.modules)"
+    (tmp_path / "token").write_text("s3cret")
+    found = []
+    for user in (TOKEN, {"tokenFile": str(tmp_path / "token")}):
+        command = [sys.executable, "-c", script, write(tmp_path, user, {})]
+        found.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+    assert found == ["False", "True"]
+
+
+def test_what_is_wrong_is_said_as_the_client_would_have_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no context 'nobody'"):
+        find_config(write(tmp_path, TOKEN, {}), "nobody")
