@@ -20,6 +20,7 @@ import hypothesis
 import pytest
 
 from helpers.cluster import Cluster, clear_namespace, delete_namespace, new_namespace
+from helpers.examples import DEFAULT_PROFILE, PROFILES
 from localcluster import process, stack, state
 from localcluster.api import Api
 from localcluster.errors import LocalClusterError
@@ -33,8 +34,9 @@ NODE_COUNT = 2
 TOTALS = "TEST_TOTALS"
 
 # How long an example takes says more of what else this machine does; pytest-timeout has an eye on the whole test.
-hypothesis.settings.register_profile("busy-machine", deadline=None)
-hypothesis.settings.load_profile("busy-machine")
+for _name, _count in PROFILES.items():
+    hypothesis.settings.register_profile(_name, deadline=None, max_examples=_count)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or DEFAULT_PROFILE)
 
 _PASSED = pytest.StashKey[bool]()
 _stack_numbers = itertools.count(1)

@@ -120,10 +120,18 @@ class World:
     lingers: bool = False
     stops_slowly: bool = False
     readings: dict[str, Reading] | None = None
+    # The plan, and what it was compiled from.
+    _planned: tuple[tuple[Any, ...], Plan] | None = field(default=None, repr=False, compare=False)
 
     @property
     def plan(self) -> Plan:
-        return self.kind.plan(self.job, self.gangs, restart_rules=self.restart_rules)
+        """Compiled once for each job: jobs are frozen, and a kind compiles the same job into the same plan."""
+        made_of = (self.job, self.kind, self.gangs, self.restart_rules)
+        if self._planned is None or any(
+            each is not other for each, other in zip(self._planned[0], made_of, strict=True)
+        ):
+            self._planned = made_of, self.kind.plan(self.job, self.gangs, restart_rules=self.restart_rules)
+        return self._planned[1]
 
     @property
     def work(self) -> Work:

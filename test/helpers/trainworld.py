@@ -66,7 +66,7 @@ def train_plan(**given: Any) -> Plan:
     return build_train_plan(recipe(**given))
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainJobs:
     """See `clusterinmemory.Kind`."""
 

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from helpers.examples import examples
 from tfjob_controller.extender.barrier import Barrier
 from tfjob_controller.extender.bindcalls import AllBound, Answer, BindAll, GiveUp, MemberOfGang, Output, PodToBind
 
@@ -217,4 +218,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 class TestBarrier(Cluster.TestCase):  # type: ignore[misc]  # hypothesis makes it
-    settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

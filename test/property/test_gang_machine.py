@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, placed_nodes
@@ -280,4 +281,4 @@ class GangMachine(RuleBasedStateMachine):
 
 
 TestGangMachine = GangMachine.TestCase
-TestGangMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGangMachine.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

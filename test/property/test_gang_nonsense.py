@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
 from tfjob_controller.api.gang import PHASES
 
@@ -61,7 +62,7 @@ statuses = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(first=specs, second=specs, said=statuses, is_restarted=st.booleans())
 def test_no_gang_stops_the_others(
     first: dict[str, Any], second: dict[str, Any], said: dict[str, Any], is_restarted: bool

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from helpers.examples import examples
 from helpers.memoryapi import Fault, MemoryApi, Request
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
@@ -188,5 +189,5 @@ class ElectionMachine(RuleBasedStateMachine):
 
 TestElection = ElectionMachine.TestCase
 TestElection.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(150), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

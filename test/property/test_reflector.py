@@ -5,6 +5,7 @@ import random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.scripted import PatientClock
 from helpers.things import THINGS, Thing, decode_thing
 from helpers.world import NAMES, Act, Action, World
@@ -94,7 +95,7 @@ class Cache:
         assert len(self.store.index_values("uid")) == len(stored)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(script=scripts)
 def test_the_store_is_always_a_state_of_the_server_with_our_newer_writes_and_in_the_end_the_present_one(
     script: list[Action],

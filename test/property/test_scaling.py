@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.gangs import a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import Member
@@ -95,7 +96,7 @@ def gone_with(world: ScalingWorld, resizes: Sequence[Resize]) -> list[tuple[Elas
     return [(gangs[each.key], member) for each in resizes for member in each.leaving]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=3), shapes, st.booleans())
 def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
     cpus: list[int], running: list[Shape], head: Shape, is_full: bool
@@ -120,7 +121,7 @@ def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
     assert bool(world.admit()) == (way or is_fitting)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=3), shapes, st.lists(shapes, max_size=3), st.data())
 def test_whatever_comes_meanwhile_what_is_freed_is_for_the_gang_that_waits(
     cpus: list[int], running: list[Shape], head: Shape, others: list[Shape], data: st.DataObject
@@ -143,7 +144,7 @@ def test_whatever_comes_meanwhile_what_is_freed_is_for_the_gang_that_waits(
     assert "ns/head" in world.running
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=4), st.lists(shapes, max_size=3))
 def test_under_constant_load_the_number_of_resizes_is_bounded(
     cpus: list[int], running: list[Shape], waiting: list[Shape]
@@ -165,7 +166,7 @@ def test_under_constant_load_the_number_of_resizes_is_bounded(
     assert world.resizes == done
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=3))
 def test_gangs_grow_until_none_fits_any_more_or_all_have_their_most(cpus: list[int], running: list[Shape]) -> None:
     world = a_world(cpus, running, Shape(1, 1, 1, False, 0))
@@ -180,7 +181,7 @@ def test_gangs_grow_until_none_fits_any_more_or_all_have_their_most(cpus: list[i
         assert len(each.nodes) == each.most or not isinstance(place(world.view, one), Placement)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters, st.lists(shapes, min_size=1, max_size=3), st.lists(shapes, min_size=1, max_size=2), st.data())
 def test_nobody_grows_while_a_gang_waits(
     cpus: list[int], running: list[Shape], waiting: list[Shape], data: st.DataObject

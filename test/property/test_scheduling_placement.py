@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.gangs import GPU, a_node, a_view
 from tfjob_controller.api.cluster import Node
 from tfjob_controller.api.gang import Member, kind_of
@@ -99,7 +100,7 @@ def check_room(view: ClusterView, demands: Sequence[Demand], placement: Placemen
         assert all(view.free(node).get(name, 0) >= amount for name, amount in taken.items()), node
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(nodes, kinds)
 def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]
@@ -121,7 +122,7 @@ def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
         assert len(set(found.node_of.values())) == fewest, "fewest nodes, exactly"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(nodes, kinds, st.randoms(use_true_random=False))
 def test_the_order_of_events_changes_nothing(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]], random: object
@@ -131,7 +132,7 @@ def test_the_order_of_events_changes_nothing(
     assert place(a_view(*reversed(cluster)), demands, ("zone",)) == first
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(nodes, st.tuples(st.integers(1, 8), st.integers(0, 3), st.integers(0, 2), st.booleans()), st.integers(0, 8))
 def test_as_many_as_fit_start_if_the_least_do(
     node_shapes: list[tuple[str, str, str, str]], kind: tuple[int, int, int, bool], least: int
@@ -151,7 +152,7 @@ def test_as_many_as_fit_start_if_the_least_do(
         assert found.counts == {"k0": most}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(nodes, kinds)
 def test_one_zone_is_enough_where_one_can_take_all(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.gangs import NOW, a_gang, a_node, a_view, workers
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait, decide
@@ -31,7 +32,7 @@ def arrived(index: int, shape: tuple[int, int, int, int], second: int) -> Gang:
     return a_gang(f"g{index:02}", *members, age_seconds=-float(second), priority=priority)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters, arrivals)
 def test_no_pass_commits_too_much_and_memory_changes_no_answer(
     cpus: list[int], shapes: list[tuple[int, int, int, int]]
@@ -76,7 +77,7 @@ def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], v
             assert isinstance(place(view, demands_of(waiting[verdict.gang_key].spec)), NoFit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 3))
 def test_a_wide_gang_gets_its_turn_however_many_small_ones_come(size: int, lifetime: int, rate: int) -> None:
     """Each second small gangs come, as many as would fill the cluster for ever."""

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from helpers.examples import examples
 from helpers.gangs import a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
@@ -132,4 +133,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestView = Machine.TestCase
-TestView.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestView.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.simulations import a_job, simulated
 from tfjob_controller.simulator.jobs import SimJob, SpeedModel
 from tfjob_controller.simulator.ledger import PARTIAL, PAUSED, WORKING, Segment
@@ -42,7 +43,7 @@ def job_lists(draw: st.DrawFn) -> list[SimJob]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(job_lists(), st.sampled_from((IN_PLACE, RESTART)))
 def test_a_simulation_adds_up(policy: str, jobs: list[SimJob], resize: str) -> None:
     run = simulated(jobs, NODES, GPUS, policy, Settings(SPEED, resize))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World, world
+from helpers.examples import examples
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.actions import NOTHING
@@ -130,7 +131,7 @@ def is_true(cluster: World, condition_type: str) -> bool:
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_job_is_never_both_succeeded_and_failed(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:
@@ -146,7 +147,7 @@ def test_a_job_is_never_both_succeeded_and_failed(history: list[Step], options: 
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_succeeded_index_is_never_run_again(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:
@@ -159,7 +160,7 @@ def test_a_succeeded_index_is_never_run_again(history: list[Step], options: dict
 
 
 @given(history=histories_of_others, clean_pod_policy=st.sampled_from(["All", "Running", "None"]))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_nothing_that_happens_to_others_ends_a_job_but_the_chief_does(
     history: list[Step], clean_pod_policy: str
 ) -> None:
@@ -176,7 +177,7 @@ def test_nothing_that_happens_to_others_ends_a_job_but_the_chief_does(
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
     history: list[Step], options: dict[str, object]
 ) -> None:
@@ -191,7 +192,7 @@ def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_counts_only_rise_and_an_end_is_final(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:

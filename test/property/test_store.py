@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from helpers.examples import examples
 from helpers.mutation import MutationDetector
 from helpers.things import Thing, thing
 from tfjob_controller.kube.meta import key_of, version_of
@@ -143,4 +144,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestStore = Machine.TestCase
-TestStore.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestStore.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

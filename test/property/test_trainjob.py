@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.clusterinmemory import World
+from helpers.examples import examples
 from helpers.trainworld import admit, ends, generations, train_world, world_in_steps
 from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.actions import NOTHING
@@ -205,7 +206,7 @@ def living_generations(cluster: World) -> set[str]:
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
     history: list[Step], options: dict[str, object]
 ) -> None:
@@ -221,7 +222,7 @@ def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_nodes_of_two_generations_never_live_at_the_same_time(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:
@@ -231,7 +232,7 @@ def test_nodes_of_two_generations_never_live_at_the_same_time(history: list[Step
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_counts_only_rise_up_to_their_limit_and_an_end_is_final(
     history: list[Step], options: dict[str, object]
 ) -> None:
@@ -256,7 +257,7 @@ def test_counts_only_rise_up_to_their_limit_and_an_end_is_final(
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_job_says_one_thing_at_a_time(history: list[Step], options: dict[str, object]) -> None:
     cluster = new_world(**options)
     for step in history:
@@ -274,7 +275,7 @@ def test_a_job_says_one_thing_at_a_time(history: list[Step], options: dict[str, 
 
 
 @given(history=histories, options=policies)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_job_that_is_left_in_peace_comes_to_its_end(history: list[Step], options: dict[str, object]) -> None:
     """No history leaves a job of which nothing more would come."""
     cluster = new_world(**options)

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.laggingcluster import LaggingCluster
 from helpers.trainworld import generations, train_world
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
@@ -64,7 +65,7 @@ def ready(cluster: LaggingCluster) -> int:
 
 
 @given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
     history: list[Step], stops_with: int, gang: object
 ) -> None:
@@ -75,7 +76,7 @@ def test_suspending_and_resuming_is_no_failure_whoever_sees_it_when(
 
 
 @given(history=histories(*QUIET, *KILLS), stops_with=exit_codes, gang=gangs)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_set_is_restarted_no_more_often_than_a_node_failed(
     history: list[Step], stops_with: int, gang: object
 ) -> None:
@@ -87,7 +88,7 @@ def test_a_set_is_restarted_no_more_often_than_a_node_failed(
 
 
 @given(history=histories(*QUIET, *TOGGLES, *KILLS), stops_with=exit_codes, gang=gangs)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_set_that_fails_about_when_it_is_suspended_runs_again_all_the_same(
     history: list[Step], stops_with: int, gang: object
 ) -> None:
@@ -99,7 +100,7 @@ def test_a_set_that_fails_about_when_it_is_suspended_runs_again_all_the_same(
 
 
 @given(history=histories(*QUIET, *TOGGLES), stops_with=exit_codes, gang=gangs)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_node_goes_on_beside_one_that_was_stopped(history: list[Step], stops_with: int, gang: object) -> None:
     """Not even if the controller was killed when it had stopped some of them, and the job is resumed by then."""
     cluster = a_set_that_runs(stops_with, gang)

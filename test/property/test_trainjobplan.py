@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.anytrainspec import runtime_specs, train_specs
+from helpers.examples import examples
 from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_spec, train_plan
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjobvalidation import validate, validate_runtime, validate_with_runtime
@@ -32,7 +33,7 @@ def decoded(spec: Any, meta: Mapping[str, Any]) -> bytes:
 
 
 @given(spec=train_specs, its=st.none() | runtime_specs, has_gang=st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_whatever_is_valid_is_planned_or_refused_in_one_line(spec: Any, its: Any, has_gang: bool) -> None:
     meta = {"name": "a", "namespace": "ns", "uid": "u"}
     job = decode_trainjob(decoded(spec, meta))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from helpers.anyspec import anything
 from helpers.anytrainspec import runtime_specs, train_specs
+from helpers.examples import examples
 from tfjob_controller.api import trainjobdefaults as defaults
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjobvalidation import validate, validate_change, validate_runtime, validate_with_runtime
@@ -16,7 +17,7 @@ def encoded(spec: Any, status: Any = None) -> bytes:
     return json.dumps({"metadata": {"name": "a"}, "spec": spec, "status": status}).encode()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(spec=train_specs, status=anything, its=runtime_specs)
 def test_any_job_and_runtime_are_read_and_judged(spec: Any, status: Any, its: Any) -> None:
     job, runtime = decode_trainjob(encoded(spec, status)), decode_training_runtime(encoded(its))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.anyspec import GPU, anything, good_jobs, specs, templates
+from helpers.examples import examples
 from helpers.manifests import master, parameter_servers, tfjob, workers
 from tfjob_controller.api.accelerators import apply_accelerators
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar, HostVolume
@@ -28,7 +29,7 @@ def decoded(spec: Any, status: Any = None) -> TFJob:
     return decode_tfjob(json.dumps({"metadata": {"name": "a"}, "spec": spec, "status": status}).encode())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(spec=specs, status=anything)
 def test_any_object_is_read_judged_and_if_it_is_good_compiled(spec: Any, status: Any) -> None:
     job = decoded(spec, status)

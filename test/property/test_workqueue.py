@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from helpers.examples import examples
 from helpers.poll import eventually
 from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.delayingqueue import DelayingQueue
@@ -178,10 +179,10 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestQueue.settings = settings(max_examples=examples(200), stateful_step_count=60, deadline=None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     before=st.lists(PRIORITIES, max_size=12),
     priority=PRIORITIES,

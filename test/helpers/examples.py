@@ -1,0 +1,19 @@
+"""How many examples a property test tries, by hypothesis profile.
+
+`make unit` and `make test` use the profile `fast`, `make test-all` and whoever changes a rule the profile `thorough`:
+HYPOTHESIS_PROFILE=thorough. A profile's own number of examples is for tests that name none; test/conftest.py loads it
+before any test is imported.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+PROFILES = {"fast": 30, "thorough": 100}
+DEFAULT_PROFILE = "fast"
+
+
+def examples(thorough: int) -> int:
+    """For `max_examples`: the given number in the profile `thorough`, in `fast` its share, but no fewer than 30."""
+    share = settings().max_examples / PROFILES["thorough"]
+    return max(min(thorough, PROFILES["fast"]), round(thorough * share))
