@@ -148,6 +148,9 @@ def _server_class(family: socket.AddressFamily) -> type[ThreadingHTTPServer]:
     class Http(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
+        # The library's default of 5 loses connections while the accepting thread waits for a core: whoever sent one
+        # tries again only after one second, then after three, and a probe has failed by then.
+        request_queue_size = 2 * MAX_CONNECTIONS
 
         def process_request(self, request: Any, client_address: Any) -> None:
             connections.add(request)

@@ -61,6 +61,16 @@ def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: 
         assert is_alive(server)
 
 
+def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not_lost() -> None:
+    server = Server(BindAddress("127.0.0.1", 0), {"/healthz": health.healthz}, "test")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        for _ in range(MAX_CONNECTIONS):  # a lost one is tried again by the kernel, for longer than this waits
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS))
+        server.start()
+        assert is_alive(server)
+
+
 @pytest.mark.parametrize(
     "request_",
     [
