@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,15 @@ def test_the_examples_runtime_is_the_one_that_it_names(ring: Framework) -> None:
 def test_the_example_builds_into_a_package_that_declares_its_entry_point(tmp_path: Path) -> None:
     project, site = tmp_path / "project", tmp_path / "site"
     project.mkdir()
+    site.mkdir()
     for name in ("pyproject.toml", "acme_ring.py"):
         (project / name).write_text(FILES[name])
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", site, project], check=True, timeout=240)
+    # As pip does it, in a process of its own, but without pip, which takes three seconds to find that out.
+    build = "import setuptools.build_meta as backend, sys; backend.build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, site], cwd=project, check=True, capture_output=True, timeout=240)
+    (wheel,) = site.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    assert (site / "acme_ring.py").read_text() == FILES["acme_ring.py"]
     found = importlib.metadata.distributions(path=[str(site)])
     assert [(each.name, each.group) for package in found for each in package.entry_points] == [("ring", GROUP)]
