@@ -47,6 +47,7 @@ docs: $(READY) ## Build the docs as a site, build/site/index.html; a dead link f
 
 # Bytecode is kept even if the environment says otherwise: compiling all modules again takes each worker ten seconds.
 unit check: export PYTHONDONTWRITEBYTECODE :=
+# HYPOTHESIS_PROFILE=thorough tries more examples in property tests (test/helpers/examples.py).
 
 .PHONY: unit
 unit: $(READY) ## Unit and property tests: no cluster, less than a minute

@@ -32,6 +32,6 @@ def shown(pages: str, *kinds: str, folder: Path = DOCS) -> list[Shown]:
         Shown(page.name, document)
         for page in sorted(folder.glob(pages))
         for block in _YAML.findall(page.read_text("utf-8"))
-        for document in yaml.safe_load_all(block)
+        for document in yaml.load_all(block, yaml.CSafeLoader)
         if isinstance(document, dict) and document.get("kind") in kinds
     ]

@@ -56,6 +56,7 @@ TARGETS = (
     Target("verify", ".ci/run", "make verify", why="it is the other half of what CI runs"),
     Target("test", ".ci/run", "make test", why="it runs this test"),
     Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
+    Target("check", "test/unit/test_moduletests.py", "main([links, totals, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),
     Target("demo-trainjob", _DEMO, 'module="demo.trainjob"', "demo.trainjob"),
     Target("demo-gang", "test/integration/test_demo_gang.py", 'start_demo("demo.gang"', "demo.gang"),
