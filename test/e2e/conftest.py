@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,19 +47,36 @@ def kubectl(nodes: Cluster, space: str, tmp_path: Path) -> Kubectl:
     return Kubectl(nodes.kubeconfig, tmp_path / "kubectl", space)
 
 
+@pytest.fixture(scope="session")
+def installed_kinds(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
+    """Installs the operator's kinds and the built-in runtimes, unless an earlier test has and nobody removed them."""
+    kubectl = Kubectl(nodes.kubeconfig, tmp_path_factory.mktemp("kubectl"))
+    uids: set[str] = set()
+
+    def install() -> None:
+        last = nodes.api.find("/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/xgboost-distributed")
+        if last is not None and last["metadata"]["uid"] in uids:
+            return
+        kubectl.install_crds()
+        kubectl.must("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base" / "runtimes"))
+        last = nodes.api.get("/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/xgboost-distributed")
+        uids.add(last["metadata"]["uid"])
+
+    return install
+
+
 @pytest.fixture
-def jobs(nodes: Cluster, space: str, kubectl: Kubectl) -> Iterator[Jobs]:
+def jobs(nodes: Cluster, space: str, installed_kinds: Callable[[], None]) -> Iterator[Jobs]:
     """The TFJobs of the test's namespace, and a controller at work there."""
-    kubectl.install_crds()
+    installed_kinds()
     with running_controller(nodes.kubeconfig, space):
         yield Jobs(nodes.api, space)
 
 
 @pytest.fixture
-def trainjobs(nodes: Cluster, space: str, kubectl: Kubectl) -> Iterator[TrainJobs]:
+def trainjobs(nodes: Cluster, space: str, kubectl: Kubectl, installed_kinds: Callable[[], None]) -> Iterator[TrainJobs]:
     """The TrainJobs of the test's namespace, with the built-in runtimes, and a controller at work there."""
-    kubectl.install_crds()
-    kubectl.must("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base" / "runtimes"))
+    installed_kinds()
     config = ControllerConfig(initializer_image=images.INITIALIZER)
     with running_controller(nodes.kubeconfig, space, config=config):
         yield TrainJobs(nodes, space, kubectl)

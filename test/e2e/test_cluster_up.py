@@ -1,7 +1,4 @@
-"""`make cluster-up` and what goes with it, as their page shows them, and how long they take.
-
-Here, where nothing else runs beside the test.
-"""
+"""`make cluster-up` and what goes with it, as their page shows them, and how long they take on an idle machine."""
 
 from __future__ import annotations
 
@@ -36,6 +33,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dic
     stack.down(state.stack_dir())
 
 
+@pytest.mark.long
 def test_a_warm_cluster_up_is_ready_within_ten_seconds(environment: dict[str, str]) -> None:
     binaries.ensure_all(binaries.CONTROL_PLANE)
     seconds = shortest(lambda: cluster_up(environment), WARM_START_SECONDS)

@@ -38,7 +38,9 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess
     stack.down(state.stack_dir(NAME))
 
 
-def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(demo: subprocess.Popen[str]) -> None:
+def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(
+    before: Listing, demo: subprocess.Popen[str]
+) -> None:
     output = demo.communicate(timeout=TIMEOUT_SECONDS)[0]
     assert demo.returncode == 0, output
     for words in (
@@ -53,8 +55,10 @@ def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(demo: subproc
     ):
         assert words in output, output
     assert process.marked(state.stack_dir(NAME)) == []
+    assert machine.listing() == before
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(before: Listing, demo: subprocess.Popen[str]) -> None:
     interrupt_at(demo, "1. first")
     assert process.marked(state.stack_dir(NAME)) == []

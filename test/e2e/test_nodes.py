@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ import pytest
 
 from helpers import interrupt, machine
 from helpers.cluster import Cluster, pod_path
+from helpers.plainpods import SERVER, SLEEP, create_pod, phase, pod
 from helpers.poll import eventually
 from localcluster import binaries, images, network, node, process, stack, state
 from localcluster import nodes as nodes_module
@@ -23,22 +23,6 @@ from localcluster import nodes as nodes_module
 pytestmark = pytest.mark.nodes
 
 HACK = Path(stack.__file__).parents[1]
-SERVER = ["python3", "-m", "http.server", "8000"]
-SLEEP = ["sleep", "infinity"]
-
-
-def pod(name: str, command: list[str], node_name: str = "", **container: Any) -> dict[str, Any]:
-    main = {
-        "name": "main",
-        "image": "localhost/base",
-        "imagePullPolicy": "IfNotPresent",
-        "command": command,
-        **container,
-    }
-    spec = {"containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
-    if node_name:
-        spec["nodeName"] = node_name
-    return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
 
 
 def service(name: str, app: str, port: int, **spec: Any) -> dict[str, Any]:
@@ -48,23 +32,9 @@ def service(name: str, app: str, port: int, **spec: Any) -> dict[str, Any]:
     }
 
 
-def create_pod(cluster: Cluster, space: str, body: dict[str, Any]) -> None:
-    cluster.api.create(f"/api/v1/namespaces/{space}/pods", body)
-
-
-def phase(cluster: Cluster, space: str, name: str) -> str:
-    return str(cluster.api.get(pod_path(space, name))["status"]["phase"])
-
-
 def kubectl(cluster: Cluster, *arguments: str, check: bool = True) -> str:
     argv = [str(binaries.ensure("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=check).stdout
-
-
-def condition(cluster: Cluster, name: str) -> str:
-    """The node's Ready condition: True, False or Unknown."""
-    reported = cluster.api.get(f"/api/v1/nodes/{name}")["status"]["conditions"]
-    return next(str(one["status"]) for one in reported if one["type"] == "Ready")
 
 
 def is_available(cluster: Cluster, space: str, name: str) -> bool:
@@ -90,10 +60,7 @@ def test_nodes_share_out_the_machine_and_do_not_count_it_twice(nodes: Cluster) -
     assert sum(int(status["allocatable"]["memory"].removesuffix("Ki")) for status in reported) <= memory
 
 
-@pytest.mark.parametrize("client", ["node-1", "node-2"])
-def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(
-    nodes: Cluster, space: str, client: str
-) -> None:
+def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(nodes: Cluster, space: str) -> None:
     probe = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1}
     create_pod(nodes, space, pod("web", SERVER, "node-1", readinessProbe=probe))
     nodes.api.create(f"/api/v1/namespaces/{space}/services", service("headless", "web", 8000, clusterIP="None"))
@@ -107,9 +74,13 @@ def test_pods_on_all_nodes_find_each_other_by_name_and_by_service_address(
         "        except OSError: time.sleep(0.2)\n"
     )
     hosts = ["headless:8000", f"headless.{space}.svc.cluster.local:8000", "virtual"]
-    create_pod(nodes, space, pod("client", ["python3", "-c", script, *hosts], client))
-    eventually(lambda: phase(nodes, space, "client") == "Succeeded", 30)
-    assert kubectl(nodes, "logs", "-n", space, "client").split("\n")[:-1] == [f"{host} 200" for host in hosts]
+    argv = ["python3", "-c", script, *hosts]
+    for number in (1, 2):
+        create_pod(nodes, space, pod(f"client-{number}", argv, f"node-{number}"))
+    eventually(lambda: {phase(nodes, space, f"client-{number}") for number in (1, 2)} == {"Succeeded"}, 30)
+    for number in (1, 2):
+        said = kubectl(nodes, "logs", "-n", space, f"client-{number}")
+        assert said.splitlines() == [f"{host} 200" for host in hosts]
 
 
 def test_logs_exec_and_port_forward_work(nodes: Cluster, space: str) -> None:
@@ -241,36 +212,6 @@ def comm(pid: int) -> str:
         return ""
 
 
-def test_a_node_dies_in_silence_and_comes_back_with_its_name(nodes: Cluster, space: str) -> None:
-    """NotReady in time, its pods given up, and after its start it takes pods again."""
-    create_pod(nodes, space, pod("victim", SERVER, "node-2"))
-    eventually(lambda: phase(nodes, space, "victim") == "Running", 30)
-    connection = eventually(lambda: connect(nodes, space, "victim"), 10)
-    stack.node_kill(nodes.folder, 2)
-    try:
-        with connection, pytest.raises(TimeoutError):  # neither an end nor a reset: a dead machine sends nothing
-            connection.recv(1)
-        assert [one["condition"] for one in stack.node_status(nodes.folder)] == ["running", "dead"]
-        # Twice the grace, as the machine may be busy.
-        eventually(lambda: condition(nodes, "node-2") == "Unknown", 2 * nodes_module.GRACE_SECONDS, 0.5)
-        gone = 2 * nodes_module.TOLERATION_SECONDS + 10
-        eventually(lambda: nodes.api.find(pod_path(space, "victim")) is None, gone, 0.5)
-    finally:
-        stack.node_start(nodes.folder, 2)
-    assert condition(nodes, "node-2") == "True"
-    create_pod(nodes, space, pod("next", ["true"], "node-2"))
-    eventually(lambda: phase(nodes, space, "next") == "Succeeded", 30)
-
-
-def connect(cluster: Cluster, space: str, name: str) -> socket.socket | None:
-    """A connection from this machine to a pod's server; its reads wait for a second."""
-    address = cluster.api.get(pod_path(space, name))["status"]["podIP"]
-    try:
-        return socket.create_connection((address, 8000), 1)
-    except OSError:
-        return None
-
-
 @pytest.fixture
 def name() -> Iterator[str]:
     """A stack of the test's own, taken down afterwards whatever happened."""
@@ -291,7 +232,7 @@ def test_a_stack_that_is_taken_down_leaves_nothing_behind(name: str) -> None:
     assert machine.listing()["sysctls"] == before["sysctls"]
     assert command("down", "--name", name).returncode == 0
     assert machine.processes(plan, folder) == {}
-    assert machine.listing(own=plan.number) == before
+    assert machine.listing(plan, folder) == before
     assert {entry.name for entry in folder.iterdir()} <= {"logs", "lock", "command.lock"}
 
 
@@ -320,7 +261,7 @@ def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remov
     stack.down(folder)
     assert network.claim_of(folder) is None
     assert process.marked(folder) == []
-    assert machine.listing(own=plan.number if plan else None) == before
+    assert machine.listing(plan, folder) == before
 
 
 def test_an_interrupted_start_takes_itself_down(name: str) -> None:
@@ -350,4 +291,4 @@ def test_a_stack_ends_with_the_process_that_owns_it_however_that_ends(name: str)
         owner.kill()
     eventually(lambda: network.claim_of(folder) is None, 20)
     eventually(lambda: process.marked(folder) == [], 20)
-    assert not any(f"{plan.number}" in line for line in machine.listing(own=plan.number)["control groups"])
+    assert not any(f"{plan.number}" in line for line in machine.listing(plan, folder)["control groups"])

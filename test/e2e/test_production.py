@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.docs import DOCS
 from helpers.docscommands import commands, pages
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.poll import eventually
 from helpers.prometheustools import tools
 from localcluster import binaries, images
 from localcluster import nodes as nodes_module
@@ -55,6 +55,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 def cluster(own_nodes: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """Nodes that have the images as if they had pulled them, and the operator's kinds; all away afterwards."""
+    deployed.await_removal(own_nodes)
     nodes_module.load_image(own_nodes.folder, images.BASE)
     for name, image in NAMES.items():
         nodes_module.load_image(own_nodes.folder, image)
@@ -82,7 +83,7 @@ def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, clone: Pa
     roles = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("leader_election_master_status")]
     assert sorted(roles) == [0.0, 0.0, 1.0]
     assert sum(text.count("yes\n") for text in said) == 2, "both questions of step 4 are answered with yes"
-    eventually(lambda: cluster.api.find("/api/v1/namespaces/tfjob-system") is None, 60, 0.2)
+    deployed.await_removal(cluster)
 
 
 def path_of_programs(tmp_path: Path) -> Path:

@@ -25,11 +25,16 @@ Object = dict[str, Any]
 
 @contextlib.contextmanager
 def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
-    """`kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace. All but the kinds is away afterwards."""
+    """`kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace.
+
+    Afterwards all but the kinds is being deleted. What is deleted at once is the right to change anything, so the next
+    test need not wait for the end of the pods; the next one that installs something does.
+    """
     kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
     objects = rendered(kubectl, overlay)
     for image in sorted({"localhost/base", *(part["image"] for part in _containers(objects))}):
         nodes_module.load_image(cluster.folder, image)
+    await_removal(cluster)
     manifest = yaml.safe_dump_all(objects)
     kubectl.must("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=manifest)
     try:
@@ -37,7 +42,11 @@ def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
     finally:
         gone = yaml.safe_dump_all([each for each in objects if each["kind"] not in _STAYING])
         kubectl.must("delete", "--ignore-not-found", "--wait=false", "-f", "-", manifest=gone)
-        eventually(lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None, 180, 0.5)
+
+
+def await_removal(cluster: Cluster) -> None:
+    """Until what an earlier test installed is deleted as a whole."""
+    eventually(lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None, 180, 0.5)
 
 
 def await_rollout(kubectl: Kubectl, name: str) -> None:

@@ -23,18 +23,29 @@ _SYSCTLS = (
 )
 
 
-def listing(own: int | None = None) -> dict[str, list[str]]:
+def listing(own: network.Plan | None = None, folder: Path | None = None) -> dict[str, list[str]]:
     """Links, routes, mounts, control groups, packet filter rules and sysctls of the machine.
 
-    Other stacks may come and go meanwhile, so what carries the number of one is left out, but for `own`'s.
+    Other stacks may come and go meanwhile, so what carries the number of one is left out. That of `own`, which was the
+    stack in `folder`, is left in, unless another stack has taken the number since.
     """
+    was_taken = own is not None and _is_taken(own, folder)
     commands = {"links": "ip -brief link", "routes": "ip route", "rules": "nft list ruleset"}
     found = {name: _lines(command.split()) for name, command in commands.items()}
     found["mounts"] = Path("/proc/self/mountinfo").read_text().splitlines()
     found["control groups"] = [str(path) for path in Path("/sys/fs/cgroup").glob("*/tfj*")]
     found["claims"] = [str(path) for path in network.CLAIMS.glob("*")]
     found["sysctls"] = [_sysctl(name) for name in _SYSCTLS]
-    return {name: sorted(line for line in lines if _counts(line, own)) for name, lines in found.items()}
+    number = None if own is None or was_taken or _is_taken(own, folder) else own.number
+    return {name: sorted(line for line in lines if _counts(line, number)) for name, lines in found.items()}
+
+
+def _is_taken(plan: network.Plan, folder: Path | None) -> bool:
+    """Whether another stack than that in `folder` has the number now."""
+    try:
+        return (plan.folder / "owner").read_text() != str(folder)
+    except FileNotFoundError:
+        return False
 
 
 def processes(plan: network.Plan, folder: Path) -> dict[int, str]:
