@@ -25,8 +25,11 @@ def main(wanted: list[str]) -> None:
 
         nodes.check_machine(to_stderr)
         nodes.prepare_programs(to_stderr)
-        nodes.prepare_images([*nodes.DEFAULT_IMAGES, *images.FRAMEWORKS], to_stderr)
-        for image in (images.CONTROLLER, images.INITIALIZER):
+        own = (images.CONTROLLER, images.INITIALIZER)
+        # Of these two only the last layer changes with each change of the source: nodes start with those below it.
+        stable = [parent for image in own if (parent := images.RECIPES[image].parent)]
+        nodes.prepare_images([*nodes.DEFAULT_IMAGES, *images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr)
+        for image in own:
             images.ensure(image, to_stderr)
 
 

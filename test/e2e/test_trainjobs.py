@@ -29,7 +29,8 @@ def metrics_of(status: Object) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("framework", "image", "role", "words"),
     [
-        pytest.param("torch", images.TORCH, "node", r"4 ranks agree$", id="torch"),
+        # In the shorter run the demo of test_demo.py trains this sample.
+        pytest.param("torch", images.TORCH, "node", r"4 ranks agree$", id="torch", marks=pytest.mark.long),
         pytest.param("tensorflow", images.TENSORFLOW, "node", r"2 replicas in step$", id="tensorflow"),
         pytest.param("jax", images.JAX, "node", r"2 processes agree$", id="jax"),
         pytest.param("xgboost", images.XGBOOST, "node", r"2 workers agree$", id="xgboost"),
