@@ -16,6 +16,34 @@ from localcluster import images
 from localcluster import nodes as nodes_module
 from tfjob_controller.api.controllerconfig import ControllerConfig
 
+# By file, and begun in this order: nobody should be left with a long one while other workers have nothing to do.
+LONGEST = (
+    "test_demo_autoscale.py",
+    "test_autoscale.py",
+    "test_deployment.py",
+    "test_demo.py",
+    "test_production.py",
+    "test_failures.py",
+    "test_samples.py",
+    "test_cluster_up.py",
+    "test_gang_deployment.py",
+    "test_trainjob_storage.py",
+    "test_log_following.py",
+    "test_overlays.py",
+    "test_trainjobs.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called with the tests of all folders that were asked for; those of other folders stay where they are."""
+    here = Path(__file__).parent
+    ordered = iter(sorted((item for item in items if item.path.parent == here), key=_rank))
+    items[:] = [next(ordered) if item.path.parent == here else item for item in items]
+
+
+def _rank(item: pytest.Item) -> int:
+    return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
+
 
 @pytest.fixture
 def space(nodes: Cluster) -> Iterator[str]:

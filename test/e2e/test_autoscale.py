@@ -136,6 +136,7 @@ def brake(tmp_path: Path) -> Iterator[Path]:
     brake.unlink(missing_ok=True)
 
 
+@pytest.mark.long
 def test_workers_come_and_go_while_the_others_train(jobs: Jobs, kubectl: Kubectl, brake: Path, tmp_path: Path) -> None:
     run = Run(jobs, kubectl, "train-elastic", brake)
     run.start(tmp_path, workers=2)
