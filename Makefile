@@ -6,9 +6,10 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 PY := $(VENV)/bin/python
-LOCK := hack/requirements/dev.txt
-# A mark that names the lock it was made from: a changed lock makes the environment anew.
-READY := $(VENV)/.ready
+# Marks of what the environment has: LOCAL is enough for the cluster and the demos, READY adds the tools for tests, checks
+# and docs. hack/make-venv adds to an environment what is missing, and makes a new one when a lock has changed.
+LOCAL := $(VENV)/.ready-local
+READY := $(VENV)/.ready-dev
 
 export PYTHONPATH := $(CURDIR)/hack
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -17,11 +18,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-zA-Z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): $(LOCK) setup.cfg pyproject.toml
-	@hack/make-venv $(VENV) $(LOCK)
+$(VENV)/.ready-%: hack/requirements/%.txt setup.cfg pyproject.toml
+	@hack/make-venv $(VENV) $*
 
 .PHONY: venv
-venv: $(READY) ## Make .venv with the locked dependencies
+venv: $(READY) ## Make .venv with all locked dependencies
 
 .PHONY: lock
 lock: $(READY) ## Lock the newest allowed dependencies, with hashes
@@ -74,44 +75,44 @@ release: $(READY) ## Judge the CRDs by those of all releases; VERSION=0.2.0 reco
 STACK = $(if $(NAME),--name $(NAME))
 
 .PHONY: cluster-up
-cluster-up: $(READY) ## Start a local control plane; NODES=2 adds real nodes. The last line is the kubeconfig's path
+cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes. The last line is the kubeconfig's path
 	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(STACK)
 
 .PHONY: cluster-down
-cluster-down: $(READY) ## Stop it and leave nothing behind
+cluster-down: $(LOCAL) ## Stop it and leave nothing behind
 	@$(PY) -m localcluster down $(STACK)
 
 .PHONY: cluster-status
-cluster-status: $(READY) ## What runs, and where its logs are
+cluster-status: $(LOCAL) ## What runs, and where its logs are
 	@$(PY) -m localcluster status $(STACK)
 
 .PHONY: node-kill
-node-kill: $(READY) ## Kill node N=2 as a power cut would
+node-kill: $(LOCAL) ## Kill node N=2 as a power cut would
 	@$(PY) -m localcluster node-kill $(N) $(STACK)
 
 .PHONY: node-start
-node-start: $(READY) ## Start node N=2 again
+node-start: $(LOCAL) ## Start node N=2 again
 	@$(PY) -m localcluster node-start $(N) $(STACK)
 
 .PHONY: image
-image: $(READY) ## Build a local image, IMAGE=localhost/tfjob-controller; nodes that run get it. Prints the tar's path
+image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; nodes that run get it. Prints the tar's path
 	@$(PY) -m localcluster image $(IMAGE) $(STACK)
 
 ##@ See it work
 .PHONY: demo
-demo: $(READY) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
+demo: $(LOCAL) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
 	@$(PY) -m demo $(if $(KEEP),--keep)
 
 .PHONY: demo-gang
-demo-gang: $(READY) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
+demo-gang: $(LOCAL) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
 	@$(PY) -m demo.gang
 
 .PHONY: demo-autoscale
-demo-autoscale: $(READY) ## Show a job that gives workers up for another one, and gets them back; real TensorFlow, two nodes
+demo-autoscale: $(LOCAL) ## Show a job that gives workers up for another one, and gets them back; real TensorFlow, two nodes
 	@$(PY) -m demo.autoscale
 
 .PHONY: demo-trainjob
-demo-trainjob: $(READY) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
+demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes each, and show progress and metrics live
 	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
 
 .PHONY: chaos

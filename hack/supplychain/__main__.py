@@ -17,7 +17,7 @@ LOCKS = ROOT / "hack" / "requirements"
 
 def main() -> int:
     pins = {path.stem: lock.read(path)[0] for path in sorted(LOCKS.glob("*.txt"))}
-    shipped = frozenset(pin.name for name in lock.PARTS for pin in pins[name])
+    shipped = frozenset(pin.name for name in lock.SHIPPED for pin in pins[name])
     problems = [
         *lock.all_problems(LOCKS),
         *licences.problems((pin.name for pin in pins[lock.WHOLE]), shipped),

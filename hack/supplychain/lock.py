@@ -12,7 +12,9 @@ from pathlib import Path
 
 # Lists what every other lock of our own ranges is a part of.
 WHOLE = "dev"
-PARTS = ("runtime", "initializer")
+PARTS = ("runtime", "initializer", "local")
+# Those that images hold.
+SHIPPED = ("runtime", "initializer")
 
 _PIN = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)(?: ; (?P<marker>[^\\]+?))?")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")

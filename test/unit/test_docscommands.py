@@ -90,7 +90,7 @@ def test_a_target_of_make_that_a_page_names_runs_what_its_test_runs(command: Com
     assert isinstance(target, Target), f"{command.place}: name its test in test/helpers/docselsewhere.py"
     # -o: never make .venv anew here, which the tests run from. A placeholder is no argument.
     words = command.text.partition("#")[0].replace("…", "x").split(maxsplit=1)[1]
-    recipe = printed(f"make --dry-run -o .venv/.ready {words}")
+    recipe = printed(f"make --dry-run -o .venv/.ready-local -o .venv/.ready-dev {words}")
     assert f"-m {target.module}" in recipe if target.module else recipe
 
 
