@@ -25,6 +25,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from rich.console import Console
+
 from localcluster.errors import LocalClusterError
 from localcluster.gobuild import CONTAINERD, KUBERNETES, build_missing
 from localcluster.gotoolchain import parse_version
@@ -78,7 +80,7 @@ PROGRAMS = {
         _plugin("loopback", "main"),
         _plugin("host-local", "ipam"),
         _plugin("portmap", "meta"),
-        Program("coredns", "coredns", ".", "github.com/coredns/coredns"),
+        Program("coredns", "controlplane", "./coredns", "github.com/coredns/coredns"),
         Program("controller-gen", "gangcrds", f"{_CONTROLLER_TOOLS}/cmd/controller-gen", _CONTROLLER_TOOLS),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
         Program("kwok", "kwok", f"{_KWOK}/cmd/kwok", _KWOK),
@@ -92,11 +94,14 @@ def ensure(name: str, report: Report = to_stderr) -> Path:
     return ensure_all([name], report)[name]
 
 
-def ensure_all(names: Iterable[str], report: Report = to_stderr) -> dict[str, Path]:
-    """The paths of several programs. Raises LocalClusterError for unknown names and for builds that fail."""
+def ensure_all(names: Iterable[str], report: Report = to_stderr, console: Console | None = None) -> dict[str, Path]:
+    """The paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
+
+    `console` is where a bar can be shown, if `report` does not write to standard error.
+    """
     programs = [_program(name) for name in names]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
-    return found | build_missing([program for program in programs if program.name not in found], report)
+    return found | build_missing([program for program in programs if program.name not in found], report, console)
 
 
 def find(program: Program) -> Path | None:

@@ -1,8 +1,8 @@
 """Builds programs from the Go modules that this repository pins, once per user and version.
 
-All missing programs of a module are built by one `go build`, which shares their packages and uses all cores. A lock per
-module lets one run build while the others wait; a program appears in the cache in one rename, so that nobody can see
-half of one.
+All missing programs of a module are built by one `go build`, which shares their packages and uses all cores. While the
+first module is compiled the others are fetched. A lock per module lets one run build while the others wait; a program
+appears in the cache in one rename, so that nobody can see half of one.
 """
 
 from __future__ import annotations
@@ -20,73 +20,85 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rich.console import Console
+
 from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import find_go, parse_version
 from localcluster.program import Program, cache_path, cache_root, is_executable
+from localcluster.progress import Board, Task
 from localcluster.report import Report
 
 KUBERNETES = "k8s.io/kubernetes"
 CONTAINERD = "github.com/containerd/containerd/v2"
-_PROGRESS_SECONDS = 10.0
+# Linking a program takes about as long as compiling so many packages.
+_LINK_PACKAGES = 30
+# The programs are stripped, so nothing would read what the compiler writes for debuggers.
+_COMPILER_FLAGS = ("-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false")
 
 
-def build_missing(programs: Iterable[Program], report: Report) -> dict[str, Path]:
-    """Build what is not in the cache yet; the paths by name. Raises LocalClusterError."""
-    paths: dict[str, Path] = {}
-    for batch in _batches(programs):
-        paths |= _build_locked(batch, report)
-    return paths
+def build_missing(programs: Iterable[Program], report: Report, console: Console | None = None) -> dict[str, Path]:
+    """Builds what is not in the cache yet; returns the paths by name. Raises LocalClusterError."""
+    batches = _batches(programs)
+    if any(_missing(batch) for batch in batches):
+        with Board(report, console) as board, _Survey(batches, board.task("building programs"), report) as survey:
+            for batch in batches:
+                _build_locked(batch, report, survey)
+    return {program.name: cache_path(program) for batch in batches for program in batch}
 
 
 def _batches(programs: Iterable[Program]) -> list[list[Program]]:
-    """Programs that one `go build` can make: same module, same stamps, same cgo and tags."""
-    batches: dict[tuple[str, str, bool, str], list[Program]] = {}
+    """Programs that one `go build` can make: same module, same cgo and tags."""
+    batches: dict[tuple[str, bool, str], list[Program]] = {}
     for program in programs:
-        batches.setdefault((program.folder, program.requirement, program.cgo, program.tags), []).append(program)
+        batches.setdefault((program.folder, program.cgo, program.tags), []).append(program)
     return list(batches.values())
 
 
-def _build_locked(batch: list[Program], report: Report) -> dict[str, Path]:
+def _missing(batch: list[Program]) -> list[Program]:
+    return [program for program in batch if not is_executable(cache_path(program))]
+
+
+def _build_locked(batch: list[Program], report: Report, survey: _Survey) -> None:
     with _build_lock(batch[0], report):
         # Another run may have built them while this one waited.
-        missing = [program for program in batch if not is_executable(cache_path(program))]
-        if missing:
-            _build(missing, report)
-    return {program.name: cache_path(program) for program in batch}
+        if missing := _missing(batch):
+            _build(missing, report, survey)
 
 
 @contextlib.contextmanager
 def _build_lock(program: Program, report: Report) -> Iterator[None]:
-    folder = cache_path(program).parent
+    folder = cache_root() / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / f".{program.folder}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"another run builds {program.requirement} {program.version}: waiting for it")
+            report(f"another run builds the programs of hack/{program.folder}: waiting for it")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
 
 
-def _build(batch: list[Program], report: Report) -> None:
+def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     first = batch[0]
     _check_platform(first)
     go = go_of(first.module_dir, report)
     names = ", ".join(program.name for program in batch)
-    report(f"building {names} {first.version} from source (once; kept in {cache_path(first).parent})")
+    report(f"building from source, once: {names}")
     started = time.monotonic()
     # Beside its destination, so that the rename stays in one file system. A build that was killed left its own there.
-    prefix = f".build-{first.folder}-"
-    for left in cache_path(first).parent.glob(f"{prefix}*"):
+    place, prefix = cache_root() / "bin", f".build-{first.folder}-"
+    for left in place.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=cache_path(first).parent) as folder:
-        _run_go(_build_command(go, batch, Path(folder)), first, names, report)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
+        _run_go(_build_command(go, batch, Path(folder)), first, names, survey)
         for program in batch:
+            cache_path(program).parent.mkdir(exist_ok=True)
             (Path(folder) / _output_name(program)).replace(cache_path(program))
-    report(f"built {names} in {time.monotonic() - started:.0f} s")
+    survey.linked(len(batch))
+    report(f"built {names} in {time.monotonic() - started:.0f} s, kept in {place}")
 
 
 def go_of(module: Path, report: Report) -> Path:
@@ -109,24 +121,31 @@ def _go_version(go_mod: Path) -> str:
 
 
 def _build_command(go: Path, batch: list[Program], folder: Path) -> list[str]:
-    first = batch[0]
-    # -v prints each package when it is compiled, which is all the progress that go gives.
-    command = [str(go), "build", "-v", "-trimpath", "-mod=readonly", "-ldflags", _link_flags(first)]
-    command += ["-tags", first.tags] if first.tags else []
-    return [*command, "-o", f"{folder}/", *(program.package for program in batch)]
+    # -v prints each package when its compilation starts.
+    return [str(go), "build", "-v", *_flags(batch), "-o", f"{folder}/", *(program.package for program in batch)]
 
 
-def _link_flags(program: Program) -> str:
-    version = program.version
+def _flags(batch: list[Program]) -> list[str]:
+    """What decides whether a package that was compiled earlier can be used."""
+    flags = [*_COMPILER_FLAGS, "-ldflags", _link_flags(None)]
+    for requirement in sorted({program.requirement for program in batch}):
+        stamped = next(program for program in batch if program.requirement == requirement)
+        if (words := _link_flags(stamped)) != _link_flags(None):
+            flags += ["-ldflags", f"{requirement}/...={words}"]
+    return flags + (["-tags", batch[0].tags] if batch[0].tags else [])
+
+
+def _link_flags(program: Program | None) -> str:
     flags = ["-s", "-w"]
-    if program.requirement == KUBERNETES:
+    if program is not None and program.requirement == KUBERNETES:
+        version = program.version
         major, minor, _ = parse_version(version)
         stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         # Two packages, since clients (and nodes) read another one than servers do.
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{key}={value}" for key, value in stamps.items()]
-    elif program.requirement == CONTAINERD:
-        flags.append(f"-X {CONTAINERD}/version.Version={version}")
+    elif program is not None and program.requirement == CONTAINERD:
+        flags.append(f"-X {CONTAINERD}/version.Version={program.version}")
     return " ".join(flags)
 
 
@@ -138,27 +157,18 @@ def _output_name(program: Program) -> str:
     return elements[-1]
 
 
-def _run_go(command: list[str], program: Program, names: str, report: Report) -> None:
-    environment = {
-        **os.environ,
-        "CGO_ENABLED": "1" if program.cgo else "0",
-        "GOFLAGS": "",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-    }
-    with subprocess.Popen(
-        command,
-        cwd=program.module_dir,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as build:
-        progress = _Progress(names, report)
+def _environment(program: Program) -> dict[str, str]:
+    settings = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    return {**os.environ, **settings, "CGO_ENABLED": "1" if program.cgo else "0"}
+
+
+def _run_go(command: list[str], program: Program, names: str, survey: _Survey) -> None:
+    with _go(command, program, stderr=subprocess.STDOUT) as build:
         try:
-            lines = progress.follow(build)
+            lines = []
+            for line in build.stdout or ():
+                lines.append(line.rstrip())
+                survey.compiled(line)
         except BaseException:
             os.killpg(build.pid, signal.SIGKILL)  # Ctrl-C: no compiler may go on
             raise
@@ -166,36 +176,88 @@ def _run_go(command: list[str], program: Program, names: str, report: Report) ->
         raise LocalClusterError(f"building {names} failed: {_reason(lines)}")
 
 
-class _Progress:
-    """Counts what go prints and says now and then how far it is."""
+def _go(command: list[str], program: Program, stderr: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        cwd=program.module_dir,
+        env=_environment(program),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    )
 
-    def __init__(self, names: str, report: Report) -> None:
-        self._names = names
+
+class _Survey:
+    """Finds out which packages have to be compiled, and counts those that were.
+
+    Listing a module's packages fetches the modules that it needs. The first batch is listed before it is built, the
+    others meanwhile, so that the network and the compiler work at the same time.
+    """
+
+    def __init__(self, batches: list[list[Program]], task: Task, report: Report) -> None:
+        self._batches = [missing for batch in batches if (missing := _missing(batch))]
+        self._task = task
         self._report = report
-        self._lines: list[str] = []
-        self._started = time.monotonic()
-        self._ended = threading.Event()
+        self._stale: set[str] = set()
+        self._compiled = self._links_done = 0
+        self._links = sum(map(len, self._batches))
+        self._current: subprocess.Popen[str] | None = None
+        self._ended = False
+        self._others = threading.Thread(target=self._list_others, name="go-list", daemon=True)
 
-    def follow(self, build: subprocess.Popen[str]) -> list[str]:
-        """Read to the end; the lines that go printed."""
-        teller = threading.Thread(target=self._tell, name="build-progress", daemon=True)
-        teller.start()
-        try:
-            for line in build.stdout or ():
-                self._lines.append(line.rstrip())
-        finally:
-            self._ended.set()
-            teller.join()
-        return self._lines
+    def __enter__(self) -> _Survey:
+        self._task.text = "finding out what has to be compiled"
+        self._list(self._batches[0])
+        self._others.start()
+        return self
 
-    def _tell(self) -> None:
-        while not self._ended.wait(_PROGRESS_SECONDS):
-            downloads = sum(line.startswith("go: downloading") for line in self._lines)
-            seconds = time.monotonic() - self._started
-            self._report(
-                f"  {self._names}: {seconds:.0f} s, {downloads} modules fetched, "
-                f"{len(self._lines) - downloads} packages compiled"
-            )
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        if self._others.is_alive() and self._current is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._current.pid, signal.SIGKILL)
+        self._others.join()
+
+    def compiled(self, line: str) -> None:
+        """Takes a line of `go build -v`."""
+        if ": " not in line:
+            self._compiled += 1
+            self._show()
+
+    def linked(self, count: int) -> None:
+        """Counts programs that are ready."""
+        self._links_done += count
+        self._show()
+
+    def _show(self) -> None:
+        total = max(len(self._stale), self._compiled)
+        self._task.update(
+            self._compiled + _LINK_PACKAGES * self._links_done,
+            total + _LINK_PACKAGES * self._links,
+            f"{self._compiled:,} of {total:,} packages compiled",
+        )
+
+    def _list_others(self) -> None:
+        for batch in self._batches[1:]:
+            if not self._ended:
+                self._list(batch)
+
+    def _list(self, batch: list[Program]) -> None:
+        """Adds the packages of a batch that are not in Go's own cache. A failure is left to the build to report."""
+        first = batch[0]
+        shape = "{{if .Stale}}{{.ImportPath}}{{with .Module}}@{{.Version}}{{end}} {{end}}"
+        packages = [program.package for program in batch]
+        command = [str(go_of(first.module_dir, self._report)), "list", *_flags(batch), "-deps", "-f", shape, *packages]
+        with _go(command, first, stderr=subprocess.DEVNULL) as self._current:
+            try:
+                output = self._current.communicate()[0]
+            except BaseException:
+                os.killpg(self._current.pid, signal.SIGKILL)
+                raise
+        self._stale.update(output.split())
+        self._show()
 
 
 def _reason(lines: list[str]) -> str:

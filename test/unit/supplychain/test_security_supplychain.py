@@ -54,6 +54,7 @@ def test_images_hold_what_was_tested(part: str, problem: str, tmp_path: Path) ->
     (tmp_path / "dev.txt").write_text(f"a==1 {HASH}")
     (tmp_path / "runtime.txt").write_text(part)
     (tmp_path / "initializer.txt").write_text("")
+    (tmp_path / "local.txt").write_text("")
     problems = lock.all_problems(tmp_path)
     assert [problem in each for each in problems] == ([True] if problem else [])
 
