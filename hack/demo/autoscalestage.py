@@ -49,9 +49,8 @@ def open_autoscale_stage(root: Path, screen: Screen) -> Iterator[AutoscaleStage]
         raise DemoError(f"another such demo is at work here: wait for its end, or: make cluster-down NAME={NAME}")
     try:
         screen.step(f"a control plane and {NODES} real nodes, with {GPUS_PER_NODE} pretended GPUs each")
-        nodes.check_machine(screen.detail)
         # Before the nodes are made: then they start with the image.
-        nodes.prepare_images([images.TENSORFLOW], screen.detail)
+        nodes.prepare([images.TENSORFLOW], screen.detail, screen.console, tools=["kubectl"])
         with stopping(folder, screen):
             plane = stack.up(folder, NODES, owner=process.myself(), report=screen.detail)
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)

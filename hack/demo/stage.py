@@ -86,9 +86,8 @@ def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterat
     was_there = state.condition(found) is state.Condition.RUNNING
     _refuse_borrowed(found)
     screen.step(f"a control plane and {NODES} nodes" + (", which run already" if was_there else ""))
-    nodes.check_machine(screen.detail)
     # Before the nodes are made: then they start with the image, instead of being given it one by one.
-    nodes.prepare_images([image], screen.detail)
+    nodes.prepare([image], screen.detail, screen.console, tools=["kubectl"])
     screen.detail(f"image {image}: {images.path(image)}")
     with _ending(lambda: _stop_cluster(folder, screen), keep, was_there):
         plane = stack.up(folder, NODES, owner=None if keep else process.myself(), report=screen.detail)

@@ -75,8 +75,9 @@ def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
     mirror, suite, component = mirror_of(read_sources(), codename())
     report(f"fetching a minimal {suite} from this machine's own apt mirror (half a minute)")
     proxy = _apt_proxy()
+    # In a mount namespace of its own: what debootstrap mounts in `target` is gone when it ends, however it ends.
     run(
-        *("env", *([f"http_proxy={proxy}"] if proxy else []), "debootstrap", "--variant=minbase"),
+        *("unshare", "--mount", "env", *([f"http_proxy={proxy}"] if proxy else []), "debootstrap", "--variant=minbase"),
         f"--components={component}",
         f"--include={','.join(include)}",
         *(suite, target, mirror),

@@ -33,6 +33,7 @@ _DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshott
 _SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 _BLOBS = "io.containerd.content.v1.content/blobs/sha256"
 _START_SECONDS = 20.0
+CONTAINERD_PROGRAMS = ("containerd", "ctr")
 
 
 class _Contents(msgspec.Struct):
@@ -58,6 +59,11 @@ class ImageStore:
     def keys(self) -> list[str]:
         """What a node that is filled now has, as "localhost/base:<key>"."""
         return [f"{name}:{key}" for name, key in self._read().latest.items()]
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Returns those of these images that are not here under `:latest`."""
+        latest = self._read().latest
+        return [name for name in map(images.plain, names) if latest.get(name) != images.key(name)]
 
     def ensure(self, names: Iterable[str]) -> None:
         """Have these images here under `:latest`, built and imported if they are not. Raises LocalClusterError."""
@@ -118,7 +124,7 @@ class ImageStore:
 @contextlib.contextmanager
 def _containerd(root: Path) -> Iterator[list[str]]:
     """A containerd on `root` for as long as the block lasts; gives the first words of a `ctr` command for it."""
-    programs = binaries.ensure_all(["containerd", "ctr"])
+    programs = binaries.ensure_all(CONTAINERD_PROGRAMS)
     # Below the temporary folder, as a socket's path may have 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="localcluster-images-") as scratch:
         socket, log = Path(scratch) / "socket", root.parent / "containerd.log"

@@ -5,7 +5,7 @@
     nodes.kill(folder, 2); nodes.start_node(folder, 2)
     nodes.stop(folder); plane.stop()
 
-Nodes start with all images that `prepare_images` has ever unpacked for this user, at no cost: prepare large ones before
+Nodes start with all images that `prepare` has ever unpacked for this user, at no cost: prepare large ones before
 `start` where that is possible. Everything made on the machine hangs on the stack's claim (localcluster.network), which
 is taken before anything is made and given back after all is removed.
 """
@@ -19,12 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
 from localcluster import binaries, cgroups, debian, dns, images, network, node, nodeconfig, nodeready
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.imagestore import ImageStore
+from localcluster.imagestore import CONTAINERD_PROGRAMS, ImageStore
+from localcluster.imageworker import ImageWorker
 from localcluster.nodeconfig import Capacity, NodePlan
 from localcluster.process import Identity
 from localcluster.programs import Options, User
@@ -32,6 +34,8 @@ from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
 READY_TIMEOUT_SECONDS = 60.0
+# Those of containerd first: images are unpacked with them while the others are built.
+_PROGRAMS = (*CONTAINERD_PROGRAMS, *node.PROGRAMS, *binaries.CONTROL_PLANE, "coredns")
 # Every stack's nodes have these; others come with `prepare_images` or `load_image`.
 DEFAULT_IMAGES = (images.PAUSE, images.BASE)
 # A node that misses four reports of its status (every 5 s) is NotReady, and its pods are given up 10 s later. The
@@ -57,10 +61,8 @@ def start(
     unsafe_no_fsync: bool = False,
 ) -> ControlPlane:
     """A control plane with `count` nodes, all Ready. If anything fails, Ctrl-C included, all is removed again."""
-    check_machine(report)
     folder = folder.absolute()
-    programs = prepare_programs(report)
-    prepare_images(DEFAULT_IMAGES, report)
+    programs = prepare((), report)
     stop(folder)
     plan = network.claim(folder)
     plane = ControlPlane(folder, _options(plan, count, unsafe_no_fsync), owner=owner, report=report)
@@ -128,11 +130,31 @@ def status(folder: Path) -> list[dict[str, object]]:
     ]
 
 
+def prepare(
+    names: Iterable[str], report: Report = to_stderr, console: Console | None = None, tools: Iterable[str] = ()
+) -> dict[str, Path]:
+    """Has all programs and images that nodes need, and these images and programs besides; returns the programs' paths.
+
+    Images are made while programs are compiled: one waits for the network and the disk, the other for the processor.
+    """
+    check_machine(report)
+    programs = [*_PROGRAMS, *tools]
+    missing = ImageStore(report).missing([*DEFAULT_IMAGES, *names])
+    packages = debian.IMAGE_PACKAGES if missing else {}
+    if binaries.find(binaries.PROGRAMS["runc"]) is None:
+        packages = packages | debian.RUNC_PACKAGES
+    debian.ensure_packages(packages, report)
+    with ImageWorker(missing, report) as worker:
+        paths = binaries.ensure_all(programs, report, console)
+        worker.wait()
+    return paths
+
+
 def prepare_programs(report: Report = to_stderr) -> dict[str, Path]:
     """All programs of a stack with nodes, built where needed; their paths."""
     if binaries.find(binaries.PROGRAMS["runc"]) is None:
         debian.ensure_packages(debian.RUNC_PACKAGES, report)
-    return binaries.ensure_all([*binaries.CONTROL_PLANE, *node.PROGRAMS, "coredns"], report)
+    return binaries.ensure_all(_PROGRAMS, report)
 
 
 def prepare_images(names: Iterable[str], report: Report = to_stderr) -> None:

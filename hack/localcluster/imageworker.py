@@ -1,0 +1,109 @@
+"""Makes and unpacks images in a process of its own, so that programs are compiled at the same time.
+
+    with ImageWorker(["localhost/base"], report) as worker:
+        build_programs()
+        worker.wait()
+
+An interrupted or failed block ends the process and everything that it has started. `python -m localcluster.imageworker
+IMAGE...` is that process: it writes a line for each step, and one that begins with "error: " if it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from localcluster import binaries, images
+from localcluster.errors import LocalClusterError
+from localcluster.imagestore import CONTAINERD_PROGRAMS, ImageStore
+from localcluster.report import Report, silent, to_stderr
+
+_ERROR = "error: "
+# debootstrap and package tools clean up when they are told to end.
+_GRACE_SECONDS = 10.0
+
+
+class ImageWorker:
+    """The process. Nothing is started if there is no image to make."""
+
+    def __init__(self, names: Sequence[str], report: Report) -> None:
+        self._report = report
+        self._error = ""
+        self._names = names
+        self._child: subprocess.Popen[str] | None = None
+        self._reader = threading.Thread(target=self._read, name="image-worker", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._names:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "localcluster.imageworker", *self._names],
+                env={**os.environ, "PYTHONPATH": str(binaries.HACK)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is None:
+            return
+        if self._child.poll() is None:
+            self._end(self._child)
+        self._reader.join()
+
+    def wait(self) -> None:
+        """Returns when all images are there. Raises LocalClusterError with the process's last words if it failed."""
+        if self._child is None:
+            return
+        if self._child.wait() != 0:
+            self._reader.join()
+            raise LocalClusterError(self._error or f"making images ended with exit code {self._child.returncode}")
+
+    def _read(self) -> None:
+        for line in (self._child.stderr if self._child else None) or ():
+            if line.startswith(_ERROR):
+                self._error = line.removeprefix(_ERROR).rstrip()
+            else:
+                self._report(line.rstrip())
+
+    def _end(self, child: subprocess.Popen[str]) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=_GRACE_SECONDS)
+                return
+
+
+def main(names: Sequence[str]) -> int:
+    """Returns the exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        for name in names:
+            images.ensure(name, to_stderr)
+        # Whoever started this builds these programs first: that holds a lock, so this waits for it.
+        binaries.ensure_all(CONTAINERD_PROGRAMS, silent)
+        ImageStore(to_stderr).ensure(names)
+    except LocalClusterError as error:
+        to_stderr(f"{_ERROR}{error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
