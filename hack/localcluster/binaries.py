@@ -25,12 +25,11 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
-
 from localcluster.errors import LocalClusterError
 from localcluster.gobuild import CONTAINERD, KUBERNETES, build_missing
 from localcluster.gotoolchain import parse_version
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
+from localcluster.progress import Board
 from localcluster.report import Report, to_stderr
 
 __all__ = ["CONTROL_PLANE", "HACK", "PROGRAMS", "cache_path", "cache_root", "ensure", "ensure_all", "required_version"]
@@ -94,14 +93,14 @@ def ensure(name: str, report: Report = to_stderr) -> Path:
     return ensure_all([name], report)[name]
 
 
-def ensure_all(names: Iterable[str], report: Report = to_stderr, console: Console | None = None) -> dict[str, Path]:
+def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | None = None) -> dict[str, Path]:
     """The paths of several programs. Raises LocalClusterError for unknown names and for builds that fail.
 
-    `console` is where a bar can be shown, if `report` does not write to standard error.
+    `board` shows how far a build is; without one there is an own one for it.
     """
     programs = [_program(name) for name in names]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
-    return found | build_missing([program for program in programs if program.name not in found], report, console)
+    return found | build_missing([program for program in programs if program.name not in found], report, board)
 
 
 def find(program: Program) -> Path | None:

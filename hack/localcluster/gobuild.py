@@ -20,8 +20,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rich.console import Console
-
 from localcluster.errors import LocalClusterError
 from localcluster.gotoolchain import find_go, parse_version
 from localcluster.program import Program, cache_path, cache_root, is_executable
@@ -36,11 +34,13 @@ _LINK_PACKAGES = 30
 _COMPILER_FLAGS = ("-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false")
 
 
-def build_missing(programs: Iterable[Program], report: Report, console: Console | None = None) -> dict[str, Path]:
+def build_missing(programs: Iterable[Program], report: Report, board: Board | None = None) -> dict[str, Path]:
     """Builds what is not in the cache yet; returns the paths by name. Raises LocalClusterError."""
     batches = _batches(programs)
     if any(_missing(batch) for batch in batches):
-        with Board(report, console) as board, _Survey(batches, board.task("building programs"), report) as survey:
+        with contextlib.ExitStack() as stack:
+            shown = board or stack.enter_context(Board(report))
+            survey = stack.enter_context(_Survey(batches, shown.task("building programs"), report))
             for batch in batches:
                 _build_locked(batch, report, survey)
     return {program.name: cache_path(program) for batch in batches for program in batch}
@@ -240,9 +240,10 @@ class _Survey:
         )
 
     def _list_others(self) -> None:
-        for batch in self._batches[1:]:
-            if not self._ended:
-                self._list(batch)
+        with contextlib.suppress(LocalClusterError):  # no Go: the build says so
+            for batch in self._batches[1:]:
+                if not self._ended:
+                    self._list(batch)
 
     def _list(self, batch: list[Program]) -> None:
         """Adds the packages of a batch that are not in Go's own cache. A failure is left to the build to report."""

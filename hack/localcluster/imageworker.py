@@ -1,6 +1,6 @@
 """Makes and unpacks images in a process of its own, so that programs are compiled at the same time.
 
-    with ImageWorker(["localhost/base"], report) as worker:
+    with ImageWorker(["localhost/base"], report, board) as worker:
         build_programs()
         worker.wait()
 
@@ -23,6 +23,7 @@ from typing import Self
 from localcluster import binaries, images
 from localcluster.errors import LocalClusterError
 from localcluster.imagestore import CONTAINERD_PROGRAMS, ImageStore
+from localcluster.progress import Board
 from localcluster.report import Report, silent, to_stderr
 
 _ERROR = "error: "
@@ -33,8 +34,9 @@ _GRACE_SECONDS = 10.0
 class ImageWorker:
     """The process. Nothing is started if there is no image to make."""
 
-    def __init__(self, names: Sequence[str], report: Report) -> None:
+    def __init__(self, names: Sequence[str], report: Report, board: Board) -> None:
         self._report = report
+        self._task = board.task("making images") if names else None
         self._error = ""
         self._names = names
         self._child: subprocess.Popen[str] | None = None
@@ -77,6 +79,12 @@ class ImageWorker:
                 self._error = line.removeprefix(_ERROR).rstrip()
             else:
                 self._report(line.rstrip())
+                self._show(0, line.rstrip())
+        self._show(1, "done")
+
+    def _show(self, done: float, text: str) -> None:
+        if self._task is not None:
+            self._task.update(done, done, text)
 
     def _end(self, child: subprocess.Popen[str]) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -30,6 +30,7 @@ from localcluster.imageworker import ImageWorker
 from localcluster.nodeconfig import Capacity, NodePlan
 from localcluster.process import Identity
 from localcluster.programs import Options, User
+from localcluster.progress import Board
 from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
@@ -144,8 +145,8 @@ def prepare(
     if binaries.find(binaries.PROGRAMS["runc"]) is None:
         packages = packages | debian.RUNC_PACKAGES
     debian.ensure_packages(packages, report)
-    with ImageWorker(missing, report) as worker:
-        paths = binaries.ensure_all(programs, report, console)
+    with Board(report, console) as board, ImageWorker(missing, report, board) as worker:
+        paths = binaries.ensure_all(programs, report, board)
         worker.wait()
     return paths
 

@@ -43,6 +43,11 @@ class Task:
             self._first = self.clock()
         self.done, self.total, self.text = min(done, total), total, text
 
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is done."""
+        return 0 < self.total <= self.done
+
     def seconds_left(self) -> float | None:
         """Returns an estimate by the pace so far; None while there is none."""
         if self._first is None or not self.done or not self.total:
@@ -102,10 +107,10 @@ class Board:
                 if self._bars is not None:
                     shown = f"{task.name}{f': {task.text}' if task.text else ''}{task.left()}"
                     self._bars.update(number, completed=task.done, total=task.total or None, description=shown)
-                else:
+                elif not task.is_done:
                     self._report(f"  {task.line()}")
 
 
 def _bars(console: Console) -> Progress:
     columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=console, transient=True, refresh_per_second=4)

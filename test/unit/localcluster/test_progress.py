@@ -62,8 +62,9 @@ def test_without_a_terminal_there_is_a_line_for_each_task_now_and_then() -> None
     with Board(report, Console(file=io.StringIO()), line_seconds=0.01) as board:
         board.task("programs").update(1, 4, "1 of 4")
         board.task("images")
-        assert both.wait(10)
-    assert {line.strip() for line in lines} <= {"programs: 25 % (1 of 4)", "images", "programs"}
+        board.task("packages").update(4, 4, "4 of 4")
+        assert both.wait(60)
+    assert {line.strip() for line in lines} <= {"programs: 25 % (1 of 4)", "images", "programs", "packages"}
     assert "  programs: 25 % (1 of 4)" in lines
 
 
