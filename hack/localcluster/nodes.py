@@ -37,7 +37,7 @@ from localcluster.shell import run
 READY_TIMEOUT_SECONDS = 60.0
 # Those of containerd first: images are unpacked with them while the others are built.
 _PROGRAMS = (*CONTAINERD_PROGRAMS, *node.PROGRAMS, *binaries.CONTROL_PLANE, "coredns")
-# Every stack's nodes have these; others come with `prepare_images` or `load_image`.
+# Every stack's nodes have these; others come with `prepare` or `load_image`.
 DEFAULT_IMAGES = (images.PAUSE, images.BASE)
 # A node that misses four reports of its status (every 5 s) is NotReady, and its pods are given up 10 s later. The
 # defaults (50 s and 300 s) spare large clusters; here somebody waits for it.
