@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.atrest import await_rest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
@@ -81,16 +81,20 @@ def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
         jobs.submit(tfjob(master(), workers(2), parameter_servers(1)))
         wanted = {"master": "1/1", "worker": "2/2", "ps": "1/1"}
         eventually(lambda: jobs.status().get("ready") == wanted, PATIENCE_SECONDS, PERIOD_SECONDS)
-        time.sleep(0.5)  # what is under way
+        await_rest(manager, tfjobs=[jobs.get()])
         before, synced = len(requests(proxy.seen)), syncs(manager)
-        jobs.change({"metadata": {"labels": {"touched": "yes"}}})
-        for pod in jobs.children("pods"):
-            api.patch(f"/api/v1/namespaces/{jobs.namespace}/pods/{pod}", {"metadata": {"labels": {"touched": "yes"}}})
-        for name in jobs.children("jobs"):
-            path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
-            api.patch(path, {"metadata": {"annotations": {"touched": "yes"}}})
-        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
-        time.sleep(0.5)
+        touch = {"metadata": {"labels": {"touched": "yes"}}}
+        pods, children = f"/api/v1/namespaces/{jobs.namespace}/pods", f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs"
+        await_rest(
+            manager,
+            tfjobs=[jobs.change(touch)],
+            pods=[api.patch(f"{pods}/{name}", touch) for name in jobs.children("pods")],
+            jobs=[
+                api.patch(f"{children}/{name}", {"metadata": {"annotations": {"touched": "yes"}}})
+                for name in jobs.children("jobs")
+            ],
+        )
+        assert syncs(manager) > synced
         assert requests(proxy.seen)[before:] == []
 
 
@@ -98,8 +102,10 @@ def test_a_finished_job_costs_its_next_controller_one_request_when_its_time_to_l
     control_plane: Cluster, proxy: FaultProxy, jobs: Jobs, tmp_path: Path
 ) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(template=lasting(0.1)), ttlSecondsAfterFinished=5))
+        jobs.submit(tfjob(master(template=lasting(0.1))))
         jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
+    # Only now, since the first controller would delete it if it took longer than that to stop.
+    jobs.change({"spec": {"ttlSecondsAfterFinished": 3}})
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace):
         eventually(lambda: jobs.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
     assert requests(proxy.seen) == [f"DELETE {jobs.path}/example-job"]
@@ -112,14 +118,17 @@ def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
         jobs.submit(tfjob(master(template=lasting(0.1)), workers(1)))
         jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
-        time.sleep(0.5)
+        await_rest(manager, tfjobs=[jobs.get()])
         before, synced = len(requests(proxy.seen)), syncs(manager)
         for name in jobs.children("services"):
             api.delete(f"/api/v1/namespaces/{jobs.namespace}/services/{name}")
         for name in jobs.children("jobs"):
             api.delete(f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}", propagationPolicy="Background")
-        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
         eventually(lambda: not jobs.children("pods"), PATIENCE_SECONDS, 0.2)
+        caches = manager.caches
+        eventually(lambda: not any(each.store.list() for each in (caches.services, caches.jobs, caches.pods)))
+        await_rest(manager)
+        assert syncs(manager) > synced
         assert requests(proxy.seen)[before:] == []
         assert jobs.children("jobs") == jobs.children("services") == {}
 

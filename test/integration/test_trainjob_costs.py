@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.atrest import await_rest
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
@@ -74,16 +74,20 @@ def test_a_job_that_has_all_it_needs_costs_nothing_whatever_happens_around_it(
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
         jobs.submit(trainjob(NAME, 3, **QUIET))
         eventually(lambda: step_of(jobs.status(NAME)).get("ready") == 3, PATIENCE_SECONDS, PERIOD_SECONDS)
-        time.sleep(0.5)  # what is under way
+        await_rest(manager, trainjobs=[jobs.get(NAME)])
         before, synced = len(requests(proxy.seen)), syncs(manager)
-        jobs.change({"metadata": {"labels": {"touched": "yes"}}}, NAME)
-        for pod in jobs.children("pods"):
-            api.patch(f"/api/v1/namespaces/{jobs.namespace}/pods/{pod}", {"metadata": {"labels": {"touched": "yes"}}})
-        for name in jobs.children("jobs"):
-            path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
-            api.patch(path, {"metadata": {"annotations": {"touched": "yes"}}})
-        eventually(lambda: syncs(manager) > synced, PATIENCE_SECONDS, PERIOD_SECONDS)
-        time.sleep(0.5)
+        touch = {"metadata": {"labels": {"touched": "yes"}}}
+        pods, children = f"/api/v1/namespaces/{jobs.namespace}/pods", f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs"
+        await_rest(
+            manager,
+            trainjobs=[jobs.change(touch, NAME)],
+            pods=[api.patch(f"{pods}/{name}", touch) for name in jobs.children("pods")],
+            jobs=[
+                api.patch(f"{children}/{name}", {"metadata": {"annotations": {"touched": "yes"}}})
+                for name in jobs.children("jobs")
+            ],
+        )
+        assert syncs(manager) > synced
         assert requests(proxy.seen)[before:] == []
 
 
@@ -98,6 +102,6 @@ def test_the_next_controller_finds_nothing_to_do(
         jobs.await_phase("Done", "done", PATIENCE_SECONDS)
     with running_controller(proxy.kubeconfig(tmp_path, control_plane.own.token), jobs.namespace) as manager:
         eventually(lambda: syncs(manager) >= 2, PATIENCE_SECONDS, PERIOD_SECONDS)
-        time.sleep(0.5)
+        await_rest(manager, trainjobs=jobs.all(), pods=list(jobs.children("pods").values()))
         assert requests(proxy.seen) == []
     assert jobs.status("others") == {}

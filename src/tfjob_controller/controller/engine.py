@@ -99,12 +99,15 @@ class Engine(Generic[ObjectT]):
         self._is_busy = is_busy
         self._scales = scales
         self._memos: dict[str, _Memo[ObjectT]] = {}
+        # The UIDs, by key, of finished jobs whose deletion the server has accepted and the watch has not told yet.
+        self._deleted: dict[str, str] = {}
 
     def sync(self, key: str) -> Outcome:
         """Bring one job closer to what it should be. Raises nothing that a retry could mend."""
         job = self._store.get(key)
         if job is None or job.metadata.deletion_timestamp is not None:
             self._memos.pop(key, None)  # deleting its children is the garbage collector's
+            self._deleted.pop(key, None)
             self._kind.gone(key)
             return GONE if job is None else DONE
         if not self._kind.is_ours(job):
@@ -112,7 +115,7 @@ class Engine(Generic[ObjectT]):
         if is_finished(self._kind.work_of(job).status):
             self._memos.pop(key, None)
             self._kind.gone(key)
-            return self._retire(job)
+            return self._retire(key, job)
         try:
             return self._sync_live(key, job)
         except ApiError as error:
@@ -275,19 +278,26 @@ class Engine(Generic[ObjectT]):
         self._teller.status(job, result.events)
         return None
 
-    def _retire(self, job: ObjectT) -> Outcome:
-        """A finished job: nothing, until its time to live is over."""
+    def _retire(self, key: str, job: ObjectT) -> Outcome:
+        """A finished job: nothing, until its time to live is over.
+
+        Its children may be gone from their caches before the job is gone from its own, and queue it once more. So the
+        deletion is remembered until the watch confirms it; otherwise it would be requested again.
+        """
         result = finished_status(self._kind.work_of(job), self._clock.now())
-        if result.delete_job:
-            meta = job.metadata
-            try:
-                self._client.delete(meta.namespace, meta.name, uid=meta.uid)
-            except ApiError as error:
-                # A conflict says that another job has the name by now.
-                return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
-            log.info("deleted, its time to live is over")
+        if not result.delete_job:
+            return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+        meta = job.metadata
+        if self._deleted.get(key) == meta.uid:
             return DONE
-        return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+        try:
+            self._client.delete(meta.namespace, meta.name, uid=meta.uid)
+        except ApiError as error:
+            # A conflict says that another job has the name by now.
+            return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
+        self._deleted[key] = meta.uid
+        log.info("deleted, its time to live is over")
+        return DONE
 
 
 def _sooner(first: float | None, second: float | None) -> float | None:

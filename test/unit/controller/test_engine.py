@@ -124,6 +124,43 @@ def test_a_finished_job_is_deleted_when_its_time_to_live_is_over(bench: Controll
     assert bench.api.paths("/tfjobs/") == []
 
 
+def expire(bench: ControllerBench) -> None:
+    """Bring the job to its end, and let its time to live pass."""
+    bench.settle()
+    bench.exits("master-0", 0)
+    bench.settle()
+    bench.clock.advance(61)
+
+
+def test_a_finished_job_is_deleted_once_even_if_its_children_are_gone_before_the_watch_tells_of_it(
+    bench: ControllerBench,
+) -> None:
+    bench.create(master(), ttlSecondsAfterFinished=60)
+    expire(bench)
+    bench.api.hold()
+    assert bench.sync() == DONE
+    assert bench.sync() == DONE
+    assert len(bench.api.requests("DELETE", "/tfjobs/")) == 1
+    bench.api.release()
+    assert bench.sync() == GONE
+
+
+def test_a_deletion_that_failed_is_requested_again_and_the_next_job_of_that_name_is_deleted_too(
+    bench: ControllerBench,
+) -> None:
+    bench.create(master(), ttlSecondsAfterFinished=60)
+    expire(bench)
+    bench.api.fail(503, "ServiceUnavailable", method="DELETE", part="/tfjobs/")
+    assert isinstance(bench.sync(), Retry)
+    assert bench.sync() == DONE
+    # No sync sees the time between the two jobs.
+    bench.create(master(), ttlSecondsAfterFinished=60)
+    expire(bench)
+    assert bench.sync() == DONE
+    assert bench.api.paths("/tfjobs/") == []
+    assert len(bench.api.requests("DELETE", "/tfjobs/")) == 3
+
+
 def test_events_come_after_the_status_that_they_speak_of(bench: ControllerBench) -> None:
     bench.create()
     bench.sync()
