@@ -4,6 +4,9 @@ One JSON line on standard output at the end: what was counted, and `violations` 
 1 if there are any. Each violation is also a line on standard error when it is found. It shares no code with the
 gang scheduler: own client, own watches, own reading of objects, own rules (audit.core).
 
+With `--share-of-machine` the deadlines count only the time that a busy machine has given to one of the programs that
+want to run (audit.machinetime): for tests, which say nothing of speed.
+
 SIGUSR1 says that no gang scheduler works now, or can read the cluster (`Audit.outage`); whoever breaks one on purpose
 sends it every second.
 """
@@ -20,6 +23,7 @@ from collections.abc import Sequence
 
 from audit.core import Audit, Limits, Violation
 from audit.flags import Flag
+from audit.machinetime import LostTime
 from audit.order import Event, Order
 from audit.watches import Watches
 from localcluster.api import Api
@@ -34,12 +38,15 @@ _DEFAULT_LAG_SECONDS = 1.0
 class Auditor:
     """The rules with watches and a clock. `run` returns after `stop` was set, with everything seen until then."""
 
-    def __init__(self, api: Api, limits: Limits, stop: Flag, lag_seconds: float) -> None:
-        """`lag_seconds`: one watch may be so much later than another."""
+    def __init__(
+        self, api: Api, limits: Limits, stop: Flag, lag_seconds: float, lost_time: LostTime | None = None
+    ) -> None:
+        """`lag_seconds`: one watch may be so much later than another. What is lost by `lost_time` does not count."""
         self._watches = Watches(api)
         self._order = Order(lag_seconds)
         self._lag_seconds = lag_seconds
         self._audit = Audit(limits)
+        self._lost_time = lost_time
         self._stop = stop
         self._shown = 0
         self._shown_races = 0
@@ -85,6 +92,8 @@ class Auditor:
             self._audit.event(event.kind, event.change, event.obj, event.at)
         if now - self._ticked_at >= _TICK_SECONDS:
             self._ticked_at = now
+            if self._lost_time is not None:
+                self._audit.lost(self._lost_time.since_last_look(now))
             self._audit.tick(now - self._lag_seconds)
         self._shown = _show(self._audit.violations, self._shown)
         self._shown_races = _show(self._audit.races, self._shown_races, "a race: ")
@@ -114,13 +123,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
     parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
     parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
+    parser.add_argument("--share-of-machine", action="store_true")
     parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     given = parser.parse_args(argv)
     limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)
     stop = Flag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag)
+    lost_time = LostTime() if given.share_of_machine else None
+    auditor = Auditor(Api.from_kubeconfig(given.kubeconfig), limits, stop, given.lag, lost_time)
     signal.signal(signal.SIGUSR1, lambda *_: auditor.tell_outage())
     report = auditor.run()
     print(json.dumps(report), flush=True)

@@ -143,6 +143,13 @@ class Audit:
             life.partly_since = None if life.partly_since is None else life.partly_since + lasted
         self._in_flight_until = {uid: until + lasted for uid, until in self._in_flight_until.items()}
 
+    def lost(self, seconds: float) -> None:
+        """So much of the time that has passed was not the programs': it counts for no deadline."""
+        for life in self._lives.values():
+            life.progress_at += seconds
+            life.partly_since = None if life.partly_since is None else life.partly_since + seconds
+            life.fits_since = None if life.fits_since is None else life.fits_since + seconds
+
     def tick(self, now: float) -> None:
         """Whatever has lasted too long by now."""
         for life in self._lives.values():

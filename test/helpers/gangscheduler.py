@@ -15,7 +15,7 @@ from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.gangscheduler import GangScheduler
-from tfjob_controller.kube.clock import RealClock, micro_time
+from tfjob_controller.kube.clock import Clock, RealClock, micro_time
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.options import ExtenderOptions
 
@@ -26,7 +26,12 @@ Object = dict[str, Any]
 
 @contextlib.contextmanager
 def running_gang_scheduler(
-    kubeconfig: Path, *, ready: bool = True, exit_process: Callable[[int], object] | None = None, **options: Any
+    kubeconfig: Path,
+    *,
+    ready: bool = True,
+    exit_process: Callable[[int], object] | None = None,
+    clock: Clock | None = None,
+    **options: Any,
 ) -> Iterator[GangScheduler]:
     """One that is ready, unless told otherwise; stopped and joined at the end."""
     given: dict[str, Any] = {
@@ -42,6 +47,7 @@ def running_gang_scheduler(
         ExtenderOptions(**{**given, **options}),
         load_config(str(kubeconfig)),
         stop=stop,
+        clock=clock,
         exit_process=exit_process or exits.append,
     )
     codes: list[int] = []
@@ -57,11 +63,18 @@ def running_gang_scheduler(
     assert codes == [0], "the gang scheduler did not stop in time"
 
 
+# So long that no test loses a Lease because this machine is late with its renewal.
+_LEASE_SECONDS = 3600
+
+
 def hold_lease(api: Api, namespace: str, name: str, holder: str) -> None:
-    """Take the Lease, or renew it, as the kube-scheduler of the pod `holder` would."""
+    """Take the Lease, or renew it, as the kube-scheduler of the pod `holder` would.
+
+    The gang scheduler counts only a renewal that follows what it has read first, so a test repeats this until it works.
+    """
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     moment = micro_time(RealClock().now())
-    spec = {"holderIdentity": f"{holder}_play", "leaseDurationSeconds": 15, "renewTime": moment}
+    spec = {"holderIdentity": f"{holder}_play", "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": moment}
     if not api.create_if_missing(path, {"metadata": {"name": name}, "spec": spec}):
         api.patch(f"{path}/{name}", {"spec": spec})
 

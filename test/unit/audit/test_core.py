@@ -366,6 +366,21 @@ def test_time_in_which_nobody_can_work_counts_for_no_deadline(world: World) -> N
     assert set(world.rules(15.1)) == {"partly-bound", "stuck"}
 
 
+def test_time_that_a_busy_machine_gave_to_others_counts_for_no_deadline(world: World) -> None:
+    bound_gang(world, "worker-0", at=1.0)
+    world.audit.lost(5.0)
+    assert world.rules(15.9) == []
+    assert set(world.rules(16.1)) == {"partly-bound", "stuck"}
+
+
+def test_a_gang_that_waits_goes_on_waiting_while_the_machine_is_busy(world: World) -> None:
+    world.gang("g", 1.0)
+    assert world.rules(1.0, 2.9) == []
+    world.audit.lost(3.0)
+    assert world.rules(5.9) == []
+    assert world.rules(6.1) == ["fits-and-waits"]
+
+
 def test_a_gang_waits_anew_once_somebody_works_again(world: World) -> None:
     world.gang("g", 1.0)
     assert world.rules(1.0, 2.9) == []
