@@ -35,8 +35,13 @@ class Owner:
         return found
 
     def await_phase(self, name: str, phase: str, timeout: float = 20.0) -> Object:
-        eventually(lambda: self.status(name).get("phase") == phase, timeout, 0.05)
-        return self.status(name)
+        """The status in which it is."""
+
+        def found() -> Object | None:
+            status = self.status(name)
+            return status if status.get("phase") == phase else None
+
+        return eventually(found, timeout, 0.05) or {}
 
     def make_pods(self, name: str, cpu: str = "1", skip: frozenset[str] = frozenset()) -> None:
         status = self.status(name)
