@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.cluster import set_pod_terminated
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -92,9 +93,13 @@ class Jobs:
         return str(self.status(name).get("phase", ""))
 
     def await_phase(self, phase: str, name: str = "example-job", timeout: float = 30.0) -> Object:
-        """The status once the job is in that phase."""
-        eventually(lambda: self.phase(name) == phase, timeout, 0.05)
-        return self.status(name)
+        """The status in which the job is in that phase."""
+
+        def found() -> Object | None:
+            status = self.status(name)
+            return status if status.get("phase", "") == phase else None
+
+        return eventually(found, timeout, 0.05) or {}
 
     def change(self, patch: Object, name: str = "example-job") -> Object:
         return self.api.patch(self._path(name), patch)
@@ -107,6 +112,17 @@ class Jobs:
         group = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
         found = self.api.list(f"{group}/namespaces/{self.namespace}/{plural}", "kubeflow.org")
         return {each["metadata"]["name"]: each for each in found}
+
+    def end_replica(self, role: str, exit_code: int = 0, message: str = "", *, job: str = "example-job") -> None:
+        """Report that the containers of the job's only pod of that role have ended so, once it runs."""
+
+        def running() -> list[str]:
+            pods = self.children("pods").items()
+            of_role = [(name, pod) for name, pod in pods if name.startswith(f"{job}-{role}-")]
+            return [name for name, pod in of_role if pod.get("status", {}).get("phase") == "Running"]
+
+        (name,) = eventually(running, period=0.05)
+        set_pod_terminated(self.api, self.namespace, name, exit_code, message=message)
 
     def events(self) -> list[Object]:
         return self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")

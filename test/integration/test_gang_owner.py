@@ -62,7 +62,6 @@ def test_nothing_but_the_gang_exists_before_there_is_room(trial: Trial, gang: Ga
 
 
 def test_once_admitted_all_is_created_with_its_seat_and_runs(trial: Trial, gang: GangOf) -> None:
-    trial.plays("master-0", ends(0, after=1.0))
     submit(trial)
     gang.admit()
     pods = trial.await_children("pods", 3)
@@ -76,6 +75,7 @@ def test_once_admitted_all_is_created_with_its_seat_and_runs(trial: Trial, gang:
     assert scheduled(trial, "GangAdmitted")["message"] == "There is room for 3 of 3 replicas"
     gang.bind()
     gang.says("Bound")
+    trial.end("master-0")
     assert trial.await_end()["phase"] == "Done"
     assert trial.notes("GangAdmitted") == ["There is room for 3 of 3 replicas"]
 
@@ -231,13 +231,13 @@ def pinned(control_plane: Cluster, administrator: Kubectl) -> Iterator[Trial]:
 
 def test_pinned_pods_run_on_their_node_with_the_scheduler_that_is_there(pinned: Trial) -> None:
     gang = GangOf(pinned)
-    pinned.plays("master-0", ends(0, after=2.0))
     pinned.submit(master(), workers(2))
     gang.admit(node=DEFAULT_NODES[1])
     for replica in ("worker-0", "worker-1", "master-0"):
         pod = pinned.await_pod(replica)
         assert (pod["spec"]["nodeName"], pod["spec"]["schedulerName"]) == (DEFAULT_NODES[1], "default-scheduler")
     gang.says("Bound")
+    pinned.end("master-0")
     assert pinned.await_end()["phase"] == "Done"
 
 

@@ -50,11 +50,11 @@ def set_count(keeper: Keeper, count: int) -> None:
 
 
 def await_members(keeper: Keeper, count: int) -> None:
-    """Its placement has followed, and it is not asked for anything any more."""
+    """Its placement has followed, and it is not asked for so many any more; it may be asked for more by then."""
 
     def has_followed() -> bool:
         seen = keeper.seen("big")
-        return len(seen.placed) == count and not seen.status.get("targetMembers")
+        return len(seen.placed) == count and seen.status.get("targetMembers") != {"worker": count}
 
     eventually(has_followed, PATIENCE_SECONDS, 0.05)
 

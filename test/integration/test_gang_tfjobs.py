@@ -13,7 +13,7 @@ from helpers.gangowner import SMALL
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
+from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 
 NODES = ("node-a", "node-b")
@@ -38,10 +38,10 @@ def jobs(gang_scheduling: Cluster) -> Iterator[Jobs]:
             jobs.delete(job["metadata"]["name"])
 
 
-def gang_job(name: str, workers: int, run_seconds: float, **gang: Any) -> Object:
-    """A master and workers of one CPU each, on nodes that take four."""
+def gang_job(name: str, workers: int, **gang: Any) -> Object:
+    """A master and workers of one CPU each, on nodes that take four. They run until the test ends them."""
     container = {"name": "tensorflow", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}
-    template = {"metadata": {"annotations": {RUN_SECONDS: str(run_seconds)}}, "spec": {"containers": [container]}}
+    template = {"spec": {"containers": [container]}}
     specs = [
         {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
         {"tfReplicaType": "WORKER", "replicas": workers, "template": template},
@@ -61,18 +61,19 @@ def condition(jobs: Jobs, name: str, type_: str) -> Object:
 
 def test_of_two_jobs_that_together_do_not_fit_one_runs_and_then_the_other(jobs: Jobs) -> None:
     for name in ("first", "second"):
-        jobs.submit(gang_job(name, 5, 2.0))
-    eventually(lambda: jobs.phase("first") == "Running" or jobs.phase("second") == "Running", 20)
-    running, waiting = ("first", "second") if jobs.phase("first") == "Running" else ("second", "first")
+        jobs.submit(gang_job(name, 5))
+    (running,) = eventually(lambda: [name for name in ("first", "second") if jobs.phase(name) == "Running"], 20, 0.05)
+    (waiting,) = {"first", "second"} - {running}
     eventually(lambda: condition(jobs, waiting, "Scheduled").get("status") == "False")
     assert "cpu" in condition(jobs, waiting, "Scheduled")["message"]
     assert {pod["metadata"]["labels"]["tf_job_name"] for pod in jobs.children("pods").values()} == {running}
-    for name in ("first", "second"):
+    for name in (running, waiting):
+        jobs.end_replica("master", job=name)
         assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
 
 
 def test_the_pods_of_a_job_that_is_a_gang_are_where_its_gang_was_placed(jobs: Jobs) -> None:
-    jobs.submit(gang_job("placed", 3, 30.0))
+    jobs.submit(gang_job("placed", 3))
     jobs.await_phase("Running", "placed", 20)
     (gang,) = jobs.api.list("/apis/scheduling.kubeflow.org/v1alpha1/namespaces/gangs/gangs")
     eventually(
@@ -99,16 +100,17 @@ def test_in_mode_affinity_the_default_scheduler_binds_each_pod_where_its_gang_wa
         assert scheduler.extender is None
         jobs = Jobs(gang_cluster.api, "gangs")
         for name in ("first", "second"):
-            jobs.submit(gang_job(name, 4, 2.0))
-        eventually(lambda: jobs.children("pods"), 20)
-        for name in ("first", "second"):
+            jobs.submit(gang_job(name, 4))
+        for _ in range(2):
+            (name,) = eventually(lambda: [each for each in ("first", "second") if jobs.phase(each) == "Running"])
+            jobs.end_replica("master", job=name)
             assert jobs.await_phase("Done", name, 40)["state"] == "Succeeded"
         assert {pod["spec"]["schedulerName"] for pod in jobs.children("pods").values()} == {"default-scheduler"}
 
 
 def test_workers_that_are_added_to_a_running_gang_come_when_there_is_room(jobs: Jobs) -> None:
-    jobs.submit(gang_job("grower", 2, 60.0))
-    jobs.submit(gang_job("other", 3, 60.0))
+    jobs.submit(gang_job("grower", 2))
+    jobs.submit(gang_job("other", 3))
     for name in ("grower", "other"):
         jobs.await_phase("Running", name, 20)
     jobs.change({"spec": {"workerReplicas": 4}}, "grower")
@@ -129,11 +131,11 @@ def test_a_job_gives_workers_up_for_one_that_waits_and_gets_them_back(gang_clust
         assert scheduler.extender is not None
         with GangScheduler(gang_cluster.own, f"http://127.0.0.1:{scheduler.extender.port}"):
             jobs = Jobs(gang_cluster.api, "gangs")
-            elastic = gang_job("elastic", 6, 600.0)
+            elastic = gang_job("elastic", 6)
             elastic["spec"]["autoscaling"] = {"minWorkers": 2, "maxWorkers": 6, "resize": resize}
             jobs.submit(elastic)
             eventually(lambda: workers_on_nodes(jobs, "elastic") == 6, 120, 0.1)
-            jobs.submit(gang_job("second", 3, 600.0))
+            jobs.submit(gang_job("second", 3))
             jobs.await_phase("Running", "second", 120)
             assert jobs.get("elastic")["spec"]["workerReplicas"] == 3
             eventually(lambda: workers_on_nodes(jobs, "elastic") == 3, 120, 0.1)

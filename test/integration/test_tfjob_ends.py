@@ -304,7 +304,7 @@ def test_a_chief_that_ran_out_of_memory_is_not_started_again_and_again_even_if_n
     trial: Trial,
 ) -> None:
     """Its exit code is that of a signal, so the kubelet would restart it for ever: the controller stops its Job."""
-    trial.plays("master-0", *[ends(137, reason="OOMKilled", after=1.0)] * 9)
+    trial.plays("master-0", *[ends(137, reason="OOMKilled", after=1.0)] * 900)
     trial.submit(master(template=ON_FAILURE), workers(1), cleanPodPolicy="None")
     assert trial.await_end()["reason"] == "master-0 failed: exit code 137 (OOMKilled)"
     eventually(lambda: trial.pods("master-0") == [], PATIENCE_SECONDS, PERIOD_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
+from localcluster.fakekubelet import FakeKubelet
 
 pytestmark = pytest.mark.cluster
 
@@ -24,11 +24,6 @@ Object = dict[str, Any]
 @pytest.fixture
 def jobs(kubectl: Kubectl, kubelet: FakeKubelet, api: Api, namespace: str) -> Jobs:
     return Jobs(api, namespace)
-
-
-def lasting(seconds: float, exit_code: int = 0, message: str = "", **pod_spec: Any) -> Object:
-    notes = {RUN_SECONDS: str(seconds), EXIT_CODE: str(exit_code), MESSAGE: message}
-    return {"metadata": {"annotations": notes}, **pod_template(container(), **pod_spec)}
 
 
 def child_ended(jobs: Jobs, role: str) -> bool:
@@ -43,9 +38,10 @@ def await_running(jobs: Jobs) -> Object:
 
 def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluster, jobs: Jobs) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(template=lasting(3)), workers(1), parameter_servers(1)))
+        jobs.submit(tfjob(master(), workers(1), parameter_servers(1)))
         await_running(jobs)
         before = jobs.get()["spec"]["RuntimeId"]
+    jobs.end_replica("master")
     eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
@@ -55,8 +51,10 @@ def test_a_job_that_ended_meanwhile_is_cleaned_up_and_done(control_plane: Cluste
 
 def test_a_failure_meanwhile_is_told_with_its_last_words(control_plane: Cluster, jobs: Jobs) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(template=lasting(3, 5, "out of data", restartPolicy="Never")), workers(1)))
+        template = pod_template(container(), restartPolicy="Never")
+        jobs.submit(tfjob(master(template=template), workers(1)))
         await_running(jobs)
+    jobs.end_replica("master", 5, "out of data")
     eventually(lambda: child_ended(jobs, "master"), PATIENCE_SECONDS, PERIOD_SECONDS)
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
@@ -67,12 +65,14 @@ def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
     control_plane: Cluster, jobs: Jobs, api: Api
 ) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(template=lasting(8)), workers(1, template=lasting(2.5))))
+        jobs.submit(tfjob(master(), workers(1)))
         await_running(jobs)
+    jobs.end_replica("worker")
     eventually(lambda: child_ended(jobs, "worker"), PATIENCE_SECONDS, PERIOD_SECONDS)
     (pod,) = [name for name in jobs.children("pods") if "-worker-" in name]
     api.delete(pod_path(jobs.namespace, pod), gracePeriodSeconds=0)
     with running_controller(control_plane.kubeconfig, jobs.namespace):
+        jobs.end_replica("master")
         status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert status["succeededIndexes"] == ["master-0", "worker-0"]
     assert not [name for name in jobs.children("pods") if "-worker-" in name]
@@ -80,12 +80,13 @@ def test_a_worker_that_succeeded_meanwhile_and_lost_its_pod_is_not_run_again(
 
 def test_a_deadline_that_passed_meanwhile_is_enforced(control_plane: Cluster, jobs: Jobs) -> None:
     with running_controller(control_plane.kubeconfig, jobs.namespace):
-        jobs.submit(tfjob(master(), activeDeadlineSeconds=3))
-        await_running(jobs)
-    time.sleep(3.0)
+        jobs.submit(tfjob(master()))
+        started = datetime.fromisoformat(await_running(jobs)["startTime"])
+    jobs.change({"spec": {"activeDeadlineSeconds": 2}})
+    eventually(lambda: datetime.now(UTC) > started + timedelta(seconds=2), PATIENCE_SECONDS, PERIOD_SECONDS)
     with running_controller(control_plane.kubeconfig, jobs.namespace):
         status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
-    assert status["reason"] == "DeadlineExceeded: not done after 3 s"
+    assert status["reason"] == "DeadlineExceeded: not done after 2 s"
 
 
 def test_what_the_user_asked_for_meanwhile_is_done(control_plane: Cluster, jobs: Jobs) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import Cluster
+from helpers.cluster import Cluster, set_pod_terminated
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, ends
+from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial
 from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
@@ -160,7 +160,12 @@ def test_a_fault_that_passes_makes_nothing_twice_and_the_job_ends_well(
     controller: Manager, proxy: FaultProxy, jobs: Jobs, fault: Fault, method: str, path: str
 ) -> None:
     proxy.next(fault, method=method, path=path, times=2)
-    jobs.submit(tfjob(master(template=lasting(1)), workers(1, template=lasting(0.3)), parameter_servers(1)))
+    jobs.submit(tfjob(master(), workers(1), parameter_servers(1)))
+    # The replicas end only when everything was created: a job that is over creates nothing any more.
+    for plural in ("jobs", "services"):
+        eventually(lambda plural=plural: len(jobs.children(plural)) == 3, PATIENCE_SECONDS, PERIOD_SECONDS)  # type: ignore[misc]
+    for role in ("worker", "master"):
+        jobs.end_replica(role)
     status = jobs.await_phase("Done", timeout=PATIENCE_SECONDS)
     assert (status["state"], status.get("restarts", 0)) == ("Succeeded", 0)
     assert any(each.fault for each in proxy.seen)
@@ -270,13 +275,14 @@ def test_nothing_is_made_anew_for_a_job_that_goes_while_the_watch_of_jobs_is_sil
 
 
 def test_children_that_a_deleted_job_leaves_behind_as_orphans_are_nobodys(trial: Trial) -> None:
-    trial.plays("master-0", ends(0, after=3))
     trial.submit(master())
     trial.await_phase("Running")
     name = trial.child("master-0")
+    path = trial.child_path("jobs", name)
     trial.jobs.api.delete(f"{trial.jobs.path}/{trial.name}", propagationPolicy="Orphan")
     eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
-    path = trial.child_path("jobs", name)
+    (pod,) = [each for each in trial.jobs.children("pods") if each.startswith(name)]
+    set_pod_terminated(trial.jobs.api, trial.namespace, pod)
     eventually(
         lambda: trial.jobs.api.get(path).get("status", {}).get("succeeded") == 1, PATIENCE_SECONDS, PERIOD_SECONDS
     )

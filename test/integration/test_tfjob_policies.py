@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
 from helpers.poll import eventually
+from localcluster import podstatus
 from localcluster.api import RefusedError
 
 pytestmark = pytest.mark.cluster
@@ -74,10 +74,18 @@ def test_after_the_end_these_pods_stay(
 
 def test_the_time_to_live_deletes_the_job_without_any_other_event(trial: Trial) -> None:
     trial.plays("master-0", ends(0))
-    trial.submit(master(), workers(1), ttlSecondsAfterFinished=2)
-    ended = trial.await_phase("Done")
+    trial.submit(master(), workers(1))
+    ended = trial.await_phase("Done")["completionTime"]
+    # In two seconds from now, so that its status could be read before.
+    seconds = seconds_since(ended) + 2
+    trial.change(ttlSecondsAfterFinished=seconds)
     eventually(lambda: trial.status() == {}, PATIENCE_SECONDS, PERIOD_SECONDS)
-    assert datetime.now(UTC) - datetime.fromisoformat(ended["completionTime"]) >= timedelta(seconds=2)
+    assert datetime.now(UTC) - datetime.fromisoformat(ended) >= timedelta(seconds=seconds)
+
+
+def seconds_since(moment: str) -> int:
+    """Rounded up."""
+    return int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) + 1
 
 
 def everything(trial: Trial, runtime_id: str) -> list[str]:
@@ -104,11 +112,13 @@ def test_a_time_to_live_that_is_given_only_after_the_end_counts(trial: Trial) ->
 
 
 def test_the_deadline_fails_the_job_without_any_other_event(trial: Trial) -> None:
-    trial.submit(master(), workers(1), activeDeadlineSeconds=2)
-    trial.await_phase("Running")
+    trial.submit(master(), workers(1))
+    running = trial.await_phase("Running")
+    seconds = seconds_since(running["startTime"]) + 2
+    trial.change(activeDeadlineSeconds=seconds)
     status = trial.await_end()
     assert (status["phase"], status["state"]) == ("Failed", "Failed")
-    assert status["reason"] == "DeadlineExceeded: not done after 2 s"
+    assert status["reason"] == f"DeadlineExceeded: not done after {seconds} s"
     assert condition(status, "Failed")["reason"] == "DeadlineExceeded"
     await_pods(trial)
 
@@ -127,16 +137,22 @@ def test_a_deadline_that_is_given_only_later_counts_from_the_start(trial: Trial)
 
 
 def test_time_in_suspension_is_no_time(trial: Trial) -> None:
-    trial.submit(master(), activeDeadlineSeconds=4)
+    trial.submit(master())
     first = trial.await_phase("Running")
     trial.change(suspend=True)
     suspended = trial.await_status(lambda status: condition(status, "Suspended")["status"] == "True")
     assert "startTime" not in suspended
-    time.sleep(1.1)  # times are whole seconds on the wire
+    # Times are whole seconds on the wire.
+    eventually(lambda: podstatus.now() > first["startTime"], PATIENCE_SECONDS, PERIOD_SECONDS)
     trial.change(suspend=False)
-    resumed = trial.await_phase("Running")
-    assert resumed["startTime"] > first["startTime"]
-    assert trial.await_end()["reason"] == "DeadlineExceeded: not done after 4 s"
+    resumed = trial.await_phase("Running")["startTime"]
+    assert resumed > first["startTime"]
+    seconds = seconds_since(resumed) + 1
+    trial.change(activeDeadlineSeconds=seconds)
+    ended = trial.await_end()
+    assert ended["reason"] == f"DeadlineExceeded: not done after {seconds} s"
+    lasted = datetime.fromisoformat(ended["completionTime"]) - datetime.fromisoformat(resumed)
+    assert lasted >= timedelta(seconds=seconds)
 
 
 def test_the_backoff_limit_counts_restarts_of_all_replicas(trial: Trial) -> None:

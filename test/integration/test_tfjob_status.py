@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import set_pod_running, set_pod_waiting
+from helpers.cluster import set_pod_running, set_pod_terminated, set_pod_waiting
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.playground import FOREVER, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
@@ -58,7 +58,9 @@ def test_a_running_job_has_these_fields_under_these_names(trial: Trial) -> None:
 def test_a_finished_job_has_these_fields_under_these_names(trial: Trial) -> None:
     trial.plays("worker-0", ends(143), ends(0))
     trial.submit(master(), workers(2))
-    trial.await_status(lambda status: status.get("succeededIndexes") == ["worker-0"])
+    trial.await_status(
+        lambda status: status.get("succeededIndexes") == ["worker-0"] and status["ready"]["worker"] == "2/2"
+    )
     trial.end("master-0")
     status = trial.await_phase("Done")
     assert (status["state"], status["reason"], status["restarts"]) == ("Succeeded", "master-0 succeeded", 1)
@@ -87,13 +89,18 @@ def test_a_failed_job_has_exactly_the_condition_failed(trial: Trial) -> None:
 
 
 def test_a_worker_that_failed_and_waits_for_its_new_pod_shows_it_until_it_runs(trial: Trial) -> None:
-    """The Job controller waits for 10 s before it makes one."""
-    trial.plays("worker-0", ends(1), FOREVER)
-    trial.submit(master(), workers(1, template=NEVER))
+    """The Job controller waits for 10 s before it makes one, and the test until it has seen that one is missing."""
+    api = trial.jobs.api
+    trial.submit(master(), workers(1, template=alone(restartPolicy="Never")))
+    first = trial.await_pod("worker-0")["metadata"]["name"]
+    set_pod_running(api, trial.namespace, first)
+    trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "1/1"})
+    set_pod_terminated(api, trial.namespace, first, 1)
     status = trial.await_status(lambda status: condition(status, "Restarting")["status"] == "True")
     assert "worker-0" in condition(status, "Restarting")["message"]
     assert status["phase"] == "Running"
     assert workers_of(status) == ("Failed", {"Failed": 1})
+    set_pod_running(api, trial.namespace, trial.await_pod("worker-0", but=first)["metadata"]["name"])
     status = trial.await_status(lambda status: condition(status, "Restarting")["status"] == "False")
     assert (workers_of(status), status["restarts"]) == (("Running", {"Running": 1}), 1)
     assert len(trial.pods("worker-0")) == 2
@@ -301,7 +308,8 @@ def test_what_becomes_of_jobs_is_counted_and_no_series_carries_a_jobs_name(trial
     trial.plays("worker-0", ends(143), FOREVER)
     trial.submit(master(), workers(1))
     trial.await_status(lambda status: status.get("restarts") == 1 and status["phase"] == "Running")
-    assert metric(trial, "tfjob_jobs", **where, phase="Running", state="Running") >= 1
+    running = {**where, "phase": "Running", "state": "Running"}
+    eventually(lambda: metric(trial, "tfjob_jobs", **running) >= 1, PATIENCE_SECONDS, PERIOD_SECONDS)
     trial.end("master-0")
     trial.await_phase("Done")
     eventually(

@@ -19,14 +19,14 @@ TORCHRUN: dict[str, Any] = {"command": ("torchrun", "train.py")}
 
 
 def test_a_job_of_two_nodes_goes_from_creating_to_running_to_complete(train: Trial) -> None:
-    for node in nodes(2):
-        train.plays(node, ends(0, after=3))
     train.train(2)
     assert train.await_status(lambda status: status.get("phase")).get("phase") in ("Creating", "Running")
     running = train.await_phase("Running")
     assert running["state"] == "RUNNING"
     assert running["startTime"]
     assert condition(running, "Created")["reason"] == "JobsCreationSucceeded"
+    for node in nodes(2):
+        train.end(node)
     done = train.await_end()
     assert (done["phase"], done["state"], done.get("restarts", 0)) == ("Done", "SUCCESS", 0)
     complete = condition(done, "Complete")

@@ -56,9 +56,9 @@ def test_launcher_and_nodes_get_hostfile_and_keys(train: Trial) -> None:
 
 
 def test_the_launchers_end_is_the_jobs_and_the_nodes_are_stopped_then(train: Trial) -> None:
-    train.plays("launcher-0", ends(0, after=2))
     train.train(2, **MPIRUN)
     await_ready(train)
+    train.end("launcher-0")
     status = train.await_end()
     assert (status["state"], status.get("restarts", 0)) == ("SUCCESS", 0)
     assert condition(status, "Complete")["message"] == "launcher-0 succeeded"

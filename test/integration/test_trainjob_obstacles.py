@@ -13,7 +13,7 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
 from helpers.poll import eventually, never
-from helpers.trainjobs import await_ready, await_restart, ends, nodes, step_of
+from helpers.trainjobs import await_ready, await_restart, step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
@@ -100,9 +100,11 @@ def test_a_foreign_job_under_the_name_of_a_node_is_reported_and_never_touched(tr
 
 def test_a_restart_that_is_due_waits_while_the_job_is_suspended(train: Trial) -> None:
     """Nothing runs then that could be restarted; and the one that was ended by it is nobody's failure."""
-    for node in nodes(2):
-        train.plays(node, ends(137, after=1), ends(137, after=1))
     train.train(2)
+    await_ready(train)
+    train.end("node-0", 137)
+    await_restart(train)
+    train.end("node-0", 137)
     train.await_status(lambda status: status.get("restarts") == 2)
     train.change(suspend=True)
     train.await_status(lambda status: condition(status, "Suspended")["status"] == "True")

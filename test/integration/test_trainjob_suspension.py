@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS, Trial, condition
@@ -86,11 +88,16 @@ def test_a_job_that_begins_suspended_makes_nothing_before_it_is_resumed(train: T
 
 
 def test_while_it_is_suspended_a_job_does_not_use_up_its_deadline(train: Trial) -> None:
-    train.train(1, activeDeadlineSeconds=4)
-    await_ready(train, 1)
+    """The deadline that it is given then has passed long ago, if one counts from its first start."""
+    train.train(1)
+    started = datetime.fromisoformat(await_ready(train, 1)["startTime"])
     train.change(suspend=True)
     train.await_status(is_suspended)
-    never(lambda: train.status().get("state") == "FAILED", 5, 0.2)
+    eventually(lambda: datetime.now(UTC) > started + timedelta(seconds=2), PATIENCE_SECONDS, PERIOD_SECONDS)
+    generation = train.change(activeDeadlineSeconds=1)["metadata"]["generation"]
+    status = train.await_status(lambda status: status.get("observedGeneration") == generation)
+    assert status.get("state", "") != "FAILED"
+    train.change(activeDeadlineSeconds=600)
     train.change(suspend=False)
     await_ready(train, 1)
     train.end("node-0")
