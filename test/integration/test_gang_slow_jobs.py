@@ -32,7 +32,7 @@ NODES = 6
 # pkg/controller/job/config/v1alpha1).
 DEFAULTS = ("--kube-api-qps=20", "--kube-api-burst=30", "--concurrent-job-syncs=5")
 # It takes 35 to 45 s, whatever else the machine does.
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 240.0
 # Less than that: what counts is the time without any new pod.
 BIND_TIMEOUT_SECONDS = 15.0
 

@@ -18,7 +18,7 @@ from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob
 from helpers.poll import eventually
 from localcluster.api import Api
-from localcluster.faultproxy import FaultProxy
+from localcluster.faultproxy import FaultProxy, Late
 
 pytestmark = pytest.mark.cluster
 
@@ -130,9 +130,10 @@ def test_a_stop_is_in_time_although_the_server_has_fallen_silent(
         kubeconfig = proxy.kubeconfig(tmp_path, control_plane.own.token)
         with controller_process(kubeconfig, namespace, tmp_path / "log", *flags[:2]) as controller:
             controller.await_log(WORKING)
-            proxy.delay_seconds = 20.0  # requests hang, watches go on
+            # Requests hang, watches go on.
+            proxy.choose = lambda _, path: None if "watch=1" in path else Late(20.0)
             fleet.submit(0)
-            time.sleep(1.0)  # nothing outside shows that its first write is under way
+            eventually(lambda: any(each.fault and "/tfjobs/" in each.path for each in proxy.seen))
             told = time.monotonic()
             controller.terminate()
             code = controller.wait(STOP_SECONDS + SLACK_SECONDS)

@@ -30,6 +30,9 @@ from localcluster.faultproxy import FaultProxy, Reply
 
 pytestmark = pytest.mark.cluster
 
+# Ends what hangs. What is promised of a stop is 10 s.
+END_SECONDS = 60.0
+
 
 def ready(port: int) -> tuple[int, str]:
     try:
@@ -126,7 +129,7 @@ def test_a_signal_stops_it_in_order_and_in_time(
         await_log(log, '"event": "working"')
         began = time.monotonic()
         controller.send_signal(number)
-        assert controller.wait(15) == 0
+        assert controller.wait(END_SECONDS) == 0
         assert time.monotonic() - began < 10
     await_log(log, '"event": "stopped"')
 
@@ -149,7 +152,7 @@ def hand_over(control_plane: Cluster, namespace: str, folder: Path) -> float:
             await_log(second_log, '"event": "waiting for the lease"')
             await_log(second_log, '"event": "listed"', 5)
             first.send_signal(signal.SIGTERM)
-            assert first.wait(15) == 0
+            assert first.wait(END_SECONDS) == 0
             ended = time.monotonic()
             await_log(second_log, '"event": "working"')
             return time.monotonic() - ended
@@ -194,7 +197,7 @@ def test_a_lost_lease_ends_the_process_at_once_with_a_code(
         await_log(log, '"event": "working"')
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/tfjob-controller"
         api.patch(path, {"spec": {"holderIdentity": "somebody-else"}})
-        assert controller.wait(15) == 1
+        assert controller.wait(END_SECONDS) == 1
     await_log(log, "the lease is lost")
 
 
@@ -208,7 +211,7 @@ def test_a_second_signal_ends_it_at_once(
         controller.send_signal(signal.SIGTERM)
         controller.send_signal(signal.SIGINT)
         os.kill(controller.pid, signal.SIGCONT)
-        assert controller.wait(5) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        assert controller.wait(END_SECONDS) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
 def test_jobs_made_while_nobody_ran_are_taken_up(
@@ -254,5 +257,5 @@ def test_no_secret_is_ever_logged(control_plane: Cluster, kubectl: Kubectl, name
     with process(control_plane, namespace, log, "--log-level=debug") as controller:
         await_log(log, '"event": "working"')
         controller.send_signal(signal.SIGTERM)
-        controller.wait(15)
+        controller.wait(END_SECONDS)
     assert control_plane.own.token not in log.read_text()

@@ -28,7 +28,7 @@ from tfjob_controller.kube.transport import Transport
 
 pytestmark = pytest.mark.cluster
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 WATCH = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
 
@@ -212,14 +212,13 @@ class TestStreams:
             assert next(events).type == codec.DELETED
 
     def test_closing_wakes_a_reader_that_is_blocked_in_tls(self, requester: Transport, namespace: str) -> None:
-        stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=60.0)
+        """Nothing else would end it while the test waits."""
+        stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=10 * WAIT_SECONDS)
         with ThreadPoolExecutor(1) as threads:
             reading = threads.submit(lambda: list(stream))
             eventually(stream._reading.locked)
-            begin = time.monotonic()
             stream.close()
             reading.result(WAIT_SECONDS)
-            assert time.monotonic() - begin < 5.0
 
     def test_many_can_be_closed_while_events_rush_in(
         self, requester: Transport, parcels: Parcels, namespace: str
@@ -235,7 +234,7 @@ class TestStreams:
                 parcels.patch(namespace, "a", {"data": {"n": str(number)}})
 
         def watch_shortly(number: int) -> int:
-            stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=10.0)
+            stream = requester.stream(CONFIG_MAPS.path(namespace), query=WATCH, read_timeout_seconds=WAIT_SECONDS)
             timer = threading.Timer(0.01 * (number % 7), stream.close)
             timer.start()
             count = sum(1 for _ in stream)
@@ -308,7 +307,9 @@ class TestFaults:
 
         def watch() -> None:
             query = WATCH | {"resourceVersion": first}
-            with transport.stream(CONFIG_MAPS.path("default"), query=query, read_timeout_seconds=5.0) as stream:
+            with transport.stream(
+                CONFIG_MAPS.path("default"), query=query, read_timeout_seconds=WAIT_SECONDS
+            ) as stream:
                 for line in stream:
                     codec.decode_watch_event(line)
 
