@@ -153,7 +153,7 @@ def _running_gang(
     return Actions(
         creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
         deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale, views, status))),
-        suspends=tuple(toggled(views if suspend else here, suspend)),
+        suspends=tuple(_stopped(observed, views) if suspend else toggled(here, suspend=False)),
         patches=tuple(_asked(plan, terms, gate, observed)),
     )
 
@@ -223,8 +223,21 @@ def _running(plan: Plan, observed: Observed, views: Sequence[View], status: Trai
             *_redone(plan, here, status),
             *(() if suspend else _taken_down(turnover.stale, views, status)),
         ),
-        suspends=tuple(toggled(views if suspend else here, suspend)),
+        suspends=tuple(_stopped(observed, views) if suspend else toggled(here, suspend=False)),
     )
+
+
+def _stopped(observed: Observed, views: Sequence[View]) -> Iterator[SetSuspend]:
+    """What a suspended job must stop.
+
+    That includes the Jobs from before a restart that is on record, if they have not been deleted yet: no view shows
+    them any more, but their pods run.
+    """
+    yield from toggled(views, suspend=True)
+    for view in views:
+        job = observed.jobs.get(view.replica.name)
+        if view.job is None and job is not None and job.metadata.deletion_timestamp is None and goes_on(job):
+            yield SetSuspend(job.metadata.name, True)
 
 
 def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[Create]:

@@ -740,3 +740,23 @@ def test_a_node_whose_sshd_ends_well_is_started_again_with_all() -> None:
     started_again(cluster)
     assert cluster.job.status.restarts == 1
     assert true_conditions(cluster) == {"Created", "Running"}
+
+
+def test_a_job_that_is_suspended_before_a_restart_has_deleted_its_nodes_stops_them() -> None:
+    """The restart is on record, and the Jobs from before it are in no view any more."""
+    cluster = running_train_world(nodes=2)
+    ends(cluster, "node-0", exit_code=137)
+    cluster.sync()
+    assert cluster.status.restarts == 1
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert cluster.jobs[cluster.name("node-1")].spec.suspend
+    assert cluster.actions() is NOTHING
+    cluster.reap()
+    cluster.change(suspend=False)
+    for _ in range(3):
+        cluster.settle()
+        cluster.reap()
+    assert generations(cluster) == {"1"}
+    assert not any(job.spec.suspend for job in cluster.jobs.values())
+    assert cluster.status.restarts == 1
