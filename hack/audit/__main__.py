@@ -4,8 +4,8 @@ One JSON line on standard output at the end: what was counted, and `violations` 
 1 if there are any. Each violation is also a line on standard error when it is found. It shares no code with the
 gang scheduler: own client, own watches, own reading of objects, own rules (audit.core).
 
-With `--share-of-machine` the deadlines count only the time that a busy machine has given to one of the programs that
-want to run (audit.machinetime): for tests, which say nothing of speed.
+With `--share-of-machine`, or AUDIT_SHARE_OF_MACHINE in the environment, the deadlines count only the time that a busy
+machine has given to one of the programs that want to run (audit.machinetime): for tests, which say nothing of speed.
 
 SIGUSR1 says that no gang scheduler works now, or can read the cluster (`Audit.outage`); whoever breaks one on purpose
 sends it every second.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import signal
 import sys
@@ -123,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit-grace", type=float, default=defaults.fit_grace_seconds, metavar="SECONDS")
     parser.add_argument("--starvation-timeout", type=float, default=defaults.starvation_timeout_seconds)
     parser.add_argument("--race", type=float, default=defaults.race_seconds, metavar="SECONDS")
-    parser.add_argument("--share-of-machine", action="store_true")
+    is_share = bool(os.environ.get("AUDIT_SHARE_OF_MACHINE"))
+    parser.add_argument("--share-of-machine", action="store_true", default=is_share)
     parser.add_argument("--lag", type=float, default=_DEFAULT_LAG_SECONDS, metavar="SECONDS")
     given = parser.parse_args(argv)
     limits = Limits(given.bind_deadline, given.fit_grace, given.starvation_timeout, given.race)

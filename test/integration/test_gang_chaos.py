@@ -19,7 +19,8 @@ SMALL = {"CHAOS_GANGS": "12", "CHAOS_AT_ONCE": "12", "CHAOS_SEED": "9", "CHAOS_F
 @pytest.mark.long
 @pytest.mark.cluster
 def test_gangs_come_through_while_things_break_and_the_auditor_sees_no_violation() -> None:
-    environment = {**os.environ, **SMALL, "PYTHONPATH": str(ROOT / "hack")}
+    # A run beside other tests says nothing of speed.
+    environment = {**os.environ, **SMALL, "AUDIT_SHARE_OF_MACHINE": "1", "PYTHONPATH": str(ROOT / "hack")}
     done = subprocess.run(
         [sys.executable, "-m", "chaos"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
     )

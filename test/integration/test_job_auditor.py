@@ -56,13 +56,14 @@ class Scene:
 
 
 @pytest.fixture
-def scene(control_plane: Cluster, administrator: Kubectl) -> Iterator[Scene]:
+def scene(control_plane: Cluster, administrator: Kubectl, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """With the auditor's flags, if the test has some."""
     if control_plane.plane is None:
         pytest.skip("plays the kubelet, and an existing cluster has real ones: unset KUBECONFIG")
     api, script = control_plane.api, Script()
     namespace = new_namespace(api, "audited")
     with (
-        job_auditor(control_plane.kubeconfig, namespace, "--reaction-seconds=5") as auditor,
+        job_auditor(control_plane.kubeconfig, namespace, *getattr(request, "param", ())) as auditor,
         FakeKubelet(Api.from_kubeconfig(control_plane.own.kubeconfig), namespace=namespace, behaviour=script),
         running_controller(control_plane.kubeconfig, namespace),
     ):
@@ -100,6 +101,7 @@ def test_ordinary_jobs_are_no_violation(scene: Scene) -> None:
     assert found["jobs"] == 3
 
 
+@pytest.mark.parametrize("scene", [("--reaction-seconds=5",)], indirect=True)
 def test_what_is_planted_is_found(scene: Scene) -> None:
     """As a product would that makes children twice, loses owners, runs again what was done, and changes its mind."""
     job = scene.run(tfjob(master(), name="planted"), "SUCCESS", master_0=0)
