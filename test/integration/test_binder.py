@@ -20,9 +20,13 @@ pytestmark = pytest.mark.cluster
 NOBODY = "nobody"
 
 
+# Of a Binding: as long as no machine needs; and one that is over soon, for what cannot succeed.
+LONG_SECONDS, SHORT_SECONDS = 60.0, 2.0
+
+
 @pytest.fixture
-def binder(requester: Transport) -> Iterator[Binder]:
-    binder = Binder(requester, RealClock(), deadline_seconds=2.0)
+def binder(requester: Transport, request: pytest.FixtureRequest) -> Iterator[Binder]:
+    binder = Binder(requester, RealClock(), deadline_seconds=getattr(request, "param", LONG_SECONDS))
     binder.start()
     yield binder
     assert binder.stop()
@@ -59,7 +63,7 @@ def bind(binder: Binder, *pods: PodToBind) -> dict[str, str]:
     """The error of each, by name."""
     results: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     binder.submit(pods, lambda pod, error: results.put((pod.name, error)))
-    return dict(results.get(timeout=20.0) for _ in pods)
+    return dict(results.get(timeout=2 * LONG_SECONDS) for _ in pods)
 
 
 def test_a_gang_is_bound(binder: Binder, api: Api, namespace: str, node: str) -> None:
@@ -96,6 +100,7 @@ def test_a_pod_that_does_not_exist_is_gone(binder: Binder, namespace: str, node:
     }
 
 
+@pytest.mark.parametrize("binder", [SHORT_SECONDS], indirect=True)
 def test_a_pod_that_may_not_be_scheduled_yet_is_tried_until_the_deadline(
     binder: Binder, api: Api, namespace: str, node: str
 ) -> None:

@@ -93,7 +93,7 @@ def test_replicas_are_spread_and_a_drain_takes_one_at_a_time(installed: Kubectl,
     # A node that is drained counts no longer as one that is to be filled first.
     # (The taint is put there by the node lifecycle controller, which this control plane has not.)
     installed.must("taint", "node", "a2", "node.kubernetes.io/unschedulable:NoSchedule")
-    installed.must("drain", "a2", "--timeout=50s")
+    installed.must("drain", "a2", "--timeout=300s")
     await_all(api)
     assert sorted(nodes_of(api, "tfjob-controller").values()) == [1, 2]
     assert nodes_of(api, "gang-scheduler") == {"a1": 1, "b1": 1}

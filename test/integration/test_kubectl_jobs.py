@@ -194,7 +194,7 @@ def test_top_says_who_holds_what_and_what_is_free(plugin: Run, trial: Trial) -> 
     resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}
     template = pod_template(container(resources=resources))
     trial.submit(master(template=template), workers(2, template=template))
-    trial.await_phase("Running")
+    trial.await_status(lambda status: status.get("ready") == {"master": "1/1", "worker": "2/2"})
     node = trial.await_running("master-0")["spec"]["nodeName"]
     _, out, error = plugin("top", "-o", "json")
     found = json.loads(out)

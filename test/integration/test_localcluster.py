@@ -132,7 +132,7 @@ def interrupted_start(number: signal.Signals) -> tuple[int, str]:
     )
     eventually(lambda: len(process.marked(state.stack_dir())) >= 2, timeout=30)
     starting.send_signal(number)
-    _, words = starting.communicate(timeout=30)
+    _, words = starting.communicate(timeout=120)
     return starting.returncode, words
 
 
