@@ -40,7 +40,7 @@ def build_missing(programs: Iterable[Program], report: Report, board: Board | No
     if any(_missing(batch) for batch in batches):
         with contextlib.ExitStack() as stack:
             shown = board or stack.enter_context(Board(report))
-            survey = stack.enter_context(_Survey(batches, shown.task("building programs"), report))
+            survey = stack.enter_context(_Survey(batches, shown.task("programs"), report))
             for batch in batches:
                 _build_locked(batch, report, survey)
     return {program.name: cache_path(program) for batch in batches for program in batch}

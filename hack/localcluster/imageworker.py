@@ -36,7 +36,7 @@ class ImageWorker:
 
     def __init__(self, names: Sequence[str], report: Report, board: Board) -> None:
         self._report = report
-        self._task = board.task("making images") if names else None
+        self._task = board.task("images") if names else None
         self._error = ""
         self._names = names
         self._child: subprocess.Popen[str] | None = None

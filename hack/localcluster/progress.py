@@ -1,7 +1,7 @@
 """Shows how far long work is: a bar on a terminal, elsewhere a line every half minute.
 
     with Board(report, console) as board:
-        task = board.task("building programs")
+        task = board.task("programs")
         task.update(1240, 2900, "1,240 of 2,900 packages compiled")
 
 Threads: a task may be updated from any.
@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from localcluster.report import Report, to_stderr
 
@@ -112,5 +112,5 @@ class Board:
 
 
 def _bars(console: Console) -> Progress:
-    columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(12), TaskProgressColumn(), TextColumn("{task.description}"))
     return Progress(*columns, console=console, transient=True, refresh_per_second=4)
