@@ -55,6 +55,7 @@ def _bench(name: str) -> Target:
 TARGETS = (
     Target("verify", ".ci/run", "make verify", why="it is the other half of what CI runs"),
     Target("test", ".ci/run", "make test", why="it runs this test"),
+    Target("test-all", why="it runs this test, and many more that take long"),
     Target("unit", ".ci/run", "make test", why="it is a part of `make test`"),
     Target("check", "test/unit/test_moduletests.py", "main([links, totals, tests]", "moduletests"),
     Target("demo", _DEMO, 'module: str = "demo"', "demo"),

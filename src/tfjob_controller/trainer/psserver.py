@@ -21,11 +21,13 @@ import os
 import signal
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-import tensorflow as tf
-
 # What a shell reports of a process that was killed by SIGTERM; a retryable exit code.
 TERMINATED = 128 + signal.SIGTERM
+
+# Before the import, which takes seconds: without a handler the server would ignore a SIGTERM during that time.
+signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(TERMINATED))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+import tensorflow as tf
 
 
 def main():
@@ -33,7 +35,6 @@ def main():
     task = config["task"]
     distribute = getattr(tf, "distribute", None)
     server_class = getattr(distribute, "Server", None) or tf.train.Server
-    signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(TERMINATED))
     server = server_class(config["cluster"], job_name=str(task["type"]), task_index=int(task["index"]))
     print("serving as /job:%s/task:%d at %s" % (task["type"], task["index"], server.target))
     sys.stdout.flush()

@@ -38,3 +38,16 @@ def test_it_serves_until_sigterm_and_then_ends_with_a_retryable_code(tensorflow:
         assert server.stdout.readline() == "serving as /job:ps/task:1 at grpc://ps:1\n"
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=20) == 143
+
+
+def test_a_sigterm_during_the_import_ends_it_too(tmp_path: Path) -> None:
+    """TensorFlow takes seconds to import, and the first process of a container ignores a SIGTERM without a handler."""
+    (tmp_path / "tensorflow.py").write_text("import signal\nprint('importing', flush=True)\nsignal.pause()\n")
+    (tmp_path / "server.py").write_text(SCRIPT)
+    environment = {**os.environ, "TF_CONFIG": TF_CONFIG, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(tmp_path / "server.py")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "importing\n"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=60) == 143
