@@ -88,6 +88,11 @@ ELSEWHERE = (
         "Builder(REPOSITORY,",
         "no container engine here; the image is built by its own steps",
     ),
+    Elsewhere(
+        r"for n in |kill \$loops",
+        why="it loads the machine on purpose, for somebody who looks for a race",
+        pages="docs/testing.md",
+    ),
     Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
     Elsewhere(
         r"pip install \.",
