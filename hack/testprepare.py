@@ -8,29 +8,30 @@ from __future__ import annotations
 import os
 import sys
 
-from localcluster import binaries, prometheus, stack
+from localcluster import binaries, foreigncrds, prometheus, stack
 from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
+
+_TOOLS = ("kubectl", "dockerfilelint")
 
 
 def main(wanted: list[str]) -> None:
     if stack.existing_kubeconfig() is not None:
         return
     check_platform()
-    binaries.ensure_all([*binaries.CONTROL_PLANE, "kubectl", "dockerfilelint"], to_stderr)
-    prometheus.ensure(to_stderr)
     if "nodes" in wanted and os.geteuid() == 0:
         from localcluster import images, nodes
 
-        nodes.check_machine(to_stderr)
-        nodes.prepare_programs(to_stderr)
         own = (images.CONTROLLER, images.INITIALIZER)
         # Of these two only the last layer changes with each change of the source: nodes start with those below it.
         stable = [parent for image in own if (parent := images.RECIPES[image].parent)]
-        nodes.prepare_images([*nodes.DEFAULT_IMAGES, *images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr)
+        nodes.prepare([*images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr, tools=_TOOLS)
         for image in own:
             images.ensure(image, to_stderr)
+    binaries.ensure_all([*binaries.CONTROL_PLANE, *_TOOLS], to_stderr)
+    prometheus.ensure(to_stderr)
+    foreigncrds.prepare(to_stderr)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,12 @@ def install_foreign_crds(api: Api, report: Report = to_stderr) -> None:
         install_crd(api, crd)
 
 
+def prepare(report: Report = to_stderr) -> None:
+    """Fetches and makes them now, so that `install_foreign_crds` is quick. Raises LocalClusterError."""
+    for _ in _all(report):
+        pass
+
+
 def _all(report: Report) -> Iterator[Object]:
     go = go_of(_MODULE, report)
     for published in PUBLISHED:

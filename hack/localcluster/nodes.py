@@ -151,19 +151,6 @@ def prepare(
     return paths
 
 
-def prepare_programs(report: Report = to_stderr) -> dict[str, Path]:
-    """All programs of a stack with nodes, built where needed; their paths."""
-    if binaries.find(binaries.PROGRAMS["runc"]) is None:
-        debian.ensure_packages(debian.RUNC_PACKAGES, report)
-    return binaries.ensure_all(_PROGRAMS, report)
-
-
-def prepare_images(names: Iterable[str], report: Report = to_stderr) -> None:
-    """Build these images where needed and unpack them, so that every node started from now on has them."""
-    check_machine(report)
-    ImageStore(report).ensure(names)
-
-
 def load_image(folder: Path, name: str, report: Report = to_stderr) -> None:
     """Give an image to all nodes of a stack that run; they have it when this returns."""
     record, wanted = _read(folder), f"{images.plain(name)}:{images.key(name)}"

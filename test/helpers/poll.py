@@ -9,15 +9,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PERIOD_SECONDS = 0.01
+# Most looks are requests to an API server on the same machine. What has not come soon takes seconds: nobody has to ask
+# a hundred times a second for it.
+_LONGEST_PERIOD_SECONDS = 0.1
+_GROWTH = 1.25
 # A deadline only ends what hangs, and says nothing of speed: on a busy machine everything may take seconds.
 _SHORTEST_DEADLINE_SECONDS = 60.0
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float = PERIOD_SECONDS) -> T:
+def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
     """The first true answer of `predicate`; AssertionError, with the last answer, after `timeout` real seconds.
 
-    None is given less than a minute.
+    None is given less than a minute. It looks each `period` seconds; without one, ever more seldom.
     """
+    pause = PERIOD_SECONDS if period is None else period
     timeout = max(timeout, _SHORTEST_DEADLINE_SECONDS)
     deadline = time.monotonic() + timeout
     while True:
@@ -26,7 +31,9 @@ def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float 
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s; the last answer was {answer!r}")
-        time.sleep(period)
+        time.sleep(pause)
+        if period is None:
+            pause = min(pause * _GROWTH, _LONGEST_PERIOD_SECONDS)
 
 
 def never(predicate: Callable[[], object], seconds: float, period: float = PERIOD_SECONDS) -> None:
