@@ -122,7 +122,9 @@ def check(figures: list[dict[str, Any]], expected: dict[str, bool]) -> None:
         assert ("baseline" in figure, "ratio" in figure) == (has_baseline, has_baseline)
 
 
-@pytest.mark.parametrize("name", ["watch", "filter", "placement", "simulate", "logs"])
+@pytest.mark.parametrize(
+    "name", ["watch", "filter", "placement", "simulate", pytest.param("logs", marks=pytest.mark.long)]
+)
 def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 
