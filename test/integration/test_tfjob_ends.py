@@ -8,7 +8,7 @@ import pytest
 
 from helpers.cluster import pod_path, set_pod_running
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, condition, ends
+from helpers.playground import FOREVER, NOBODYS_NODE, PATIENCE_SECONDS, PERIOD_SECONDS, Trial, alone, ends
 from helpers.poll import eventually
 from localcluster import podstatus
 from localcluster.api import STRATEGIC_MERGE_PATCH
