@@ -65,8 +65,8 @@ def shown(demo: subprocess.Popen[str]) -> str:
 
 
 def controllers(folder: Path) -> list[str]:
-    words = [Path(f"/proc/{each.pid}/cmdline").read_bytes().replace(b"\0", b" ") for each in process.marked(folder)]
-    return [line.decode() for line in words if b"-m tfjob_controller run" in line]
+    lines = [machine.command_of(each.pid) for each in process.marked(folder)]
+    return [line for line in lines if "-m tfjob_controller run" in line]
 
 
 def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def processes(plan: network.Plan, folder: Path) -> dict[int, str]:
             continue
         if f"/{plan.link}/" in groups or net in mine:
             pids.add(int(path.name))
-    return {pid: command for pid in pids if (command := _command(pid))}
+    return {pid: command for pid in pids if (command := command_of(pid))}
 
 
 def _counts(line: str, own: int | None) -> bool:
@@ -78,7 +78,8 @@ def _sysctl(name: str) -> str:
     return f"{name} = {path.read_text().strip() if path.exists() else 'none'}"
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """A process's command line; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -94,6 +95,6 @@ def of_pod(uid: str) -> list[int]:
         except OSError:  # it has just ended
             continue
         pid = int(path.name)
-        if uid in groups.replace("_", "-") and not _command(pid).startswith("/pause"):
+        if uid in groups.replace("_", "-") and not command_of(pid).startswith("/pause"):
             found.append(pid)
     return found
