@@ -98,7 +98,7 @@ def ensure_all(names: Iterable[str], report: Report = to_stderr, board: Board | 
 
     `board` shows how far a build is; without one there is an own one for it.
     """
-    programs = [_program(name) for name in names]
+    programs = [_program(name) for name in dict.fromkeys(names)]
     found = {program.name: path for program in programs if (path := find(program)) is not None}
     return found | build_missing([program for program in programs if program.name not in found], report, board)
 
