@@ -77,7 +77,7 @@ def going_on(
     else:
         said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
     _say_restarting(plan, of_steps_to_do(plan, views), said)
-    phase = RUNNING if (chief.is_up or figures.phase == RUNNING) and not is_waiting else CREATING
+    phase = RUNNING if (runner.is_up or figures.phase == RUNNING) and not is_waiting else CREATING
     reason = "; ".join(_why_waiting(step, obstacles, wait))
     return replace(figures, phase=phase, state=_state_of(plan, phase, chief), reason=reason, conditions=said.all())
 

@@ -98,6 +98,16 @@ def test_a_job_runs_as_long_as_any_node_does_and_while_the_model_is_exported() -
     assert cluster.job.status.state == "RUNNING"
 
 
+def test_a_job_runs_also_if_the_chief_succeeds_before_anybody_saw_it_run() -> None:
+    cluster = train_world()
+    cluster.settle()
+    cluster.runs("node-1")
+    ends(cluster, "node-0")
+    cluster.settle()
+    assert running(cluster) == ("True", "node-1 runs")
+    assert (cluster.job.status.phase, cluster.job.status.state) == ("Running", "RUNNING")
+
+
 def test_a_status_that_counts_a_restart_says_that_nothing_of_the_new_set_is_there() -> None:
     cluster = running_train_world()
     ends(cluster, "node-1", exit_code=137)
