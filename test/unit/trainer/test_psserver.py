@@ -25,15 +25,20 @@ TENSORFLOW_2 = f"class distribute:\n    pass\n{_SERVER}\ndistribute.Server = Ser
 TENSORFLOW_1 = f"class train:\n    pass\n{_SERVER}\ntrain.Server = Server\n"
 
 
+def started(folder: Path, tensorflow: str) -> subprocess.Popen[str]:
+    """The script as a process that imports this TensorFlow."""
+    (folder / "tensorflow.py").write_text(tensorflow)
+    (folder / "server.py").write_text(SCRIPT)
+    environment = {**os.environ, "TF_CONFIG": TF_CONFIG, "PYTHONPATH": str(folder)}
+    command = [sys.executable, str(folder / "server.py")]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.parametrize(
     "tensorflow", [pytest.param(TENSORFLOW_1, id="TensorFlow 1"), pytest.param(TENSORFLOW_2, id="TensorFlow 2")]
 )
 def test_it_serves_until_sigterm_and_then_ends_with_a_retryable_code(tensorflow: str, tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text(tensorflow)
-    (tmp_path / "server.py").write_text(SCRIPT)
-    environment = {**os.environ, "TF_CONFIG": TF_CONFIG, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, str(tmp_path / "server.py")]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+    with started(tmp_path, tensorflow) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "serving as /job:ps/task:1 at grpc://ps:1\n"
         server.send_signal(signal.SIGTERM)
@@ -42,11 +47,8 @@ def test_it_serves_until_sigterm_and_then_ends_with_a_retryable_code(tensorflow:
 
 def test_a_sigterm_during_the_import_ends_it_too(tmp_path: Path) -> None:
     """TensorFlow takes seconds to import, and the first process of a container ignores a SIGTERM without a handler."""
-    (tmp_path / "tensorflow.py").write_text("import signal\nprint('importing', flush=True)\nsignal.pause()\n")
-    (tmp_path / "server.py").write_text(SCRIPT)
-    environment = {**os.environ, "TF_CONFIG": TF_CONFIG, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, str(tmp_path / "server.py")]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+    importing = "import signal\nprint('importing', flush=True)\nsignal.pause()\n"
+    with started(tmp_path, importing) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "importing\n"
         server.send_signal(signal.SIGTERM)
