@@ -576,6 +576,42 @@ BAD_MANIFESTS = (
         ),
     ),
     Bad(
+        "empty-resize",
+        _scaled(resize=""),
+        "spec.autoscaling.resize: must not be empty",
+        (
+            'spec.autoscaling.resize: Unsupported value: "": supported values: "InPlace", "Restart"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "empty-clean-pod-policy",
+        tfjob(cleanPodPolicy=""),
+        "spec.cleanPodPolicy: must not be empty",
+        (
+            'spec.cleanPodPolicy: Unsupported value: "": supported values: "All", "Running", "None"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "empty-failure-policy",
+        tfjob(failurePolicy=""),
+        "spec.failurePolicy: must not be empty",
+        (
+            'spec.failurePolicy: Unsupported value: "": supported values: "Chief", "AnyReplica"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
+        "empty-on-timeout",
+        tfjob(gang={"onTimeout": ""}),
+        "spec.gang.onTimeout: must not be empty",
+        (
+            'spec.gang.onTimeout: Unsupported value: "": supported values: "Wait", "Fail", "Suspend"',
+            SKIPPED,
+        ),
+    ),
+    Bad(
         "no-steps-in-all",
         _scaled(totalSteps=0),
         "spec.autoscaling.totalSteps: must be from 1 to 9007199254740991, is 0",

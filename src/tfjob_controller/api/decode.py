@@ -33,6 +33,7 @@ _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
 # "Expected `int`, got `str` - at `$.spec.replicaSpecs[0].replicas`"
 _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$\.(?P<path>.*)`)?$", re.DOTALL)
+_EMPTY = "Expected `str` of length >= 1"
 _TEMPLATES = ("template", "templates")
 _TOO_DEEP = f"nested more than {nesting.MAX_LEVELS} levels deep"
 
@@ -99,5 +100,7 @@ def _in_words(error: str) -> str:
     """The decoder's message with the path in front, as the API server writes it."""
     match = _MSGSPEC_ERROR.match(error)
     problem, path = (match["problem"], match["path"]) if match else (error, None)
+    if problem == _EMPTY:
+        return f"{path}: must not be empty"
     problem = problem.replace("`", "").replace(" | null", "").replace(" | ", " or ")
     return f"{path or 'metadata'}: {problem[:1].lower()}{problem[1:]}"

@@ -1,7 +1,8 @@
 """Says beside each field of a kind what it means and what it may hold.
 
 The CRD and the reference in docs/ are generated from these words (hack/generate), so there is one place to change. The
-limits are not enforced on decoding: a value built in code is checked by nobody, one from the API by `validation`.
+limits are not enforced on decoding: a value built in code is checked by nobody, one from the API by `validation`. But
+decoding refuses what validation could not tell from an absent field: an empty text where the CRD allows none.
 """
 
 from __future__ import annotations
@@ -42,4 +43,4 @@ MAX_LABEL_VALUE = 63
 
 def says(description: str, **schema: Any) -> Meta:
     """A field's description and, under JSON Schema's own names, its limits and its default on the server."""
-    return Meta(description=description, extra_json_schema=schema or None)
+    return Meta(description=description, extra_json_schema=schema or None, min_length=1 if "enum" in schema else None)
