@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,27 @@ _POLL_SECONDS = 0.1
 
 
 def install_crds(api: Api) -> None:
-    """Apply them, and wait until the server serves them. Raises LocalClusterError if that takes minutes."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        for crd in yaml.safe_load_all(path.read_text()):
-            install_crd(api, crd)
+    """Apply them, and wait until the server serves them. Raises LocalClusterError if that takes minutes.
+
+    Several processes may do it at once.
+    """
+    _install(api, [crd for path in sorted(CRDS.glob("*.yaml")) for crd in yaml.safe_load_all(path.read_text())])
 
 
 def install_crd(api: Api, crd: dict[str, Any]) -> None:
-    """Apply it, and wait until the server serves its kind. Raises LocalClusterError if that takes minutes."""
-    api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
-    spec = crd["spec"]
-    for version in spec["versions"]:
-        if version["served"]:
-            _wait_served(api, f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}")
+    """The same for one."""
+    _install(api, [crd])
+
+
+def _install(api: Api, crds: Sequence[dict[str, Any]]) -> None:
+    """All are applied before the first is waited for: the server takes the same moments for many as for one."""
+    for crd in crds:
+        api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}", crd)
+    for crd in crds:
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            if version["served"]:
+                _wait_served(api, f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}")
 
 
 def _wait_served(api: Api, path: str) -> None:

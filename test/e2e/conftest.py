@@ -14,6 +14,7 @@ from helpers.patience import eventually
 from helpers.realtrainjobs import TrainJobs
 from localcluster import images
 from localcluster import nodes as nodes_module
+from localcluster.crds import install_crds
 from tfjob_controller.api.controllerconfig import ControllerConfig
 
 # By file, and begun in this order: nobody should be left with a long one while other workers have nothing to do.
@@ -85,7 +86,7 @@ def installed_kinds(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         last = nodes.api.find("/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/xgboost-distributed")
         if last is not None and last["metadata"]["uid"] in uids:
             return
-        kubectl.install_crds()
+        install_crds(nodes.api)
         kubectl.must("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base" / "runtimes"))
         last = nodes.api.get("/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/xgboost-distributed")
         uids.add(last["metadata"]["uid"])

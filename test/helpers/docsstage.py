@@ -19,6 +19,7 @@ from helpers.logkubelet import Kubelet
 from helpers.poll import eventually
 from helpers.renderings import SYSTEM
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
 from localcluster.podstatus import Outcome
 
@@ -80,7 +81,7 @@ class Stage:
 
     def _restore(self, before: dict[str, set[str]]) -> None:
         api = self.cluster.api
-        install_kinds(self.kubectl)
+        install_kinds(self.kubectl, api)
         clear_jobs(api)
         made = {path: sorted(_names(api, path) - names) for path, names in before.items()}
         for path, names in made.items():
@@ -91,15 +92,11 @@ class Stage:
         eventually(lambda: not api.list("/api/v1/pods"), PATIENCE_SECONDS, 0.05)
 
 
-def install_kinds(kubectl: Kubectl) -> None:
+def install_kinds(kubectl: Kubectl, api: Api) -> None:
     """The CRDs and the built-in runtimes, if one of them is missing; returns when they are served."""
     if kubectl.run("get", "clustertrainingruntimes", "torch-distributed").code or kubectl.run(*_LOOK).code:
-        kubectl.install_crds()
-        eventually(
-            lambda: kubectl.run("apply", "-k", str(MANIFESTS / "base" / "runtimes")).code == 0, PATIENCE_SECONDS, 0.2
-        )
-        # An established CRD answers 429 until its storage is there.
-        eventually(lambda: kubectl.run(*_LOOK).code == 0, PATIENCE_SECONDS, 0.2)
+        install_crds(api)
+        kubectl.must("apply", "-k", str(MANIFESTS / "base" / "runtimes"))
 
 
 @contextlib.contextmanager
@@ -108,7 +105,7 @@ def running_stage(plane: Cluster, scratch: Path, certificate: tuple[Path, Path])
     clear_jobs(api)
     clear_nodes(api)
     kubectl = Kubectl(plane.kubeconfig, scratch / "cache")
-    install_kinds(kubectl)
+    install_kinds(kubectl, api)
     with contextlib.ExitStack() as stack:
         kubelets = tuple(stack.enter_context(Kubelet(api, name, certificate)) for name in NODES)
         stage = Stage(plane, kubectl, kubelets)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.poll import eventually
 from localcluster import binaries
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -47,13 +46,6 @@ class Kubectl:
         answer = self.run(*arguments, manifest=manifest)
         assert answer.code == 0, answer.error
         return answer.out
-
-    def install_crds(self) -> None:
-        """Those of this tree; several workers may do it at once."""
-        self.must("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-        # `kubectl wait` gives up on a CRD whose conditions are still null, as they are in its first moments.
-        wait = ("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
-        eventually(lambda: self.run(*wait).code == 0, 60, 0.2)
 
 
 def refusal(kind: str, name: str, *problems: str) -> str:

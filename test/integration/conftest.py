@@ -20,6 +20,7 @@ from helpers.logkubelet import Kubelet
 from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet, make_node
 from localcluster.gangscheduler import GangScheduler
 
@@ -27,9 +28,8 @@ from localcluster.gangscheduler import GangScheduler
 @pytest.fixture(scope="session")
 def administrator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     """In namespace default, with the CRDs applied."""
-    kubectl = Kubectl(control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
-    kubectl.install_crds()
-    return kubectl
+    install_crds(control_plane.api)
+    return Kubectl(control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
 
 
 @pytest.fixture
@@ -79,12 +79,9 @@ def train(playground: Playground) -> Iterator[Trial]:
 
 
 @pytest.fixture(scope="session")
-def gang_plane(spare_control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def gang_plane(spare_control_plane: Cluster) -> Cluster:
     """A control plane of this worker's own, with the CRDs: tests of gangs are about its nodes."""
-    kubectl = Kubectl(spare_control_plane.kubeconfig, tmp_path_factory.mktemp("kubectl"))
-    kubectl.install_crds()
-    # An established CRD answers 429 until its storage is there.
-    eventually(lambda: kubectl.run("get", "gangs,tfjobs,trainjobs").code == 0, 30, 0.1)
+    install_crds(spare_control_plane.api)
     return spare_control_plane
 
 

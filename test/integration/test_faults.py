@@ -22,6 +22,7 @@ from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -89,9 +90,9 @@ def test_a_controller_that_is_killed_at_random_points_leaves_nothing_wrong(
 
 
 @pytest.fixture
-def own(own_control_plane: Cluster, tmp_path: Path) -> Cluster:
+def own(own_control_plane: Cluster) -> Cluster:
     """A control plane that may be broken, with the CRDs."""
-    Kubectl(own_control_plane.kubeconfig, tmp_path).install_crds()
+    install_crds(own_control_plane.api)
     return own_control_plane
 
 
@@ -201,7 +202,7 @@ def test_a_crd_that_is_taken_away_takes_its_jobs_along_and_new_ones_work_when_it
         fleet.await_ends()
         own.api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tfjobs.kubeflow.org")
         eventually(lambda: not controller.caches.tfjobs.store.list(), 30)
-        Kubectl(own.kubeconfig, tmp_path / "again").install_crds()
+        install_crds(own.api)
         again = Fleet(fleet.jobs)
         for number in range(1, 4):
             again.submit(number)

@@ -28,6 +28,7 @@ from helpers.rights import (
     without,
 )
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
@@ -121,13 +122,13 @@ def obstacles(proxy: FaultProxy) -> None:
 
 
 @pytest.fixture
-def audited_cluster(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
+def audited_cluster() -> Iterator[tuple[Cluster, Path]]:
     """A control plane of this test's own, with the two nodes and the namespace; its audit log of the gang scheduler."""
     with (
         rights_log(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}") as (log, flags),
         own_plane("audited", Options(apiserver_flags=flags, unsafe_no_fsync=True)) as cluster,
     ):
-        Kubectl(cluster.kubeconfig, tmp_path / "cache").install_crds()
+        install_crds(cluster.api)
         cluster.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for name in NODES:
             make_node(cluster.api, name, SMALL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,12 @@ from helpers.controller import Jobs, running_controller
 from helpers.gangauditor import audited
 from helpers.gangkeeper import Keeper
 from helpers.gangscheduler import extender_url, running_gang_scheduler
-from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster import process, stack, state
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import GangScheduler
 from localcluster.programs import Options
@@ -38,17 +37,15 @@ BIND_TIMEOUT_SECONDS = 15.0
 
 
 @pytest.fixture
-def slow_plane(tmp_path: Path) -> Iterator[Cluster]:
+def slow_plane() -> Iterator[Cluster]:
     """A control plane whose controllers have their default limits."""
     if stack.existing_kubeconfig() is not None:
         pytest.skip("needs a control plane with flags of its own: unset KUBECONFIG")
     folder = state.stack_dir(f"{stack.TEST_PREFIX}{os.getpid()}-slow")
     options = Options(controller_manager_flags=DEFAULTS, unsafe_no_fsync=True)
     with ControlPlane(folder, options, owner=process.identify(os.getpid())) as plane:
-        kubectl = Kubectl(plane.kubeconfig, tmp_path / "kubectl")
-        kubectl.install_crds()
-        eventually(lambda: kubectl.run("get", "gangs,tfjobs").code == 0, 30, 0.1)
         api = Api.from_kubeconfig(plane.kubeconfig)
+        install_crds(api)
         api.create("/api/v1/namespaces", {"metadata": {"name": "gangs"}})
         for number in range(NODES):
             room = {"cpu": str(REPLICAS // NODES), "memory": "64Gi", "pods": "110"}

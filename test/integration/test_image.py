@@ -18,10 +18,10 @@ from helpers import dockerbuild, dockerfile
 from helpers.cluster import Cluster
 from helpers.controller import Jobs
 from helpers.dockerbuild import Builder, Image
-from helpers.kubectl import Kubectl
 from helpers.manifests import tfjob
 from helpers.poll import eventually
 from localcluster import binaries
+from localcluster.crds import install_crds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -143,7 +143,7 @@ def output(image: Image, scratch: Path, *command: str) -> str:
 
 def check_work(image: Image, scratch: Path, cluster: Cluster, namespace: str) -> None:
     """`run` looks after a job, and ends as it should when it is told to."""
-    Kubectl(cluster.kubeconfig, scratch / "kubectl").install_crds()
+    install_crds(cluster.api)
     shared = scratch / "shared"
     write_kubeconfig(cluster, shared)
     flags = ["--kubeconfig=/mnt/kubeconfig", f"--namespace={namespace}", "--metrics-bind-address=0"]

@@ -25,6 +25,7 @@ from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.timing import shortest
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 
@@ -98,14 +99,14 @@ def test_a_missing_right_is_named_and_waited_for(
     delete_service_account(api, namespace, "limited")
 
 
-def test_a_missing_crd_is_named(own_control_plane: Cluster, tmp_path: Path) -> None:
+def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
     with running_controller(own_control_plane.kubeconfig, "default", ready=False) as manager:
         port = manager.servers[0].port
         eventually(lambda: "is its CRD installed?" in ready(port)[1], 20)
         status, words = ready(port)
         assert status == 503
         assert words.startswith("not ready: tfjobs")
-        Kubectl(own_control_plane.kubeconfig, tmp_path).install_crds()
+        install_crds(own_control_plane.api)
         eventually(lambda: ready(port) == (200, "ok\n"), 60)
 
 

@@ -30,6 +30,7 @@ from helpers.rights import (
 )
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
+from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
@@ -74,7 +75,7 @@ def test_the_shipped_rights_are_enough_for_everything_and_every_single_one_is_us
     """A right that has never allowed a request could be taken away, and nobody would miss it."""
     cluster, log = strict
     kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache")
-    kubectl.install_crds()
+    install_crds(cluster.api)
     kubectl.must("create", "namespace", SYSTEM)
     for name in ("service-account", "controller-role", "leader-role"):
         kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC / f"{name}.yaml"))

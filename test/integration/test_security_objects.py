@@ -15,11 +15,11 @@ import pytest
 from helpers import plugin
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob
 from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
+from localcluster.crds import install_crds
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.kube import nesting
 
@@ -71,7 +71,7 @@ def test_objects_nested_too_deep_or_huge_stop_nobody_else(
     own_control_plane: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All in one test: a control plane of its own costs seconds."""
-    Kubectl(own_control_plane.kubeconfig, tmp_path).install_crds()
+    install_crds(own_control_plane.api)
     jobs, train = Jobs(own_control_plane.api, NAMESPACE), Jobs(own_control_plane.api, NAMESPACE, TRAINJOBS)
     run = plugin.runner(capfd, own_control_plane.kubeconfig, NAMESPACE)
     submit_all(jobs, train)

@@ -15,9 +15,9 @@ from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
 from helpers.gangscheduler import running_gang_scheduler
-from helpers.kubectl import Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
+from localcluster.crds import install_crds
 from localcluster.programs import Options
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
@@ -31,10 +31,10 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+def audited() -> Iterator[tuple[Cluster, Path]]:
     """A control plane with an audit log, and this tree's kinds."""
     with audit_log() as (log, flags), own_plane("audited", Options(apiserver_flags=flags)) as cluster:
-        Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("kubectl")).install_crds()
+        install_crds(cluster.api)
         yield cluster, log
 
 
