@@ -7,8 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from helpers.clusterinmemory import World, running_world
+from helpers.manifests import master, workers
 from helpers.trainworld import ends, running_train_world, train_world
+from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.elastic import fitted
+from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.views import views_of
 
@@ -73,3 +76,27 @@ def test_after_a_restart_only_the_new_ones_are_seen() -> None:
     cluster.settle()
     assert all(view.job is None and not view.pods for view in views(cluster).values())
     assert restarting(cluster) == set()
+
+
+@pytest.mark.parametrize("replica_id", ["master-0", "worker-0"])
+def test_an_evicted_replica_that_ended_with_0_has_not_succeeded_when_its_pod_has_gone(replica_id: str) -> None:
+    """Its kubelet may delete the pod after the restart was recorded, and before the Job is deleted for it."""
+    cluster = running_world(master(), workers(1))
+    evicted = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+    cluster.exits(replica_id, 0, "Completed")
+    cluster.pod(replica_id, conditions=(evicted,))
+    cluster.told_to_go(cluster.name(replica_id))
+    cluster.job_ends(replica_id, "Complete")
+    cluster.sync()
+    assert cluster.status.restarts == 1
+    old = cluster.jobs[cluster.name(replica_id)].metadata.uid
+    cluster.pods[cluster.name(replica_id)] = []
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.succeeded_indexes) == ("Running", ())
+    assert cluster.jobs[cluster.name(replica_id)].metadata.uid != old
+    assert cluster.status.restarts == 1
+    cluster.runs(replica_id, newest=True)
+    cluster.exits(replica_id, 0, "Completed")
+    cluster.job_ends(replica_id, "Complete")
+    cluster.settle()
+    assert replica_id in cluster.status.succeeded_indexes
