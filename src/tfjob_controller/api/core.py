@@ -62,6 +62,8 @@ class ContainerStatus(_Value, frozen=True):
 
 class PodSpec(_Value, frozen=True):
     node_name: str = ""
+    # The API server sets it where the manifest does not.
+    restart_policy: str = "Always"
 
 
 class PodStatus(_Value, frozen=True):

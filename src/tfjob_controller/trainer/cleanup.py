@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.describe import INT32_MAX
-from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE
+from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, NEVER
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
 from tfjob_controller.trainer.gang import must_let_go
@@ -45,7 +45,7 @@ def goes_on(job: Job | None) -> bool:
 
 
 def _ends_by_itself(view: View) -> bool:
-    """All is over in the pod, and its Job will be as soon as the Job controller has looked at it.
+    """All is over in the pod, and what is still to be said of it is left to the kubelet and the Job controller.
 
     To suspend such a Job would lose its result, and the pod with its log: a kubelet reports a pod as failed some time
     after its containers have ended, and until then the Job controller deletes it.
@@ -55,12 +55,13 @@ def _ends_by_itself(view: View) -> bool:
         return False
     if view.state == replicas.SUCCEEDED:
         return pod.status.phase != FAILED
-    return _fails_by_itself(view)
+    return _fails_its_job(view) or _is_about_to_fail(view)
 
 
-def _fails_by_itself(view: View) -> bool:
+def _fails_its_job(view: View) -> bool:
+    """The Job ends with this pod: it makes no other one after an error that is permanent, or after any error."""
     permanent = view.exited is not None and view.exited.exit_code in PERMANENT_EXIT_CODES
-    return view.replica.fails_itself and permanent
+    return view.replica.role.restarts_together or (view.replica.fails_itself and permanent)
 
 
 def pods_to_delete(plan: Plan, observed: Observed) -> list[Pod]:
@@ -73,7 +74,7 @@ def pods_to_delete(plan: Plan, observed: Observed) -> list[Pod]:
 def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
     """Nothing is left to stop or delete, and what was stopped is gone or on its way out.
 
-    A pod that is left to fail by itself must have done so: another of its containers might be started again instead.
+    A pod that is left to fail by itself must have done so: one of its containers might be started again instead.
     """
     if jobs_to_stop(plan, observed, views) or any(_is_about_to_fail(view) for view in views):
         return False
@@ -89,10 +90,12 @@ def is_clean(plan: Plan, observed: Observed, views: Sequence[View]) -> bool:
 
 
 def _is_about_to_fail(view: View) -> bool:
+    """Its containers have ended and are not restarted, but the kubelet has not reported the pod as failed yet."""
     pod = view.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
-    return view.state == replicas.FAILED and _fails_by_itself(view) and all_containers_ended(pod)
+    is_restarted = pod.spec.restart_policy != NEVER and not _fails_its_job(view)
+    return view.state != replicas.SUCCEEDED and not is_restarted and all_containers_ended(pod)
 
 
 def _pods(observed: Observed) -> Iterator[Pod]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import JOBS, Condition, Job
+from tfjob_controller.api.core import JOBS, Condition, Job, PodSpec
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions import NOTHING, Actions, deletion
 from tfjob_controller.trainer.moments import to_text
@@ -366,6 +366,27 @@ def test_a_template_with_never_is_cleaned_up_alike() -> None:
     cluster.settle()
     assert cluster.job.status.reason == "master-0 failed: exit code 7"
     assert [job.spec.suspend for job in cluster.jobs.values()] == [False, True]
+
+
+@pytest.mark.parametrize(("restart_policy", "stays"), [("Never", True), ("OnFailure", False)])
+def test_a_pod_that_is_not_restarted_is_not_stopped_before_the_kubelet_has_reported_its_end(
+    restart_policy: str, stays: bool
+) -> None:
+    """Its Job makes another pod after such an error, so that it must be stopped, but not before the pod has failed."""
+    cluster = running_world(master(), workers(1))
+    cluster.exits("master-0", 137, "OOMKilled", phase="Running")
+    name = cluster.name("master-0")
+    cluster.pods[name] = [replace(cluster.pods[name][0], spec=PodSpec(restart_policy=restart_policy))]
+    cluster.settle()
+    assert cluster.job.status.phase == ("CleanUp" if stays else "Failed")
+    assert bool(cluster.pods[name]) is stays
+    assert cluster.jobs[name].spec.suspend is not stays
+    if stays:
+        cluster.pod("master-0", phase="Failed")
+        cluster.settle()
+        assert cluster.job.status.phase == "Failed"
+        assert cluster.jobs[name].spec.suspend
+        assert cluster.pods[name]
 
 
 @pytest.mark.parametrize(("deleted", "version"), [(None, "7"), ("2026-01-01T00:00:00Z", "")])
