@@ -36,7 +36,9 @@ Body = dict[str, Any]
 
 # For the training containers of a job with autoscaling.totalSteps: all there are to do, and a worker's share.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
-_FALL_BACK_TO_LOGS = "FallbackToLogsOnError"
+# The end of the log stays with the pod's status: it tells why a program failed, and how many steps it has done, also
+# when the log is gone.
+_LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 # The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
 BACKOFF_LIMIT = 2**31 - 1
 
@@ -139,14 +141,8 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_pl
         return {"restartPolicy": ON_FAILURE, **container} if in_place else container
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
-    last_words = {"terminationMessagePolicy": _FALL_BACK_TO_LOGS} if _is_read(plan, replica) else {}
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.shares is not None)]
-    return {**last_words, **container, **rules, "env": env}
-
-
-def _is_read(plan: Plan, replica: Replica) -> bool:
-    """Where the log says how many steps were done, its end stays to be read when the pod goes."""
-    return plan.pattern is not None and replica.role.replica_type == WORKER
+    return {**_LAST_WORDS, **container, **rules, "env": env}
 
 
 def _steps(plan: Plan, replica: Replica) -> list[Any]:

@@ -1,8 +1,13 @@
-"""What an exit code means: 0 success, 1-127 a permanent error, 128-255 (killed by a signal) one worth a retry."""
+"""What an exit code means: 0 success, 1-127 a permanent error, 128-255 (killed by a signal) one worth a retry.
+
+Two errors are permanent although their exit codes are not: a container that ran out of memory, and one that could not
+be started and never can (`startfailures`).
+"""
 
 from __future__ import annotations
 
 from tfjob_controller.api.core import Terminated
+from tfjob_controller.trainer.startfailures import why_never_started
 
 FIRST_RETRYABLE = 128
 LAST_EXIT_CODE = 255
@@ -17,8 +22,10 @@ def is_retryable_exit_code(exit_code: int) -> bool:
 
 
 def is_retryable_termination_state(terminated: Terminated) -> bool:
-    """A container that ran out of memory would do so again, although its exit code is that of a signal."""
-    return terminated.reason != OOM_KILLED and is_retryable_exit_code(terminated.exit_code)
+    """May it end otherwise next time?"""
+    if terminated.reason == OOM_KILLED or why_never_started(terminated):
+        return False
+    return is_retryable_exit_code(terminated.exit_code)
 
 
 def is_permanent_error(terminated: Terminated) -> bool:

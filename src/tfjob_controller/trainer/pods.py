@@ -11,6 +11,7 @@ from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.moments import from_text, to_text
+from tfjob_controller.trainer.startfailures import start_failure, why_never_started
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -26,6 +27,8 @@ _PULL_DETAIL = ": ErrImagePull: "
 _DISRUPTED_REASONS = frozenset(("Evicted", "NodeLost", "Preempting", "NodeShutdown", "Terminated"))
 # A termination message may have 4 KiB, a scheduler's a line per node: a reason is read in one look.
 MAX_WORDS = 1000
+# A reason also names the replica, its exit code and the number of restarts.
+_MAX_LAST_WORDS = 800
 
 
 def child_job_of(pod: Pod) -> str:
@@ -58,15 +61,24 @@ def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus 
     return None
 
 
-def failed_before_training(pod: Pod) -> ContainerStatus | None:
-    """The init container that ended with an error in a pod that is over: what comes after it never ran."""
-    if pod.status.phase != FAILED:
-        return None
-    for status in pod.status.init_container_statuses:
-        ended = status.state.terminated
-        if ended is not None and ended.exit_code != 0:
-            return status
-    return None
+def failed_before_training(pod: Pod, name: str) -> tuple[ContainerStatus | None, Terminated | None]:
+    """How a pod failed whose training container never ran, and the container that did not let it; None if it did not.
+
+    That is an init container that ended with an error in a pod that is over, or a container that can never start. For
+    the training container itself the first of the two is None.
+    """
+    status = pod.status
+    if status.phase == FAILED:
+        for each in status.init_container_statuses:
+            ended = each.state.terminated
+            if ended is not None and ended.exit_code != 0:
+                return each, ended
+        return None, None
+    needed = (*status.init_container_statuses, *(each for each in status.container_statuses if each.name == name))
+    failure = start_failure(needed)
+    if failure is None:
+        return None, None
+    return (None if failure[0].name == name else failure[0]), failure[1]
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
@@ -127,6 +139,8 @@ def why_pending(pod: Pod) -> str:
     status = pod.status
     if status.phase == FAILED and status.reason:
         return _words(status.reason, status.message)
+    if status.phase == FAILED:
+        return _why_not_started(status.container_statuses)
     return (
         _why_waiting(status.init_container_statuses)
         or _why_waiting(status.container_statuses)
@@ -134,14 +148,23 @@ def why_pending(pod: Pod) -> str:
     )
 
 
+def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
+    """Of a pod that is over, and will have another one after it."""
+    ended = (each.state.terminated for each in statuses)
+    words = (why_never_started(each) for each in ended if each is not None)
+    return next((_words("cannot start", each) for each in words if each), "")
+
+
 def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
     for status in statuses:
         waiting = status.state.waiting
         if waiting is None or waiting.reason in _ORDINARY_WAITING:
             continue
+        exited = status.last_state.terminated
+        if exited is not None and (words := why_never_started(exited)):
+            return _words("cannot start", words)
         if waiting.reason == _CRASH_LOOP:
             # Its own message tells of a back-off that changes each time.
-            exited = status.last_state.terminated
             ended = f" after {in_words(exited)}" if exited else ""
             return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
         if waiting.reason in _PULL_FAILED:
@@ -165,3 +188,9 @@ def shortened(text: str) -> str:
     """On one line, and not longer than a reason should be."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
+
+
+def last_words(message: str) -> str:
+    """What a program said last, on one line. Of more than fits into a reason its end is kept: the error is there."""
+    line = " ".join(message.split())
+    return line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]

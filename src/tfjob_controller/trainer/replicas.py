@@ -215,9 +215,9 @@ def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], time
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
-    failed_first = failed_before_training(pod) if exited is None else None
-    if failed_first is not None:
-        exited = failed_first.state.terminated
+    failed_first = None
+    if exited is None:
+        failed_first, exited = failed_before_training(pod, replica.role.container)
     view = View(
         replica,
         RUNNING,

@@ -12,7 +12,7 @@ from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.restarts import restarted_ids
-from tfjob_controller.trainer.training import to_restart, why_failed
+from tfjob_controller.trainer.training import how_failed, to_restart
 
 # How many replicas a sentence names.
 _SHOWN = 5
@@ -68,8 +68,7 @@ def _suspension_note(was_suspended: bool) -> str:
 def _restart_note(plan: Plan, old: TrainingStatus, new: TrainingStatus, views: Sequence[View]) -> str:
     failed = to_restart(plan, views)
     if failed:
-        first = failed[0]
-        words = f"All are started again, for {first.replica.id} failed: {why_failed(first)}"
+        words = f"All are started again, for {how_failed(failed[0])}"
         limit = plan.policy.backoff_limit
         return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
     return f"Restarted {listed(restarted_ids(views, old.restart_counts))}: {new.restarts} restarts so far"

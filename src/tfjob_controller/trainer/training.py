@@ -15,8 +15,9 @@ from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.pods import last_words, shortened
 from tfjob_controller.trainer.replicas import JOB_FAILED, View
+from tfjob_controller.trainer.startfailures import why_never_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _failed_replica(views: Sequence[View], restarting: Sequence[View], now: date
         if view.state == replicas.FAILED and view.replica.decides:
             if is_consequence(view, restarting) or seconds_to_blame(view, views, now):
                 continue
-            return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{view.replica.id} failed: {why_failed(view)}"))
+            return Verdict(False, reasons.REPLICA_FAILED, shortened(how_failed(view)))
     return None
 
 
@@ -105,12 +106,21 @@ def _not_carried(plan: Plan, views: Sequence[View], now: datetime) -> Verdict | 
     return None
 
 
-def why_failed(view: View) -> str:
+def how_failed(view: View) -> str:
+    """A clause: which replica failed, or cannot start, and why."""
+    words = why_never_started(view.exited) if view.exited is not None else ""
+    if not words:
+        return f"{view.replica.id} failed: {_why_failed(view)}"
+    who = f"{view.replica.id}: {view.ended_in}" if view.ended_in else view.replica.id
+    return f"{who} cannot start: {words}"
+
+
+def _why_failed(view: View) -> str:
     """In words: the exit code, and what the program said last."""
     if view.is_restarting and (view.job is None or view.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
     if view.exited is not None and view.exited.exit_code:
-        words = (view.ended_in, in_words(view.exited), view.exited.message)
+        words = (view.ended_in, in_words(view.exited), last_words(view.exited.message))
         return ": ".join(each for each in words if each)
     if view.pod is not None and view.pod.status.reason:
         return ": ".join(each for each in (view.pod.status.reason, view.pod.status.message) if each)
@@ -123,7 +133,7 @@ def _no_restart_left(plan: Plan, views: Sequence[View], restarts: int) -> Verdic
     limit, failed = plan.policy.backoff_limit, to_restart(plan, views)
     if not failed or limit is None or restarts < limit:
         return None
-    words = f"{failed[0].replica.id} failed: {why_failed(failed[0])}"
+    words = how_failed(failed[0])
     if not limit:
         return Verdict(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
     return Verdict(

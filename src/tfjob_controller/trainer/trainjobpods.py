@@ -70,8 +70,6 @@ def _with(container: Part, override: ContainerOverride | None) -> Part:
 
 def _trainer(container: Part, trainer: Trainer, role: str, *, runs_command: bool) -> dict[str, Any]:
     changed = with_env(container, trainer.env)
-    # The last line of a program that fails is the job's reason.
-    changed.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     changed.setdefault("imagePullPolicy", "IfNotPresent")
     if trainer.image:
         changed["image"] = trainer.image

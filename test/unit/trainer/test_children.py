@@ -209,3 +209,14 @@ def test_building_children_leaves_the_job_as_it_was() -> None:
     for replica in plan.replicas:
         build_job(plan, replica)
     assert job == before
+
+
+@pytest.mark.parametrize("own", ["File", None])
+def test_the_end_of_a_log_stays_with_the_pod_unless_the_template_says_otherwise(own: str | None) -> None:
+    fields = {} if own is None else {"terminationMessagePolicy": own}
+    template = pod_template(container(**fields), container("log"))
+    plan = plan_of(master(template=template), workers(1, template=template))
+    for replica in plan.replicas:
+        first, second = build_job(plan, replica)["spec"]["template"]["spec"]["containers"]
+        assert first["terminationMessagePolicy"] == (own or "FallbackToLogsOnError")
+        assert "terminationMessagePolicy" not in second

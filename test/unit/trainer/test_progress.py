@@ -222,19 +222,3 @@ def test_nobody_waits_for_a_log_that_never_was() -> None:
     cluster.pod("worker-0", phase="Failed", reason="Evicted", container_statuses=())
     cluster.exits("master-0", 0)
     assert cluster.sync().status.state == "Succeeded"
-
-
-@pytest.mark.parametrize("own", ["File", None])
-def test_the_end_of_a_log_that_is_read_stays_with_the_pod(own: str | None) -> None:
-    fields = {} if own is None else {"terminationMessagePolicy": own}
-    cluster = running_world(
-        master(), workers(1, template=pod_template(container(**fields))), autoscaling={"maxWorkers": 2, **PATTERN}
-    )
-    plan = cluster.plan
-    policies = {
-        each.role.name: build_job(plan, each)["spec"]["template"]["spec"]["containers"][0].get(
-            "terminationMessagePolicy"
-        )
-        for each in plan.replicas
-    }
-    assert policies == {"master": None, "worker": own or "FallbackToLogsOnError"}

@@ -443,3 +443,20 @@ def test_a_failure_of_the_last_run_is_told_while_it_is_down() -> None:
         "worker-0: CrashLoopBackOff: container tensorflow is restarted with back-off after exit code 9"
     )
     assert is_true(cluster, "Restarting")
+
+
+@pytest.mark.parametrize("restart_policy", ["OnFailure", "Never"])
+def test_a_worker_that_can_never_start_is_tried_again_and_the_reason_says_why(restart_policy: str) -> None:
+    """A worker's errors are its own affair, whatever they are, but the job must not look as if all were well."""
+    cluster = running_world(master(), workers(1))
+    ended = Terminated(
+        128, "StartError", 'runc create failed: exec: "pyhton3": executable file not found in $PATH: unknown'
+    )
+    if restart_policy == "Never":
+        cluster.pod("worker-0", phase="Failed", container_statuses=(terminated(ended),))
+    else:
+        cluster.pod("worker-0", phase="Running", container_statuses=(waiting("CrashLoopBackOff", last=ended),))
+    cluster.settle()
+    status = cluster.job.status
+    assert (status.phase, status.state) == ("Running", "Running")
+    assert status.reason == 'worker-0: cannot start: exec: "pyhton3": executable file not found in $PATH'

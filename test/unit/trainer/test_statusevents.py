@@ -34,7 +34,8 @@ def test_however_much_a_program_says_the_count_is_told() -> None:
     cluster.job_ends("node-0", "Failed")
     cluster.settle()
     ((_, note),) = notes(cluster)
-    assert note.endswith("… (restart 1)")
+    assert note.endswith("x (restart 1)")
+    assert "…x" in note
     assert len(note) <= MAX_WORDS + len(" (restart 1)")
 
 

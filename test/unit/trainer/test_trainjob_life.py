@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World
+from helpers.clusterinmemory import World, waiting
+from helpers.clusterinmemory import running as running_container
 from helpers.trainworld import (
     admit,
     ends,
@@ -770,3 +771,76 @@ def test_a_job_that_is_suspended_before_a_restart_has_deleted_its_nodes_stops_th
     assert generations(cluster) == {"1"}
     assert not any(job.spec.suspend for job in cluster.jobs.values())
     assert cluster.status.restarts == 1
+
+
+# The log of what failed
+
+
+@pytest.mark.parametrize("exit_code", [7, 137])
+@pytest.mark.parametrize("num_nodes", [1, 2])
+def test_the_pod_of_what_failed_stays(num_nodes: int, exit_code: int) -> None:
+    """The kubelet reports a pod as failed some moments after its containers, and a Job that is suspended before that
+    deletes it.
+    """
+    cluster = running_train_world(nodes=num_nodes, maxRestarts=0)
+    cluster.exits("node-0", exit_code, "Error", phase="Running")
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert cluster.status.phase == "CleanUp"
+    assert len(cluster.pods[cluster.name("node-0")]) == 1
+    assert not cluster.jobs[cluster.name("node-0")].spec.suspend
+    cluster.pod("node-0", phase="Failed")
+    cluster.job_ends("node-0", "Failed")
+    cluster.settle()
+    assert end_of(cluster)[:2] == ("Failed", "FAILED")
+    assert len(cluster.pods[cluster.name("node-0")]) == 1
+
+
+# Containers that can never start
+
+NO_PROGRAM = (
+    'OCI runtime create failed: runc create failed: exec: "pyhton3": executable file not found in $PATH: unknown'
+)
+CANNOT_START = 'node-0 cannot start: exec: "pyhton3": executable file not found in $PATH'
+
+
+def test_a_program_that_the_image_does_not_have_fails_the_job_without_a_restart() -> None:
+    cluster = train_world()
+    cluster.settle()
+    cluster.runs("node-1")
+    cluster.exits("node-0", 128, "StartError", NO_PROGRAM)
+    cluster.settle()
+    cluster.advance(GRACE_SECONDS)
+    cluster.settle()
+    assert end_of(cluster) == ("Failed", "FAILED", CANNOT_START)
+    assert cluster.job.status.restarts == 0
+
+
+def test_an_error_of_the_runtime_that_may_pass_restarts_the_job() -> None:
+    cluster = running_train_world()
+    ends_as = "failed to create shim task: context deadline exceeded"
+    cluster.exits("node-0", 128, "StartError", ends_as)
+    cluster.settle()
+    assert cluster.job.status.restarts == 1
+
+
+@pytest.mark.parametrize("reason", ["CreateContainerError", "RunContainerError"])
+def test_a_container_that_waits_and_can_never_start_fails_the_job(reason: str) -> None:
+    cluster = train_world()
+    cluster.settle()
+    cluster.pod("node-0", phase="Pending", container_statuses=(waiting(reason, NO_PROGRAM, name="node"),))
+    cluster.settle()
+    assert end_of(cluster) == ("Failed", "FAILED", CANNOT_START)
+
+
+def test_so_does_one_that_has_to_run_before_it_and_another_does_not() -> None:
+    cluster = train_world()
+    cluster.settle()
+    stuck = waiting("CreateContainerError", NO_PROGRAM, name="other")
+    cluster.pod("node-0", phase="Running", container_statuses=(running_container("node"), stuck))
+    cluster.settle()
+    assert cluster.job.status.phase == "Running"
+    cluster.pod("node-1", phase="Pending", init_container_statuses=(stuck,))
+    cluster.settle()
+    assert end_of(cluster)[2] == CANNOT_START.replace("node-0", "node-1: other")

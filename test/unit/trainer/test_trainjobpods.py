@@ -36,7 +36,6 @@ def test_a_runtime_that_says_nothing_gets_a_container_with_what_the_job_says() -
                 "command": ["a", "b"],
                 "args": ["c"],
                 "imagePullPolicy": "IfNotPresent",
-                "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         ]
     }
@@ -62,10 +61,8 @@ def test_who_does_not_run_the_command_keeps_that_of_the_runtime() -> None:
     assert made["image"] == "localhost/trainer"
 
 
-def test_what_the_runtime_says_of_pulling_and_last_words_stays() -> None:
-    said = {"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
-    made = training_container(role_template(**said))
-    assert {name: made[name] for name in said} == said
+def test_what_the_runtime_says_of_pulling_stays() -> None:
+    assert training_container(role_template(imagePullPolicy="Always"))["imagePullPolicy"] == "Always"
 
 
 def test_resources_are_the_nodes_alone_and_override_by_name() -> None:
