@@ -29,6 +29,7 @@ LONGEST = (
     "test_cluster_up.py",
     "test_gang_deployment.py",
     "test_trainjob_storage.py",
+    "test_mistakes.py",
     "test_log_following.py",
     "test_overlays.py",
     "test_trainjobs.py",
