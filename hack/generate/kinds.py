@@ -23,7 +23,7 @@ TFJOB = CustomKind(
     says="What the controller says of the job.",
     columns=(
         ("Phase", ".status.phase", "What the job does now.", False, "string"),
-        ("State", ".status.state", "The chief's state.", False, "string"),
+        ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
         ("Masters", ".status.ready.master", "Masters that are ready or succeeded, of those wanted.", False, "string"),
         ("Workers", ".status.ready.worker", "Workers that are ready or succeeded, of those wanted.", False, "string"),
         ("PS", ".status.ready.ps", "Parameter servers that are ready or succeeded, of those wanted.", False, "string"),

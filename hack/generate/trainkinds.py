@@ -71,7 +71,7 @@ TRAINJOB = CustomKind(
     status=TrainJobStatus,
     says="What the controller says of the job.",
     columns=(
-        ("State", ".status.state", "RUNNING, SUCCESS or FAILED.", False, "string"),
+        ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
         ("Nodes", ".status.nodes", "Nodes that are ready or succeeded, of those wanted.", False, "string"),
         ("Runtime", ".status.runtime", "The runtime that the job uses.", False, "string"),
         ("Reason", ".status.reason", "Why.", True, "string"),

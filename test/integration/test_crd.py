@@ -24,6 +24,7 @@ pytestmark = pytest.mark.cluster
 STATUS = {
     "phase": "Running",
     "state": "Running",
+    "summary": "Running",
     "reason": "waits for nobody",
     "ready": {"master": "1/1", "worker": "0/1", "ps": "2/2"},
     "workerReplicas": 1,

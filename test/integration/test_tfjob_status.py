@@ -41,6 +41,7 @@ def test_a_running_job_has_these_fields_under_these_names(trial: Trial) -> None:
     assert status == {
         "phase": "Running",
         "state": "Running",
+        "summary": "Running",
         "controlPaused": False,
         "observedGeneration": 2,
         "replicaStatuses": [
@@ -180,6 +181,18 @@ def test_kubectl_get_shows_phase_state_and_who_is_ready(trial: Trial, administra
     head, row = rows(administrator, trial)
     assert head == ["NAME", "PHASE", "STATE", "MASTERS", "WORKERS", "PS", "AGE"]
     assert row[:-1] == [trial.name, "Running", "Running", "1/1", "2/2", "1/1"]
+
+
+def test_kubectl_get_shows_a_job_without_a_running_chief_as_pending_and_a_suspended_one_as_suspended(
+    trial: Trial, administrator: Kubectl
+) -> None:
+    trial.submit(master(template=alone()), workers(1, template=alone()))
+    trial.await_pod("master-0")
+    trial.await_status(lambda status: status.get("phase") == "Creating")
+    assert rows(administrator, trial)[1][1:3] == ["Creating", "Pending"]
+    trial.change(suspend=True)
+    trial.await_status(lambda status: status.get("summary") == "Suspended")
+    assert rows(administrator, trial)[1][1:3] == ["Creating", "Suspended"]
 
 
 def test_kubectl_get_wide_shows_the_runtime_id_and_why_it_failed(trial: Trial, administrator: Kubectl) -> None:

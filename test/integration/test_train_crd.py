@@ -27,6 +27,7 @@ pytestmark = pytest.mark.cluster
 STATUS = {
     "phase": "Running",
     "state": "RUNNING",
+    "summary": "Running",
     "reason": "waits for nobody",
     "nodes": "1/2",
     "runtime": "torch-distributed",
@@ -169,7 +170,7 @@ def test_columns(running: Kubectl, name: str) -> None:
     assert head.split() == ["NAME", "STATE", "NODES", "RUNTIME", "AGE"]
     # There are several kinds in the category, so that kubectl says of which each is.
     shown = "trainjob.kubeflow.org/example-train" if name == "kubeflow" else "example-train"
-    assert row.split()[:-1] == [shown, "RUNNING", "1/2", "torch-distributed"]
+    assert row.split()[:-1] == [shown, "Running", "1/2", "torch-distributed"]
 
 
 def test_wide_columns(running: Kubectl) -> None:

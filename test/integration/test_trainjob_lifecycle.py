@@ -147,7 +147,7 @@ def test_columns_show_state_nodes_and_runtime(train: Trial) -> None:
     columns = [each["name"] for each in table["columnDefinitions"]]
     row = dict(zip(columns, table["rows"][0]["cells"], strict=True))
     assert (row["Name"], row["State"], row["Nodes"], row["Runtime"]) == (
-        train.name, "RUNNING", "2/2", "torch-distributed",
+        train.name, "Running", "2/2", "torch-distributed",
     )  # fmt: skip
 
 

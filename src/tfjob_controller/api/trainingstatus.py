@@ -117,3 +117,10 @@ class TrainingStatus(_Value, frozen=True):
             "`kubectl get`."
         ),
     ] = {}
+    summary: Annotated[
+        str,
+        says(
+            "Pending, Running, Suspended, Succeeded or Failed: what becomes of the job as a whole, in one word for "
+            "`kubectl get`. Programs read phase and conditions."
+        ),
+    ] = ""

@@ -115,7 +115,7 @@ def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Descrip
         name=meta.name,
         namespace=meta.namespace,
         phase=status.phase,
-        state=job.status.state,
+        state=status.summary or job.status.state,
         reason=status.reason,
         runtime_id=runtime_id(job),
         created=meta.creation_timestamp or "",

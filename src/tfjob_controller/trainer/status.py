@@ -39,7 +39,7 @@ from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
 from tfjob_controller.trainer.setbackoff import seconds_to_start
 from tfjob_controller.trainer.statusevents import events_of, phase_event
 from tfjob_controller.trainer.statusfigures import counted, restarted, untold_successes
-from tfjob_controller.trainer.statuswords import ended, going_on, last_phase, suspended
+from tfjob_controller.trainer.statuswords import PENDING, ended, going_on, last_phase, suspended
 from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline
 from tfjob_controller.trainer.views import views_of
@@ -95,6 +95,7 @@ def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
         job.status,
         phase=FAILED,
         state=replicas.FAILED,
+        summary=replicas.FAILED,
         reason=words,
         conditions=said.all(),
         observed_generation=job.metadata.generation,
@@ -110,6 +111,7 @@ def waiting_status(job: Work, why: str, now: datetime) -> StatusResult:
         job.status,
         phase=job.status.phase or CREATING,
         state=job.status.state or replicas.UNKNOWN,
+        summary=job.status.summary or PENDING,
         reason=why,
         conditions=said.all(),
         observed_generation=job.metadata.generation,

@@ -23,6 +23,11 @@ from tfjob_controller.trainer.statusevents import listed
 from tfjob_controller.trainer.steps import Step
 from tfjob_controller.trainer.training import Verdict, of_steps_to_do, to_restart
 
+# Words of a summary beside the states: those that kubectl has for pods and Jobs. A job whose phase stays Running while
+# all of its replicas are started again is pending for that time.
+PENDING = "Pending"
+SUSPENDED = "Suspended"
+
 
 def ended(
     figures: TrainingStatus, verdict: Verdict, said: Conditions, now_text: str, *, nothing_to_clean: bool
@@ -33,10 +38,12 @@ def ended(
     if said.is_true(conditions.RESIZING):
         said.set(conditions.RESIZING, False, verdict.reason, verdict.words)
     said.set(conditions.SUCCEEDED if verdict.succeeded else conditions.FAILED, True, verdict.reason, verdict.words)
+    state = replicas.SUCCEEDED if verdict.succeeded else replicas.FAILED
     return replace(
         figures,
         phase=last_phase(verdict.succeeded) if nothing_to_clean else CLEAN_UP,
-        state=replicas.SUCCEEDED if verdict.succeeded else replicas.FAILED,
+        state=state,
+        summary=state,
         reason=verdict.words,
         completion_time=now_text,
         conditions=said.all(),
@@ -55,7 +62,9 @@ def suspended(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
     scheduled = said.find(conditions.SCHEDULED)
     if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
         said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
-    return replace(figures, phase=CREATING, state=replicas.UNKNOWN, reason=words, conditions=said.all())
+    return replace(
+        figures, phase=CREATING, state=replicas.UNKNOWN, summary=SUSPENDED, reason=words, conditions=said.all()
+    )
 
 
 def going_on(
@@ -79,7 +88,14 @@ def going_on(
     _say_restarting(plan, of_steps_to_do(plan, views), said)
     phase = RUNNING if (runner.is_up or figures.phase == RUNNING) and not is_waiting else CREATING
     reason = "; ".join(_why_waiting(step, obstacles, wait))
-    return replace(figures, phase=phase, state=_state_of(plan, phase, chief), reason=reason, conditions=said.all())
+    return replace(
+        figures,
+        phase=phase,
+        state=_state_of(plan, phase, chief),
+        summary=RUNNING if said.is_true(conditions.RUNNING) and not is_waiting else PENDING,
+        reason=reason,
+        conditions=said.all(),
+    )
 
 
 def _runner(chief: View, step: Step) -> View:

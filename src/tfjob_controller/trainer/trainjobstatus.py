@@ -39,6 +39,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         before,
         phase=status.phase,
         state=_STATES.get(status.state, ""),
+        summary=status.summary,
         reason=status.reason,
         conditions=_renamed(status.conditions, TYPES, REASONS),
         jobs_status=jobs,
@@ -57,6 +58,7 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
     return TrainingStatus(
         phase=status.phase,
         state=_OWN_STATES.get(status.state, "") if status.phase else "",
+        summary=status.summary,
         reason=status.reason,
         conditions=_renamed(status.conditions, _OWN_TYPES, _OWN_REASONS),
         replica_statuses=tuple(map(_replica_status, status.jobs_status)),

@@ -460,3 +460,38 @@ def test_a_worker_that_can_never_start_is_tried_again_and_the_reason_says_why(re
     status = cluster.job.status
     assert (status.phase, status.state) == ("Running", "Running")
     assert status.reason == 'worker-0: cannot start: exec: "pyhton3": executable file not found in $PATH'
+
+
+# The summary
+
+
+def test_a_summary_says_whether_the_job_runs() -> None:
+    cluster = world(master(), workers(1))
+    cluster.settle()
+    assert (cluster.status.state, cluster.status.summary) == ("Running", "Pending")
+    cluster.pod("master-0", phase="Pending", container_statuses=(waiting("ErrImagePull", "not found"),))
+    cluster.settle()
+    assert cluster.status.summary == "Pending"
+    cluster.all_run()
+    cluster.settle()
+    assert cluster.status.summary == "Running"
+    cluster.change(suspend=True)
+    cluster.settle()
+    assert cluster.status.summary == "Suspended"
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert cluster.status.summary == "Pending"
+    cluster.all_run()
+    cluster.settle()
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert cluster.status.summary == "Succeeded"
+
+
+def test_a_failed_and_an_invalid_job_are_summarized_as_failed() -> None:
+    cluster = running_world(master())
+    cluster.exits("master-0", 1)
+    cluster.settle()
+    assert cluster.status.summary == "Failed"
+    job = decoded(tfjob(master()))
+    assert invalid_status(job, "spec: no", START).status.summary == "Failed"
