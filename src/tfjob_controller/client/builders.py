@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Kind
 
 Manifest: TypeAlias = dict[str, Any]
@@ -35,7 +36,8 @@ def tfjob(
 
     `gang` is True or {"minWorkers": 2}; `autoscaling` is such as {"minWorkers": 1, "maxWorkers": 8}. `pod` is what else
     their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are fields
-    of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+    of the spec as they stand in the manifest, such as cleanPodPolicy="None". Raises `ClientError` for a command or
+    arguments that are not a list of strings.
     """
     template = _template("tensorflow", image, command, args, resources, env, pod)
     replicas: list[dict[str, Any]] = []
@@ -78,12 +80,12 @@ def trainjob(
 
     `dataset`, `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
     `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
-    manifest, such as maxRestarts=3.
+    manifest, such as maxRestarts=3. Raises `ClientError` for a command or arguments that are not a list of strings.
     """
     trainer: dict[str, Any] = _given(
         image=image,
-        command=list(command),
-        args=list(args),
+        command=_strings("command", command),
+        args=_strings("args", args),
         env=_env(env),
         numProcPerNode=processes_per_node,
         resourcesPerNode=_resources(resources),
@@ -119,7 +121,12 @@ def _template(
     env: Environment | None,
     pod: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    found = _given(command=list(command), args=list(args), env=_env(env), resources=_resources(resources))
+    found = _given(
+        command=_strings("command", command),
+        args=_strings("args", args),
+        env=_env(env),
+        resources=_resources(resources),
+    )
     containers = [{"name": container, "image": image, **found}]
     return {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
 
@@ -127,6 +134,19 @@ def _template(
 def _given(**fields: Any) -> dict[str, Any]:
     """Those that say something."""
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
+
+
+def _strings(argument: str, values: Sequence[str]) -> list[str]:
+    """A copy of the list. Raises `ClientError` for a single string, whose letters would be the elements of the list."""
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+        raise ClientError(
+            f'{argument}: must be a list of strings such as ["python", "train.py"], not {type(values).__name__}: '
+            "write each word as one element of the list"
+        )
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ClientError(f"{argument}[{index}]: must be a string, not {type(value).__name__}: write str(…)")
+    return list(values)
 
 
 def _resources(resources: Resources | None) -> dict[str, Any]:
