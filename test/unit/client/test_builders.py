@@ -127,3 +127,37 @@ def test_elements_that_are_not_strings_are_refused_by_their_index(
     with pytest.raises(ClientError) as refused:
         build("a", image="i", **{argument: ["sleep", value]})
     assert str(refused.value) == f"{argument}[1]: must be a string, not {type_name}: write str(…)"
+
+
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
+def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob(policy: str) -> None:
+    built = tfjob("a", image="i", workers=1, image_pull_policy=policy)
+    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    pods = [each["template"]["spec"] for each in built["spec"]["replicaSpecs"]]
+    assert [pod["containers"][0]["imagePullPolicy"] for pod in pods] == [policy, policy]
+
+
+@both_kinds
+def test_without_a_pull_policy_none_is_said(build: Callable[..., dict[str, Any]]) -> None:
+    assert "imagePullPolicy" not in training_container(build)
+
+
+@both_kinds
+def test_a_pull_policy_that_there_is_not_is_refused(build: Callable[..., dict[str, Any]]) -> None:
+    with pytest.raises(ClientError) as refused:
+        build("a", image="i", image_pull_policy="Sometimes")
+    assert str(refused.value) == "image_pull_policy: must be Always, IfNotPresent or Never, not 'Sometimes'"
+
+
+def test_a_trainjob_may_say_the_pull_policy_that_it_has_anyway() -> None:
+    assert trainjob("a", image="i", image_pull_policy="IfNotPresent") == trainjob("a", image="i")
+
+
+@pytest.mark.parametrize("policy", ["Always", "Never"])
+def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say(policy: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        trainjob("a", image="i", image_pull_policy=policy)
+    assert str(refused.value) == (
+        f"image_pull_policy: cannot be {policy} for a TrainJob, whose image is pulled if the node does not have it "
+        "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
+    )
