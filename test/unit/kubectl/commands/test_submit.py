@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
+from helpers.barekubeconfig import kubeconfig_for
+from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.kubectl import cli
 
 SUBMIT = ["submit", "train", "--image", "localhost/base"]
@@ -44,3 +48,35 @@ def test_a_pull_policy_that_cannot_be_is_one_line_and_code_2(
     assert said.out == ""
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+RUNTIMES = b'{"metadata": {}, "items": [{"metadata": {"name": "plain"}}]}'
+
+
+def without_the_runtime(request: Request) -> Answer:
+    """A cluster that has one runtime, called plain."""
+    if request.path.endswith("/clustertrainingruntimes/mine"):
+        return status_answer(404, "NotFound", 'clustertrainingruntimes.kubeflow.org "mine" not found')
+    return Answer(body=RUNTIMES)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param(["--runtime", "mine"], "there is no ClusterTrainingRuntime mine: create it first", id="runtime"),
+        pytest.param(["--framework", "pytorch"], "there is no framework pytorch, and no runtime of it", id="framework"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--dry-run", "server"]], ids=["create", "dry run"])
+def test_a_job_that_can_only_fail_is_one_line_and_code_1_and_not_created(
+    flags: list[str], words: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(without_the_runtime) as server:
+        cluster = ["--kubeconfig", str(kubeconfig_for(server.url, tmp_path))]
+        assert cli.main([*SUBMIT, *flags, *more, *cluster]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert "(the cluster has plain)" in said.err
+    assert said.err.count("\n") == 1
+    assert {each.method for each in server.requests} == {"GET"}
