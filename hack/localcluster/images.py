@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster import archive, imagebuild, imageframeworks
-from localcluster.binaries import cache_root
+from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
 from localcluster.report import Report, to_stderr
 
@@ -34,12 +34,16 @@ _Inputs = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one image comes about: its parent's layers, and one more made by `build(folder, parent's tar, report)`."""
+    """How one image comes about: its parent's layers, and one more made by `build(folder, parent's tar, report)`.
+
+    `version` is the tag that the manifests name; without one they name `latest`.
+    """
 
     build: _Build
     inputs: _Inputs
     settings: archive.Settings
     parent: str | None = None
+    version: str = ""
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -88,6 +92,7 @@ RECIPES = {
         imagebuild.kube_scheduler_inputs,
         archive.Settings(entrypoint=("kube-scheduler",)),
         parent=BASE,
+        version=kubernetes_version(),
     ),
 }
 
@@ -98,18 +103,24 @@ def folder() -> Path:
 
 
 def plain(name: str) -> str:
-    """`localhost/base:latest` and `localhost/base` are the same. Raises LocalClusterError for images not made here."""
-    short = name.removesuffix(":latest")
-    if short not in RECIPES:
+    """The name without its tag, which may be any that the image has. Raises LocalClusterError for others."""
+    short, _, tag = name.partition(":")
+    if short not in RECIPES or (tag and name not in tagged(short)):
         raise LocalClusterError(f"no recipe for image {name!r}; there are {', '.join(RECIPES)}", exit_code=2)
     return short
+
+
+def tagged(short: str) -> list[str]:
+    """All names under which nodes have the image: its tags are `latest` and, where it has one, its version."""
+    version = RECIPES[short].version
+    return [f"{short}:latest", *([f"{short}:{version}"] if version else [])]
 
 
 def key(name: str) -> str:
     """Twelve hex digits that change with anything that goes into the image."""
     recipe = RECIPES[plain(name)]
     parent = key(recipe.parent) if recipe.parent else ""
-    parts = [_FORMAT, parent, repr(recipe.settings.document())]
+    parts = [_FORMAT, parent, repr(recipe.settings.document()), *([recipe.version] if recipe.version else [])]
     return hashlib.sha256("\n".join(parts).encode() + recipe.inputs()).hexdigest()[:_KEY_DIGITS]
 
 
@@ -140,7 +151,7 @@ def _make(name: str, target: Path, report: Report) -> None:
         recipe.build(root, parent, report)
         layer = archive.pack(root, Path(scratch) / "layer.tar")
         below = archive.layers(parent) if parent else []
-        archive.write(target, [f"{name}:latest"], [*below, layer], recipe.settings)
+        archive.write(target, tagged(name), [*below, layer], recipe.settings)
     _forget_old(target)
     size, seconds = target.stat().st_size / 1e6, time.monotonic() - started
     report(f"built image {name}: {size:,.0f} MB in {seconds:.0f} s, kept in {target}")

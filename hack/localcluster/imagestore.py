@@ -96,7 +96,7 @@ class ImageStore:
                 if f"{name}:{key}" not in contents.keys:
                     self._import(ctr, name, key)
                     contents.keys.append(f"{name}:{key}")
-                run(*ctr, "images", "tag", "--force", f"{name}:{key}", f"{name}:latest")
+                run(*ctr, "images", "tag", "--force", f"{name}:{key}", *images.tagged(name))
                 contents.latest[name] = key
         (self._folder / "contents.json").write_bytes(msgspec.json.format(msgspec.json.encode(contents)))
 

@@ -43,15 +43,20 @@ def test_a_warm_cluster_up_is_ready_within_ten_seconds(environment: dict[str, st
 @pytest.mark.nodes
 @pytest.mark.usefixtures("own_nodes")
 @pytest.mark.timeout(600)
-def test_every_command_of_the_page_does_what_it_says(environment: dict[str, str]) -> None:
-    """A stack without nodes is ended before that with nodes is started, of which one is killed and comes back."""
+def test_every_command_of_the_page_does_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
+    """A stack without nodes is ended before that with nodes is started, of which one is killed and comes back.
+
+    The images that the page makes are all that its Deployments and its job have: no node can pull any.
+    """
     before = machine.listing()
     shown = {target_of(each): each.text for each in inline_commands(PAGE)}
     down = "make cluster-down"
     for each in [command.text for command in commands(PAGE)]:
         if "NODES=" in each:
             make(down, environment)
-        if each != down:
+        if each.startswith("kubectl "):
+            run(each, with_programs(environment, tmp_path))
+        elif each != down:
             make(each, environment)
     make(shown["node-kill"], environment)
     make(shown["node-start"], environment)
@@ -69,12 +74,26 @@ def cluster_up(environment: dict[str, str]) -> float:
     return seconds
 
 
+def with_programs(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """What a reader's shell has by now: the kubeconfig, kubectl and the plugin."""
+    programs = [str(path.parent) for path in (binaries.ensure("kubectl"), ROOT / ".venv" / "bin" / "kubectl-tfjob")]
+    return {
+        **environment,
+        "KUBECONFIG": str(state.stack_dir() / "kubeconfig"),
+        "KUBECACHEDIR": str(folder / "kubectl"),
+        "PATH": ":".join([*programs, environment["PATH"]]),
+    }
+
+
 def make(line: str, environment: dict[str, str]) -> str:
     """What it prints for programs."""
     # -o: never make .venv anew here, which these tests run from.
-    command = line.replace("make ", "make -o .venv/.ready ", 1)
+    return run(line.replace("make ", "make -o .venv/.ready ", 1), environment)
+
+
+def run(line: str, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"{line}\n{done.stderr}"
     return done.stdout

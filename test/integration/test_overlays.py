@@ -28,6 +28,7 @@ from helpers.renderings import (
     selects,
     template_of,
 )
+from localcluster import images
 from localcluster.api import Api
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve, resolve_extender
@@ -83,6 +84,12 @@ def test_all_is_accepted_without_a_warning(restricted: Kubectl, rendered: list[O
     answer = restricted.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
     assert (answer.code, answer.error) == (0, "")
     assert len(answer.out.splitlines()) == len(ours)
+
+
+def test_nodes_that_were_given_the_images_need_no_registry(deployments: list[Object]) -> None:
+    for container in itertools.chain.from_iterable(map(containers_of, deployments)):
+        assert container["image"] in images.tagged(images.plain(container["image"]))
+        assert container["imagePullPolicy"] == "IfNotPresent"
 
 
 def test_the_pods_themselves_are_accepted_by_a_namespace_that_takes_only_restricted_ones(
@@ -244,9 +251,9 @@ def test_a_gang_scheduler_that_nothing_keeps_apart_from_a_second_one_has_one_rep
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
-def test_dev_has_one_replica_that_logs_all_and_images_that_are_not_pulled_again(administrator: Kubectl) -> None:
+def test_dev_has_one_replica_that_logs_all(administrator: Kubectl) -> None:
     (deployment,) = of_kind(render_overlay(administrator, "dev"), "Deployment")
     (container,) = containers_of(deployment)
     options = options_of(container)
-    assert (deployment["spec"]["replicas"], container["imagePullPolicy"]) == (1, "IfNotPresent")
+    assert deployment["spec"]["replicas"] == 1
     assert (options.log_level, options.log_format) == ("debug", "console")

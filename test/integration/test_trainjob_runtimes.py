@@ -19,17 +19,18 @@ Object = dict[str, Any]
 
 def test_a_job_whose_runtime_is_missing_waits_a_while_and_then_fails(train: Trial) -> None:
     train.train(2, runtimeRef={"name": "nowhere"})
-    words = "spec.runtimeRef: there is no ClusterTrainingRuntime nowhere: create it, or name another one"
+    words = "spec.runtimeRef: there is no ClusterTrainingRuntime nowhere: create it"
+    remedy = f"{words} or choose another one, then delete the job and submit it again"
     waiting = train.await_reason(words)
     assert (waiting["phase"], waiting.get("state", "")) == ("Creating", "")
     assert train.children("jobs") == {}
     status = train.await_end()
     failed = condition(status, "Failed")
     assert (status["state"], failed["reason"]) == ("FAILED", "JobsBuildFailed")
-    assert words in failed["message"]
+    assert remedy in failed["message"]
     born = train.get()["metadata"]["creationTimestamp"]
     assert failed["lastTransitionTime"] > born
-    train.await_event("InvalidSpec", words)
+    train.await_event("InvalidSpec", remedy)
 
 
 @pytest.mark.parametrize("namespaced", [False, True], ids=["of-the-cluster", "of-the-namespace"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Kind
 
 Manifest: TypeAlias = dict[str, Any]
@@ -13,11 +14,16 @@ Resources: TypeAlias = Mapping[str, int | float | str]
 # A dict is a Kubernetes variable without its name, such as {"valueFrom": …}.
 Environment: TypeAlias = Mapping[str, str | int | float | Mapping[str, Any]]
 
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+# What the controller gives the containers of a TrainJob, unless its runtime says otherwise; the job has no such field.
+TRAINJOB_PULL_POLICY = "IfNotPresent"
+
 
 def tfjob(
     name: str,
     *,
     image: str,
+    image_pull_policy: str | None = None,
     command: Sequence[str] = (),
     args: Sequence[str] = (),
     workers: int = 0,
@@ -33,11 +39,14 @@ def tfjob(
 ) -> Manifest:
     """A TFJob whose master and workers run the same program; its parameter servers run TensorFlow's own server.
 
-    `gang` is True or {"minWorkers": 2}; `autoscaling` is such as {"minWorkers": 1, "maxWorkers": 8}. `pod` is what else
-    their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are fields
-    of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+    `image_pull_policy` is Always, IfNotPresent or Never; Kubernetes' default is Always for the tag `latest` and for an
+    image without a tag. `gang` is True or {"minWorkers": 2}; `autoscaling` is such as {"maxWorkers": 8}. `pod` is what
+    else their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are
+    fields of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+
+    Raises `ClientError` for an unknown pull policy, and for a command or arguments that are not a list of strings.
     """
-    template = _template("tensorflow", image, command, args, resources, env, pod)
+    template = _template("tensorflow", image, _pull_policy(image_pull_policy), command, args, resources, env, pod)
     replicas: list[dict[str, Any]] = []
     if master:
         replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
@@ -59,6 +68,7 @@ def trainjob(
     name: str,
     *,
     image: str = "",
+    image_pull_policy: str | None = None,
     command: Sequence[str] = (),
     args: Sequence[str] = (),
     nodes: int | None = None,
@@ -76,14 +86,18 @@ def trainjob(
 ) -> Manifest:
     """A TrainJob. What is left out is the runtime's.
 
-    `dataset`, `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
+    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime says otherwise. `dataset`,
+    `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
     `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
     manifest, such as maxRestarts=3.
+
+    Raises `ClientError` for another pull policy, and for a command or arguments that are not a list of strings.
     """
+    _check_trainjob_pull_policy(image_pull_policy)
     trainer: dict[str, Any] = _given(
         image=image,
-        command=list(command),
-        args=list(args),
+        command=_strings("command", command),
+        args=_strings("args", args),
         env=_env(env),
         numProcPerNode=processes_per_node,
         resourcesPerNode=_resources(resources),
@@ -113,13 +127,20 @@ def _manifest(kind: Kind, name: str, namespace: str, spec: Mapping[str, Any]) ->
 def _template(
     container: str,
     image: str,
+    pull_policy: str | None,
     command: Sequence[str],
     args: Sequence[str],
     resources: Resources | None,
     env: Environment | None,
     pod: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    found = _given(command=list(command), args=list(args), env=_env(env), resources=_resources(resources))
+    found = _given(
+        imagePullPolicy=pull_policy,
+        command=_strings("command", command),
+        args=_strings("args", args),
+        env=_env(env),
+        resources=_resources(resources),
+    )
     containers = [{"name": container, "image": image, **found}]
     return {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
 
@@ -127,6 +148,35 @@ def _template(
 def _given(**fields: Any) -> dict[str, Any]:
     """Those that say something."""
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
+
+
+def _pull_policy(value: str | None) -> str | None:
+    """The same value. Raises `ClientError` for one that Kubernetes does not know."""
+    if value not in (None, *PULL_POLICIES):
+        raise ClientError(f"image_pull_policy: must be Always, IfNotPresent or Never, not {value!r}")
+    return value
+
+
+def _check_trainjob_pull_policy(value: str | None) -> None:
+    """A TrainJob has no such field. Raises `ClientError` for what the controller would not do."""
+    if _pull_policy(value) not in (None, TRAINJOB_PULL_POLICY):
+        raise ClientError(
+            f"image_pull_policy: cannot be {value} for a TrainJob, whose image is pulled if the node does not have it "
+            "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
+        )
+
+
+def _strings(argument: str, values: Sequence[str]) -> list[str]:
+    """A copy of the list. Raises `ClientError` for a single string, whose letters would be the elements of the list."""
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+        raise ClientError(
+            f'{argument}: must be a list of strings such as ["python", "train.py"], not {type(values).__name__}: '
+            "write each word as one element of the list"
+        )
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ClientError(f"{argument}[{index}]: must be a string, not {type(value).__name__}: write str(…)")
+    return list(values)
 
 
 def _resources(resources: Resources | None) -> dict[str, Any]:

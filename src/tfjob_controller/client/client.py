@@ -9,9 +9,9 @@ from tfjob_controller.client.connection import Connection, connect
 from tfjob_controller.client.errors import LISTING, AmbiguousNameError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.jobtable import Jobs, job_table
-from tfjob_controller.client.kinds import Kind, kinds_named
+from tfjob_controller.client.kinds import TRAINJOB, Kind, kinds_named
 from tfjob_controller.client.snapshot import Snapshot
-from tfjob_controller.client.submitting import checked
+from tfjob_controller.client.submitting import check_runtime, checked
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 
@@ -87,13 +87,16 @@ class Client:
         return Job(self._connection, found[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
-        """Create a job from a manifest, such as `tfjob()` and `trainjob()` build. What is wrong with it is said first.
+        """Create a job from a manifest, such as `tfjob()` and `trainjob()` build. What is wrong with it is said first,
+        also that its runtime or its framework is not in the cluster, where that may be read.
 
         With `dry_run` the server only says what it would have made of it.
         """
         kind, namespace, body = checked(manifest, self.namespace)
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         with self._connection.plainly():
+            if kind is TRAINJOB:
+                check_runtime(self._connection.requester, namespace, kind.decode(body))
             return Job(self._connection, self._connection.send(kind, namespace, body, query))
 
     def _listed(self, kind: Kind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:

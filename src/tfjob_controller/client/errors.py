@@ -55,6 +55,11 @@ def in_words(error: ApiError, server: str, listing: str = LISTING) -> str:
     return f"{error.message}: {remedy}" if remedy else error.message
 
 
+def is_unknown_kind(error: ApiError) -> bool:
+    """True if the cluster does not know the kind; False if it knows the kind, and has no object of that name."""
+    return error.is_not_found and not (error.reason == NOT_FOUND_REASON and '"' in error.message)
+
+
 def _remedy(error: ApiError, server: str, listing: str) -> str:
     if error.reason == CLOSED:
         return "make a new Client"
@@ -68,7 +73,7 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return _role(error.message)
     if not error.is_not_found:
         return ""
-    if error.reason == NOT_FOUND_REASON and '"' in error.message:
+    if not is_unknown_kind(error):
         return f"{listing} shows those that exist"
     return "the cluster knows no TFJobs: `kubectl apply -f manifests/base/crds` (or choose another context)"
 

@@ -27,6 +27,8 @@ from tfjob_controller.trainer.plan import UnplannableError
 
 # For how long after its creation a job waits for its runtime.
 PATIENCE_SECONDS = 15.0
+# The remedy of a job that has failed: neither a failed job nor its runtimeRef can be changed.
+_ANEW = "then delete the job and submit it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,9 @@ class Runtimes:
     def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> Found:
         runtime = self._get(job.metadata.namespace, ref)
         if runtime is None:
-            words = f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it, or name another one"
-            raise UnplannableError(words, _patience_seconds(job, now))
+            seconds_left = _patience_seconds(job, now)
+            remedy = "create it" if seconds_left else f"create it or choose another one, {_ANEW}"
+            raise UnplannableError(f"spec.runtimeRef: there is no {ref.kind} {ref.name}: {remedy}", seconds_left)
         problem = validate_runtime(runtime)
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
@@ -114,5 +117,7 @@ def _named(name: str) -> Framework:
     found = frameworks().get(name)
     if found is None:
         known = ", ".join(sorted(frameworks()))
-        raise UnplannableError(f"spec.framework: there is no framework {name!r}: it must be one of {known}")
+        raise UnplannableError(
+            f"spec.framework: there is no framework {name!r}: it must be one of {known}: correct it, {_ANEW}"
+        )
     return found

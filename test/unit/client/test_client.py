@@ -11,9 +11,6 @@ import msgspec
 import pytest
 
 from helpers.scripted import ScriptedRequester
-from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
-from tfjob_controller.api.validation import validate
 from tfjob_controller.client import Client, ClientError, tfjob, trainjob
 from tfjob_controller.client.errors import in_words
 from tfjob_controller.kube.errors import ApiError
@@ -121,67 +118,3 @@ def test_metrics_are_numbers_whatever_they_are() -> None:
     found = {**trainjob("a", image="i", nodes=1), "metadata": metadata, "status": {"metrics": listed}}
     job = over(msgspec.json.encode(found)).job("a", "trainjob")
     assert job.metrics == {"loss": 0.5, "worst": float("inf")}
-
-
-# What the builders make
-
-
-def test_a_tfjob_is_built_from_a_few_words() -> None:
-    built = tfjob(
-        "a",
-        image="i",
-        command=["train"],
-        workers=2,
-        ps=1,
-        resources={"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1},
-        env={"RATE": 0.1, "KEY": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}},
-        gang={"minWorkers": 1},
-        autoscaling={"maxWorkers": 4},
-        pod={"nodeSelector": {"gpu": "a100"}},
-        cleanPodPolicy="None",
-    )
-    job = decode_tfjob(msgspec.json.encode(built))
-    assert validate(job) is None
-    counts = {each.tf_replica_type: each.replicas for each in job.spec.replica_specs}
-    assert counts == {"MASTER": 1, "WORKER": 2, "PS": 1}
-    pod = built["spec"]["replicaSpecs"][1]["template"]["spec"]
-    assert pod["nodeSelector"] == {"gpu": "a100"}
-    (container,) = pod["containers"]
-    assert container["name"] == "tensorflow"
-    assert container["resources"]["limits"] == {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}
-    assert [each["name"] for each in container["env"]] == ["RATE", "KEY"]
-    assert job.spec.clean_pod_policy == "None"
-
-
-def test_without_a_master_worker_0_is_the_chief() -> None:
-    built = tfjob("a", image="i", workers=2, master=False)
-    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
-    assert built["spec"]["terminationPolicy"]["chief"]["replicaName"] == "WORKER"
-
-
-def test_a_trainjob_is_built_from_a_few_words() -> None:
-    built = trainjob(
-        "a",
-        image="i",
-        command=["torchrun", "train.py"],
-        nodes=2,
-        framework="torch",
-        processes_per_node="gpu",
-        resources={"nvidia.com/gpu": 8},
-        dataset="s3://bucket/data",
-        model={"storageUri": "hf://org/model", "secretRef": {"name": "hub"}},
-        output="s3://bucket/out",
-        gang=True,
-        maxRestarts=3,
-    )
-    job = decode_trainjob(msgspec.json.encode(built))
-    assert validate_trainjob(job) is None
-    assert (job.spec.num_nodes, job.spec.trainer.num_proc_per_node, job.spec.max_restarts) == (2, "gpu", 3)
-    assert job.spec.model_config is not None
-    assert job.spec.model_config.output is not None
-    assert job.spec.model_config.output.storage_uri == "s3://bucket/out"
-    assert "env" not in built["spec"]["trainer"]
-
-
-def test_what_is_not_said_is_left_to_the_runtime() -> None:
-    assert trainjob("a", runtime="torch-distributed")["spec"] == {"runtimeRef": {"name": "torch-distributed"}}

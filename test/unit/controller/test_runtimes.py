@@ -113,6 +113,14 @@ def test_a_runtime_that_is_not_there_is_waited_for_from_the_jobs_creation_on(sec
     assert refusal(known(), job(runtimeRef=REF), seconds).seconds_left == left
 
 
+def test_a_job_that_has_waited_in_vain_is_told_what_to_do_with_it() -> None:
+    words = "spec.runtimeRef: there is no ClusterTrainingRuntime mine: create it"
+    runtimes, wanted = known(), job(runtimeRef=CLUSTER_REF)
+    assert str(refusal(runtimes, wanted)) == words
+    failed = refusal(runtimes, wanted, PATIENCE_SECONDS)
+    assert str(failed) == f"{words} or choose another one, then delete the job and submit it again"
+
+
 @pytest.mark.parametrize(
     ("of_runtime", "of_job", "framework"),
     [

@@ -119,6 +119,27 @@ def test_an_image_without_a_recipe_is_refused_with_the_ones_there_are() -> None:
         images.ensure("localhost/nothing", silent)
 
 
+def test_an_image_of_a_version_has_it_as_a_tag_besides_latest(recipes: dict[str, images.Recipe]) -> None:
+    recipes["localhost/low"] = replace(recipes["localhost/low"], version="v1.2.3")
+    names = ["localhost/low:latest", "localhost/low:v1.2.3"]
+    assert images.tagged("localhost/low") == names
+    assert [images.plain(name) for name in names] == ["localhost/low"] * 2
+    with tarfile.open(images.ensure("localhost/low:v1.2.3", silent)) as tar:
+        (manifest,) = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]  # it is a file
+    assert manifest["RepoTags"] == names
+
+
+def test_a_tag_that_an_image_does_not_have_is_refused(recipes: dict[str, images.Recipe]) -> None:
+    with pytest.raises(LocalClusterError, match="no recipe for image 'localhost/low:v2'"):
+        images.plain("localhost/low:v2")
+
+
+def test_another_version_makes_another_image(recipes: dict[str, images.Recipe]) -> None:
+    before = images.key("localhost/low")
+    recipes["localhost/low"] = replace(recipes["localhost/low"], version="v1.2.3")
+    assert images.key("localhost/low") != before
+
+
 def test_the_same_files_give_the_same_bytes_whenever_they_were_written(tmp_path: Path) -> None:
     layers = []
     for number in (1, 2):

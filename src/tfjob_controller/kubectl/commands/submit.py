@@ -31,6 +31,7 @@ kubectl tfjob submit finetune --image example/tune:1 --framework torch --nodes 2
 
 GPU = "nvidia.com/gpu"
 CLIENT, SERVER = "client", "server"
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _ENV = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 # What only one of the kinds knows.
 _OF_TFJOBS = ("workers", "ps", "master")
@@ -41,6 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
     parser.add_argument("name", metavar="NAME", type=lambda text: dns_name(text, "a job"), help="of the job")
     parser.add_argument("--image", default="", help="image of all replicas; a TrainJob's runtime may give it")
+    parser.add_argument("--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs: IfNotPresent, by default too")
     _add_tfjob(parser.add_argument_group("TFJobs", "What a job is unless a flag of TrainJobs is given."))
     _add_trainjob(parser.add_argument_group("TrainJobs"))
     _add_replicas(parser.add_argument_group("each replica"))
@@ -106,8 +108,8 @@ def run(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.client.submitting import checked
     from tfjob_controller.kubectl.output import print_value
 
-    manifest = manifest_of(parsed)
     try:
+        manifest = manifest_of(parsed)
         checked(manifest, parsed.namespace or "default")
     except ClientError as error:
         raise UsageError(str(error)) from None
@@ -156,6 +158,7 @@ def manifest_of(parsed: Namespace) -> dict[str, Any]:
         raise UsageError("the job needs an image: --image")
     common: dict[str, Any] = {
         "image": parsed.image,
+        "image_pull_policy": parsed.image_pull_policy,
         "command": parsed.program,
         "resources": _resources(parsed),
         "env": dict(parsed.env or ()),

@@ -1,0 +1,163 @@
+"""What the builders make of a few words, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
+from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
+from tfjob_controller.api.validation import validate
+from tfjob_controller.client import ClientError, tfjob, trainjob
+
+both_kinds = pytest.mark.parametrize("build", [tfjob, trainjob])
+both_lists = pytest.mark.parametrize("argument", ["command", "args"])
+
+
+def test_a_tfjob_is_built_from_a_few_words() -> None:
+    built = tfjob(
+        "a",
+        image="i",
+        command=["train"],
+        workers=2,
+        ps=1,
+        resources={"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1},
+        env={"RATE": 0.1, "KEY": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}},
+        gang={"minWorkers": 1},
+        autoscaling={"maxWorkers": 4},
+        pod={"nodeSelector": {"gpu": "a100"}},
+        cleanPodPolicy="None",
+    )
+    job = decode_tfjob(msgspec.json.encode(built))
+    assert validate(job) is None
+    counts = {each.tf_replica_type: each.replicas for each in job.spec.replica_specs}
+    assert counts == {"MASTER": 1, "WORKER": 2, "PS": 1}
+    pod = built["spec"]["replicaSpecs"][1]["template"]["spec"]
+    assert pod["nodeSelector"] == {"gpu": "a100"}
+    (container,) = pod["containers"]
+    assert container["name"] == "tensorflow"
+    assert container["resources"]["limits"] == {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}
+    assert [each["name"] for each in container["env"]] == ["RATE", "KEY"]
+    assert job.spec.clean_pod_policy == "None"
+
+
+def test_without_a_master_worker_0_is_the_chief() -> None:
+    built = tfjob("a", image="i", workers=2, master=False)
+    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    assert built["spec"]["terminationPolicy"]["chief"]["replicaName"] == "WORKER"
+
+
+def test_a_trainjob_is_built_from_a_few_words() -> None:
+    built = trainjob(
+        "a",
+        image="i",
+        command=["torchrun", "train.py"],
+        nodes=2,
+        framework="torch",
+        processes_per_node="gpu",
+        resources={"nvidia.com/gpu": 8},
+        dataset="s3://bucket/data",
+        model={"storageUri": "hf://org/model", "secretRef": {"name": "hub"}},
+        output="s3://bucket/out",
+        gang=True,
+        maxRestarts=3,
+    )
+    job = decode_trainjob(msgspec.json.encode(built))
+    assert validate_trainjob(job) is None
+    assert (job.spec.num_nodes, job.spec.trainer.num_proc_per_node, job.spec.max_restarts) == (2, "gpu", 3)
+    assert job.spec.model_config is not None
+    assert job.spec.model_config.output is not None
+    assert job.spec.model_config.output.storage_uri == "s3://bucket/out"
+    assert "env" not in built["spec"]["trainer"]
+
+
+def test_what_is_not_said_is_left_to_the_runtime() -> None:
+    assert trainjob("a", runtime="torch-distributed")["spec"] == {"runtimeRef": {"name": "torch-distributed"}}
+
+
+def training_container(build: Callable[..., dict[str, Any]], **words: Any) -> dict[str, Any]:
+    """What the manifest says of the container that trains."""
+    spec = build("a", image="i", **words)["spec"]
+    found: dict[str, Any] = spec.get("trainer") or spec["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    return found
+
+
+@both_kinds
+@both_lists
+@pytest.mark.parametrize("given", [["sleep", "5"], ("sleep", "5")], ids=["list", "tuple"])
+def test_a_command_is_a_list_or_a_tuple_of_strings(
+    build: Callable[..., dict[str, Any]], argument: str, given: Any
+) -> None:
+    assert training_container(build, **{argument: given})[argument] == ["sleep", "5"]
+
+
+@both_kinds
+@both_lists
+@pytest.mark.parametrize(
+    ("given", "type_name"),
+    [
+        ("sleep 5", "str"),
+        ("", "str"),
+        (b"sleep 5", "bytes"),
+        ({"sleep": 5}, "dict"),
+        ({"sleep"}, "set"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_single_string_is_not_split_into_its_letters(
+    build: Callable[..., dict[str, Any]], argument: str, given: Any, type_name: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        build("a", image="i", **{argument: given})
+    assert str(refused.value) == (
+        f'{argument}: must be a list of strings such as ["python", "train.py"], not {type_name}: '
+        "write each word as one element of the list"
+    )
+
+
+@both_kinds
+@both_lists
+@pytest.mark.parametrize(("value", "type_name"), [(5, "int"), (None, "NoneType"), (b"5", "bytes"), (["5"], "list")])
+def test_elements_that_are_not_strings_are_refused_by_their_index(
+    build: Callable[..., dict[str, Any]], argument: str, value: Any, type_name: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        build("a", image="i", **{argument: ["sleep", value]})
+    assert str(refused.value) == f"{argument}[1]: must be a string, not {type_name}: write str(…)"
+
+
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
+def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob(policy: str) -> None:
+    built = tfjob("a", image="i", workers=1, image_pull_policy=policy)
+    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    pods = [each["template"]["spec"] for each in built["spec"]["replicaSpecs"]]
+    assert [pod["containers"][0]["imagePullPolicy"] for pod in pods] == [policy, policy]
+
+
+@both_kinds
+def test_without_a_pull_policy_none_is_said(build: Callable[..., dict[str, Any]]) -> None:
+    assert "imagePullPolicy" not in training_container(build)
+
+
+@both_kinds
+def test_a_pull_policy_that_there_is_not_is_refused(build: Callable[..., dict[str, Any]]) -> None:
+    with pytest.raises(ClientError) as refused:
+        build("a", image="i", image_pull_policy="Sometimes")
+    assert str(refused.value) == "image_pull_policy: must be Always, IfNotPresent or Never, not 'Sometimes'"
+
+
+def test_a_trainjob_may_say_the_pull_policy_that_it_has_anyway() -> None:
+    assert trainjob("a", image="i", image_pull_policy="IfNotPresent") == trainjob("a", image="i")
+
+
+@pytest.mark.parametrize("policy", ["Always", "Never"])
+def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say(policy: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        trainjob("a", image="i", image_pull_policy=policy)
+    assert str(refused.value) == (
+        f"image_pull_policy: cannot be {policy} for a TrainJob, whose image is pulled if the node does not have it "
+        "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
+    )
