@@ -20,6 +20,8 @@ from tfjob_controller.trainer.pods import shortened
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
 # Events that say once more what the pod itself says, with the same time.
 _SAID_BY_PODS = frozenset({"Scheduled", "Started"})
+# The kubelet has this time for a container that ended without having started.
+_NEVER = "1970-01-01T00:00:00Z"
 
 
 class Entry(msgspec.Struct, frozen=True, rename="camel"):
@@ -131,7 +133,7 @@ def _of_container(source: str, replica: str, container: Object) -> Iterator[Entr
     for state in (container.get("lastState", {}), container.get("state", {})):
         ended = state.get("terminated")
         if ended:
-            if ended.get("startedAt"):
+            if ended.get("startedAt") not in (None, _NEVER):
                 yield Entry(ended["startedAt"], source, CONTAINER, f"{name} started", replica)
             yield _end(source, replica, name, ended)
         elif state.get("running"):

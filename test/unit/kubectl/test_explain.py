@@ -198,6 +198,19 @@ def test_a_container_tells_its_last_run_and_its_present_one() -> None:
     ]
 
 
+def test_a_container_that_never_started_is_not_told_to_have_done_so_in_1970() -> None:
+    """The kubelet has no time for it, and writes the first one that there is."""
+    ended = {
+        "exitCode": 128,
+        "reason": "StartError",
+        "startedAt": "1970-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:05Z",
+    }
+    statuses = [{"name": "node", "restartCount": 0, "state": {"terminated": ended}}]
+    told = [each.text for each in timeline(case(pods=[pod(containerStatuses=statuses)])) if each.kind == "container"]
+    assert told == ["node ended with exit code 128 (StartError)"]
+
+
 def test_an_event_that_a_pod_tells_itself_is_left_out_while_the_pod_is_there() -> None:
     of_living = {"kind": "Pod", "name": "train-worker-0", "uid": "uid-worker-0"}
     of_gone = {"kind": "Pod", "name": "train-worker-1", "uid": "uid-gone"}
