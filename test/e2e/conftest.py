@@ -10,7 +10,7 @@ import pytest
 from helpers.cluster import Cluster, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.patience import eventually
+from helpers.poll import eventually
 from helpers.realtrainjobs import TrainJobs
 from localcluster import images
 from localcluster import nodes as nodes_module

@@ -13,7 +13,7 @@ import yaml
 
 from helpers.controller import Jobs
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.patience import eventually
+from helpers.poll import eventually
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow"), pytest.mark.timeout(900)]
 

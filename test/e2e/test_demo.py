@@ -19,7 +19,7 @@ from helpers.cluster import Cluster
 from helpers.demos import ROOT, interrupt_at, start_demo
 from helpers.kubectl import Kubectl
 from helpers.manifests import tfjob
-from helpers.patience import eventually
+from helpers.poll import eventually
 from localcluster import images, process, stack, state
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(3 * 300)]

@@ -19,7 +19,7 @@ from helpers.deployed import SYSTEM
 from helpers.errand import ERRAND, preferring, template
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, tfjob, workers
-from helpers.patience import await_phase, eventually
+from helpers.poll import eventually
 from localcluster import nodes as nodes_module
 from localcluster import stack
 from localcluster.api import RefusedError
@@ -189,7 +189,7 @@ def submit_errand(jobs: Jobs, kubectl: Kubectl, leader_node: str) -> None:
     worker = template(ERRAND, env={"TROUBLE": "wait"}, affinity=preferring(leader_node))
     jobs.submit(tfjob(master(template=chief), workers(1, template=worker), name="errand"))
     eventually(lambda: "start worker-0 1" in chief_log(kubectl), 90, 0.2)
-    assert await_phase(jobs, "Running", "errand")["state"] == "Running"
+    assert jobs.await_phase("Running", "errand")["state"] == "Running"
     pods = [pod for pod in jobs.children("pods").values() if pod["metadata"]["labels"]["tf_job_name"] == "errand"]
     assert {pod["metadata"]["labels"]["job_type"]: pod["spec"]["nodeName"] for pod in pods} == {
         "MASTER": other,
@@ -213,7 +213,7 @@ def check_takeover(system: Kubectl, cluster: Cluster, pods: dict[str, str], befo
 def check_errand(jobs: Jobs, kubectl: Kubectl) -> None:
     """The new leader saw the worker to its second start and the job to its end."""
     given_up_seconds = nodes_module.GRACE_SECONDS + nodes_module.TOLERATION_SECONDS
-    status = await_phase(jobs, "Done", "errand", timeout=given_up_seconds + PATIENCE_SECONDS)
+    status = jobs.await_phase("Done", "errand", timeout=given_up_seconds + PATIENCE_SECONDS)
     assert (status["state"], status["restarts"]) == ("Succeeded", 1), status
     assert "start worker-0 2" in chief_log(kubectl)
     told = eventually(lambda: "Done" in reasons(jobs, "errand") and reasons(jobs, "errand"), 60, 0.2)

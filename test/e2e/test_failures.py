@@ -15,8 +15,8 @@ from helpers.controller import Jobs
 from helpers.errand import ERRAND, preferring, template
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
-from helpers.patience import await_phase, eventually
 from helpers.plainpods import SERVER, condition, create_pod, phase, pod
+from helpers.poll import eventually
 from localcluster import stack
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(600)]
@@ -62,7 +62,7 @@ def kill(pod: Object) -> None:
 
 
 def await_success(jobs: Jobs, name: str = "example-job") -> Object:
-    status = await_phase(jobs, "Done", name, PATIENCE_SECONDS)
+    status = jobs.await_phase("Done", name, PATIENCE_SECONDS)
     assert (status["state"], status["reason"]) == ("Succeeded", "master-0 succeeded")
     return status
 
@@ -120,7 +120,7 @@ def test_a_node_dies_in_silence_its_replicas_start_again_elsewhere_and_it_comes_
         eventually(lambda: condition(own_nodes, "node-2") == "Unknown", PATIENCE_SECONDS, 0.5)
         eventually(lambda: own_nodes.api.find(pod_path(space, "victim")) is None, PATIENCE_SECONDS, 0.5)
         for name in ("example-job", "lonely"):
-            await_phase(jobs, "Done", name, PATIENCE_SECONDS)
+            jobs.await_phase("Done", name, PATIENCE_SECONDS)
     finally:
         stack.node_start(own_nodes.folder, 2)
     assert await_success(jobs)["restarts"] == 1
@@ -158,7 +158,7 @@ def test_a_chief_that_gives_up_fails_the_job_with_its_last_words_and_its_log_sta
     )
     worker = template(ERRAND, env={"TROUBLE": "wait"})
     jobs.submit(tfjob(master(template=template(program)), workers(1, template=worker)))
-    status = await_phase(jobs, "Failed", timeout=PATIENCE_SECONDS)
+    status = jobs.await_phase("Failed", timeout=PATIENCE_SECONDS)
     words = "master-0 failed: exit code 1: the learning rate must be positive"
     assert (status["state"], status["reason"], status.get("restarts", 0)) == ("Failed", words, 0)
     assert notes(jobs, "Failed") == [f"Job is in phase Failed: {words}"]

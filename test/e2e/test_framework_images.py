@@ -6,7 +6,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
-from helpers.patience import eventually
+from helpers.poll import eventually
 from localcluster import images
 from localcluster import nodes as nodes_module
 

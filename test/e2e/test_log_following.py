@@ -11,7 +11,7 @@ import pytest
 
 from helpers.cluster import Cluster, pod_path
 from helpers.kubectl import Kubectl
-from helpers.patience import eventually
+from helpers.poll import eventually
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower

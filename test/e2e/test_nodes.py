@@ -15,8 +15,8 @@ import pytest
 
 from helpers import interrupt, machine
 from helpers.cluster import Cluster, pod_path
-from helpers.patience import eventually
 from helpers.plainpods import SERVER, SLEEP, create_pod, phase, pod
+from helpers.poll import eventually
 from localcluster import binaries, images, network, node, process, stack, state
 from localcluster import nodes as nodes_module
 

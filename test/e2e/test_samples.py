@@ -10,8 +10,8 @@ import pytest
 
 from helpers.controller import Jobs
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.patience import eventually
 from helpers.podwatch import watching_pods
+from helpers.poll import eventually
 
 pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow"), pytest.mark.timeout(600)]
 

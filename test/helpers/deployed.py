@@ -12,7 +12,7 @@ import yaml
 from helpers.cluster import Cluster
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
-from helpers.patience import eventually
+from helpers.poll import eventually
 from localcluster import images
 from localcluster import nodes as nodes_module
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.patience import eventually
+from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.follower import Follower
 

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
-from helpers.patience import eventually
+from helpers.poll import eventually
 from localcluster import nodes as nodes_module
 
 # Several interpreters with large libraries start on two processors that may be busy otherwise.
