@@ -82,8 +82,10 @@ class LogReader:
         self._streams: set[Lines] = set()
 
     def chosen(self) -> list[View]:
-        """The replicas that are meant."""
-        views, _ = self._look()
+        """The replicas that are meant; none once closed. If followed, waits until the job has replicas."""
+        views = self._views()
+        if not views and self._closed.is_set():
+            return []
         if not views:
             raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
         wanted = self._options.replica
@@ -96,6 +98,14 @@ class LogReader:
             ids = ", ".join(view.replica.id for view in views[:8])
             raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
         return found
+
+    def _views(self) -> list[View]:
+        views, is_over = self._look()
+        if self._options.follow and not views and not is_over:
+            self._say(f"waiting for {self._name}: it has not started yet")
+            while not (views or is_over or self._closed.wait(_LOOK_SECONDS)):
+                views, is_over = self._look()
+        return views
 
     def lines(self, replica_id: str) -> Iterator[bytes]:
         """Without their ends. Whoever stops reading closes the iterator, which ends the connection.

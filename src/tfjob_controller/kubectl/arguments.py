@@ -12,10 +12,13 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.job import Job
 
 PROGRAM = "kubectl tfjob"
 
@@ -209,6 +212,11 @@ def seconds(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}")
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def command_for(job: Job, command: str) -> str:
+    """A command line about this job, for messages that say what to do next."""
+    return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
 
 
 def refuse(words: str) -> None:
