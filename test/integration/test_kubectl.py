@@ -16,7 +16,9 @@ import yaml
 
 from helpers.cluster import (
     Cluster,
+    delete_namespace,
     delete_service_account,
+    new_namespace,
     new_service_account,
     set_pod_waiting,
     write_kubeconfig,
@@ -132,15 +134,19 @@ def test_describe_of_a_finished_job_shows_how_it_ended(plugin: Run, trial: Trial
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["describe", "nobody"], 'tfjobs.kubeflow.org "nobody" not found: `kubectl tfjob list', id="job"),
+        pytest.param(
+            ["describe", "nobody", "-n", "default"],
+            'no TFJob and no TrainJob with the name "nobody" found in namespace "default": `kubectl tfjob list -A`',
+            id="job",
+        ),
         pytest.param(["describe", "trainjob/nobody"], 'trainjobs.kubeflow.org "nobody" not found', id="train job"),
-        pytest.param(["logs", "nobody"], '"nobody" not found', id="log"),
-        pytest.param(["wait", "nobody"], '"nobody" not found', id="wait"),
-        pytest.param(["scale", "nobody", "2"], '"nobody" not found', id="scale"),
-        pytest.param(["suspend", "nobody"], '"nobody" not found', id="suspend"),
-        pytest.param(["resume", "nobody"], '"nobody" not found', id="resume"),
-        pytest.param(["delete", "nobody"], '"nobody" not found', id="delete"),
-        pytest.param(["explain", "nobody"], '"nobody" not found', id="explain"),
+        pytest.param(["logs", "nobody"], 'with the name "nobody" found in', id="log"),
+        pytest.param(["wait", "nobody"], 'with the name "nobody" found in', id="wait"),
+        pytest.param(["scale", "nobody", "2"], 'with the name "nobody" found in', id="scale"),
+        pytest.param(["suspend", "nobody"], 'with the name "nobody" found in', id="suspend"),
+        pytest.param(["resume", "nobody"], 'with the name "nobody" found in', id="resume"),
+        pytest.param(["delete", "nobody"], 'with the name "nobody" found in', id="delete"),
+        pytest.param(["explain", "nobody"], 'with the name "nobody" found in', id="explain"),
     ],
 )
 def test_what_does_not_exist_is_one_line_and_code_1(plugin: Run, arguments: list[str], words: str) -> None:
@@ -221,6 +227,22 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert trial.name in done.stdout
+
+
+def test_explain_says_that_the_namespace_is_being_deleted(plugin: Run, api: Api) -> None:
+    where = new_namespace(api)
+    path = TFJOBS.path(where, "example-job")
+    manifest = tfjob(master())
+    manifest["metadata"]["finalizers"] = ["example.com/hold"]
+    api.create(TFJOBS.path(where), manifest)
+    assert "is being deleted" not in plugin("explain", "example-job", "-n", where)[1]
+    delete_namespace(api, where)
+    try:
+        code, out, error = plugin("explain", "example-job", "-n", where)
+    finally:
+        api.patch(path, {"metadata": {"finalizers": None}})
+    assert (code, error) == (0, "")
+    assert f"now: its namespace {where} is being deleted, and the job with it: nothing can be created in it" in out
 
 
 # Both kinds

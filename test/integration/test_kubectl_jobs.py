@@ -138,7 +138,11 @@ def test_a_wrong_name_among_others_changes_none_of_them(plugin: Run, trial: Tria
 def test_workers_come_and_go_with_scale(plugin: Run, trial: Trial) -> None:
     trial.submit(master(), workers(1), autoscaling={"maxWorkers": 3})
     trial.await_phase("Running")
-    assert plugin("scale", trial.name, "2") == (0, f"tfjob/{trial.name} scaled to 2 workers\n", "")
+    assert plugin("scale", trial.name, "--replicas=-1")[::2] == (
+        2,
+        "kubectl tfjob: argument --replicas: must be 0 or more (see `kubectl tfjob scale --help`)\n",
+    )
+    assert plugin("scale", trial.name, "--replicas=2") == (0, f"tfjob/{trial.name} scaled to 2 workers\n", "")
     eventually(lambda: trial.status().get("ready", {}).get("worker") == "2/2", 60.0)
 
 
@@ -260,3 +264,20 @@ def test_queue_says_who_is_next_and_what_is_missing(plugin: Run, control_plane: 
         "first",
         "second",
     ]
+
+
+def test_queue_says_that_no_gang_scheduler_has_looked_and_counts_from_the_creation(
+    plugin: Run, control_plane: Cluster, namespace: str
+) -> None:
+    api, path = control_plane.api, GANGS.format(namespace)
+    head = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": "first"}}
+    made = api.create(path, {**head, "spec": {"members": [{"name": "worker", "count": 4}]}})
+    code, out, error = plugin("queue", "-n", namespace)
+    assert code == 0
+    assert "no gang scheduler has looked at it yet" in out
+    assert error.startswith("no gang scheduler has looked at any gang; look whether one runs: kubectl get pods -A -l ")
+    assert "docs/gang-scheduling.md says how it is installed" in error
+    later = {"phase": "Waiting", "position": 1, "waitingSince": "2099-01-01T00:00:00Z"}
+    api.patch(f"{path}/first/status", {"status": later})
+    (row,) = json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]
+    assert row["since"] == made["metadata"]["creationTimestamp"]

@@ -127,6 +127,20 @@ def test_a_log_that_does_not_end_is_followed_until_the_time_is_over(
     assert trial.status()["phase"] == "Running"
 
 
+def test_a_previous_run_is_shown_only_where_there_was_one(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
+    api = trial.jobs.api
+    trial.submit(master(template=on(logging_node)))
+    pod = start(trial, "master-0")["master-0"]
+    words = "master-0 has no previous run: its program was not restarted in the present pod"
+    assert plugin("logs", trial.name, "-p") == (1, "", f"kubectl tfjob: {words}\n")
+    assert not logging_node.requests
+    path = pod_path(trial.namespace, pod)
+    restarted = podstatus.running(api.get(path), "10.99.0.1", restarts=1, last=Outcome(exit_code=137))
+    api.patch(f"{path}/status", {"status": restarted})
+    assert plugin("logs", trial.name, "-p") == (0, f"step 1 of {pod}\nstep 2\n", "")
+    assert logging_node.requests[-1].query["previous"] == "true"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

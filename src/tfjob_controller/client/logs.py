@@ -124,6 +124,8 @@ class LogReader:
             last = run
 
     def _read(self, run: _Run, query: dict[str, str]) -> Iterator[bytes]:
+        if self._options.previous and not run.restarts:
+            raise ClientError(f"{run.replica} has no previous run: its program was not restarted in the present pod")
         path = PODS.path(self._reader.namespace, run.pod.metadata.name, "log")
         silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
         with self._requester.stream(path, query=query, read_timeout_seconds=silent) as lines, self._known(lines):
@@ -187,6 +189,7 @@ class LogReader:
 class _Run:
     """One run of a replica's program: in one pod, after so many restarts there."""
 
+    replica: str
     pod: Pod
     container: str
     restarts: int
@@ -209,10 +212,10 @@ def _run_of(view: View | None) -> _Run | None:
     name = view.replica.role.container
     status = training_container(view.pod, name)
     if status is None:
-        return _Run(view.pod, name, 0, has_started=False, is_running=False)
+        return _Run(view.replica.id, view.pod, name, 0, has_started=False, is_running=False)
     waits = status.state.waiting is not None
     has_started = not waits or status.restart_count > 0
-    return _Run(view.pod, name, status.restart_count, has_started, status.state.running is not None)
+    return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
 
 
 def _why_no_log(view: View | None, is_over: bool) -> str:
