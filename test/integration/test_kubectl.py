@@ -25,7 +25,7 @@ from helpers.cluster import (
 )
 from helpers.kubectl import MANIFESTS
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import FOREVER, Trial, alone, ends
+from helpers.playground import FOREVER, Playground, Trial, alone, ends
 from helpers.plugin import Run, program
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
@@ -249,7 +249,7 @@ def test_explain_says_that_the_namespace_is_being_deleted(plugin: Run, api: Api)
 
 
 @pytest.fixture
-def pair_of(api: Api, namespace: str) -> str:
+def pair_of(playground: Playground, api: Api, namespace: str) -> str:
     """A namespace that no controller looks at, with a job of each kind, both called twin, and one of its own."""
     api.create(TFJOBS.path(namespace), tfjob(master(), name="twin"))
     api.create(TFJOBS.path(namespace), tfjob(master(), name="only-tf"))
@@ -305,6 +305,41 @@ def test_describe_shows_each_node_of_a_train_job(plugin: Run, train: Trial) -> N
     rows = [line.split()[:2] for line in out.splitlines() if line.startswith("node-")]
     assert rows == [["node-0", "Running"], ["node-1", "Running"]]
     assert "TrainJob" in out
+
+
+def test_a_list_may_be_of_those_with_a_label(plugin: Run, pair_of: str, api: Api) -> None:
+    api.patch(TRAINJOBS.path(pair_of, "twin"), {"metadata": {"labels": {"team": "vision"}}})
+    assert plugin("list", "-n", pair_of, "-l", "team=vision", "-o", "name")[1] == "trainjob.kubeflow.org/twin\n"
+    _, out, _ = plugin("list", "-n", pair_of, "--selector", "team!=vision", "-o", "json")
+    assert [each["metadata"]["name"] for each in json.loads(out)["items"]] == ["only-tf", "twin", "only-train"]
+    code, out, error = plugin("list", "-n", pair_of, "-l", "team in (")
+    assert (code, out, error.count("\n")) == (1, "", 1)
+
+
+def test_a_watched_list_prints_a_row_for_every_change_until_ctrl_c(
+    control_plane: Cluster, pair_of: str, api: Api
+) -> None:
+    label = {"metadata": {"labels": {"team": "vision"}}}
+    api.patch(TFJOBS.path(pair_of, "twin"), label)
+    flags = ["-n", pair_of, "--kubeconfig", str(control_plane.kubeconfig)]
+    with program("list", "-w", "-l", "team=vision", *flags) as watching:
+        assert watching.stdout is not None
+        header, first = watching.stdout.readline(), watching.stdout.readline()
+        assert header.split()[:2] == ["KIND", "NAME"]
+        assert first.split()[:2] == ["TFJob", "twin"]
+        new = trainjob("new", 2)
+        new["metadata"]["labels"] = {"team": "vision"}
+        api.create(TRAINJOBS.path(pair_of), new)
+        assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
+        api.patch(TFJOBS.path(pair_of, "twin") + "/status", {"status": {"phase": "Running"}})
+        row = watching.stdout.readline()
+        assert row.split()[:3] == ["TFJob", "twin", "Running"]
+        assert row.index("Running") == header.index("PHASE")
+        api.delete(TRAINJOBS.path(pair_of, "new"))
+        assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
+        watching.send_signal(signal.SIGINT)
+        out, error = watching.communicate(timeout=60)
+    assert (watching.returncode, out, error) == (cli.EXIT_INTERRUPTED, "", "")
 
 
 # How it ends

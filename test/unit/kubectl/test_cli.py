@@ -146,6 +146,19 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
     assert server.requests[2].path == "/apis/kubeflow.org/v1alpha1/tfjobs"
 
 
+def test_a_selector_goes_to_the_server_with_every_list(tmp_path: Path) -> None:
+    with HttpServer(pages) as server:
+        for flags in (["-l", "team=a,!old"], ["--selector=team=a,!old", "-o", "json"]):
+            assert cli.main(["list", "--kind", "tfjob", "--kubeconfig", kubeconfig(tmp_path, server.url), *flags]) == 0
+    assert {each.query["labelSelector"] for each in server.requests} == {"team=a,!old"}
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "name"])
+def test_a_watch_prints_a_table_and_nothing_else(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "-w", "-o", output]) == 2
+    assert capsys.readouterr().err == f"kubectl tfjob: --watch prints a table: leave out -o {output}\n"
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
