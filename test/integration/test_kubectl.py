@@ -16,14 +16,16 @@ import yaml
 
 from helpers.cluster import (
     Cluster,
+    delete_namespace,
     delete_service_account,
+    new_namespace,
     new_service_account,
     set_pod_waiting,
     write_kubeconfig,
 )
 from helpers.kubectl import MANIFESTS
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import FOREVER, Trial, alone, ends
+from helpers.playground import FOREVER, Playground, Trial, alone, ends
 from helpers.plugin import Run, program
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
@@ -132,15 +134,19 @@ def test_describe_of_a_finished_job_shows_how_it_ended(plugin: Run, trial: Trial
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["describe", "nobody"], 'tfjobs.kubeflow.org "nobody" not found: `kubectl tfjob list', id="job"),
+        pytest.param(
+            ["describe", "nobody", "-n", "default"],
+            'no TFJob and no TrainJob with the name "nobody" found in namespace "default": `kubectl tfjob list -A`',
+            id="job",
+        ),
         pytest.param(["describe", "trainjob/nobody"], 'trainjobs.kubeflow.org "nobody" not found', id="train job"),
-        pytest.param(["logs", "nobody"], '"nobody" not found', id="log"),
-        pytest.param(["wait", "nobody"], '"nobody" not found', id="wait"),
-        pytest.param(["scale", "nobody", "2"], '"nobody" not found', id="scale"),
-        pytest.param(["suspend", "nobody"], '"nobody" not found', id="suspend"),
-        pytest.param(["resume", "nobody"], '"nobody" not found', id="resume"),
-        pytest.param(["delete", "nobody"], '"nobody" not found', id="delete"),
-        pytest.param(["explain", "nobody"], '"nobody" not found', id="explain"),
+        pytest.param(["logs", "nobody"], 'with the name "nobody" found in', id="log"),
+        pytest.param(["wait", "nobody"], 'with the name "nobody" found in', id="wait"),
+        pytest.param(["scale", "nobody", "2"], 'with the name "nobody" found in', id="scale"),
+        pytest.param(["suspend", "nobody"], 'with the name "nobody" found in', id="suspend"),
+        pytest.param(["resume", "nobody"], 'with the name "nobody" found in', id="resume"),
+        pytest.param(["delete", "nobody"], 'with the name "nobody" found in', id="delete"),
+        pytest.param(["explain", "nobody"], 'with the name "nobody" found in', id="explain"),
     ],
 )
 def test_what_does_not_exist_is_one_line_and_code_1(plugin: Run, arguments: list[str], words: str) -> None:
@@ -223,11 +229,27 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
     assert trial.name in done.stdout
 
 
+def test_explain_says_that_the_namespace_is_being_deleted(plugin: Run, api: Api) -> None:
+    where = new_namespace(api)
+    path = TFJOBS.path(where, "example-job")
+    manifest = tfjob(master())
+    manifest["metadata"]["finalizers"] = ["example.com/hold"]
+    api.create(TFJOBS.path(where), manifest)
+    assert "is being deleted" not in plugin("explain", "example-job", "-n", where)[1]
+    delete_namespace(api, where)
+    try:
+        code, out, error = plugin("explain", "example-job", "-n", where)
+    finally:
+        api.patch(path, {"metadata": {"finalizers": None}})
+    assert (code, error) == (0, "")
+    assert f"now: its namespace {where} is being deleted, and the job with it: nothing can be created in it" in out
+
+
 # Both kinds
 
 
 @pytest.fixture
-def pair_of(api: Api, namespace: str) -> str:
+def pair_of(playground: Playground, api: Api, namespace: str) -> str:
     """A namespace that no controller looks at, with a job of each kind, both called twin, and one of its own."""
     api.create(TFJOBS.path(namespace), tfjob(master(), name="twin"))
     api.create(TFJOBS.path(namespace), tfjob(master(), name="only-tf"))
@@ -283,6 +305,41 @@ def test_describe_shows_each_node_of_a_train_job(plugin: Run, train: Trial) -> N
     rows = [line.split()[:2] for line in out.splitlines() if line.startswith("node-")]
     assert rows == [["node-0", "Running"], ["node-1", "Running"]]
     assert "TrainJob" in out
+
+
+def test_a_list_may_be_of_those_with_a_label(plugin: Run, pair_of: str, api: Api) -> None:
+    api.patch(TRAINJOBS.path(pair_of, "twin"), {"metadata": {"labels": {"team": "vision"}}})
+    assert plugin("list", "-n", pair_of, "-l", "team=vision", "-o", "name")[1] == "trainjob.kubeflow.org/twin\n"
+    _, out, _ = plugin("list", "-n", pair_of, "--selector", "team!=vision", "-o", "json")
+    assert [each["metadata"]["name"] for each in json.loads(out)["items"]] == ["only-tf", "twin", "only-train"]
+    code, out, error = plugin("list", "-n", pair_of, "-l", "team in (")
+    assert (code, out, error.count("\n")) == (1, "", 1)
+
+
+def test_a_watched_list_prints_a_row_for_every_change_until_ctrl_c(
+    control_plane: Cluster, pair_of: str, api: Api
+) -> None:
+    label = {"metadata": {"labels": {"team": "vision"}}}
+    api.patch(TFJOBS.path(pair_of, "twin"), label)
+    flags = ["-n", pair_of, "--kubeconfig", str(control_plane.kubeconfig)]
+    with program("list", "-w", "-l", "team=vision", *flags) as watching:
+        assert watching.stdout is not None
+        header, first = watching.stdout.readline(), watching.stdout.readline()
+        assert header.split()[:2] == ["KIND", "NAME"]
+        assert first.split()[:2] == ["TFJob", "twin"]
+        new = trainjob("new", 2)
+        new["metadata"]["labels"] = {"team": "vision"}
+        api.create(TRAINJOBS.path(pair_of), new)
+        assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
+        api.patch(TFJOBS.path(pair_of, "twin") + "/status", {"status": {"phase": "Running"}})
+        row = watching.stdout.readline()
+        assert row.split()[:3] == ["TFJob", "twin", "Running"]
+        assert row.index("Running") == header.index("PHASE")
+        api.delete(TRAINJOBS.path(pair_of, "new"))
+        assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
+        watching.send_signal(signal.SIGINT)
+        out, error = watching.communicate(timeout=60)
+    assert (watching.returncode, out, error) == (cli.EXIT_INTERRUPTED, "", "")
 
 
 # How it ends

@@ -116,9 +116,11 @@ def test_a_job_that_cannot_be_is_one_line_and_code_2(plugin: Run, flags: list[st
 
 def test_a_job_is_suspended_resumed_and_deleted(plugin: Run, either: Trial) -> None:
     assert plugin("submit", *flags_of(either))[0] == 0
-    assert plugin("wait", either.name, "--for", "running", *PATIENCE)[0] == 0
+    assert plugin("wait", either.name, "--for", "Running", *PATIENCE)[0] == 0
+    assert plugin("resume", either.name) == (0, f"{named(either)} is not suspended\n", "")
     assert plugin("suspend", either.name) == (0, f"{named(either)} suspended\n", "")
-    assert plugin("wait", either.name, "--for", "condition=suspended", *PATIENCE)[0] == 0
+    assert plugin("wait", either.name, "--for", "Suspended", *PATIENCE)[0] == 0
+    assert plugin("suspend", either.name) == (0, f"{named(either)} is already suspended\n", "")
     assert either.get()["spec"]["suspend"] is True
     assert plugin("resume", named(either)) == (0, f"{named(either)} resumed\n", "")
     assert plugin("wait", either.name, "--for", "condition=Suspended=False", *PATIENCE)[0] == 0
@@ -136,7 +138,11 @@ def test_a_wrong_name_among_others_changes_none_of_them(plugin: Run, trial: Tria
 def test_workers_come_and_go_with_scale(plugin: Run, trial: Trial) -> None:
     trial.submit(master(), workers(1), autoscaling={"maxWorkers": 3})
     trial.await_phase("Running")
-    assert plugin("scale", trial.name, "2") == (0, f"tfjob/{trial.name} scaled to 2 workers\n", "")
+    assert plugin("scale", trial.name, "--replicas=-1")[::2] == (
+        2,
+        "kubectl tfjob: argument --replicas: must be 0 or more (see `kubectl tfjob scale --help`)\n",
+    )
+    assert plugin("scale", trial.name, "--replicas=2") == (0, f"tfjob/{trial.name} scaled to 2 workers\n", "")
     eventually(lambda: trial.status().get("ready", {}).get("worker") == "2/2", 60.0)
 
 
@@ -160,14 +166,38 @@ def test_a_time_that_is_over_is_code_124_and_0_seconds_look_once(
     trial.await_phase("Running")
     found, out, error = plugin("wait", trial.name, "--for", until, "--timeout", "0")
     assert found == code
-    assert error == (
-        "" if code == 0 else f"kubectl tfjob: tfjob/{trial.name} was not {until} in time: {reason(trial)}\n"
-    )
     assert bool(out) is (code == 0)
+    if code:
+        assert error.startswith("kubectl tfjob: timed out after 0s waiting for ")
+        assert f": tfjob/{trial.name} is Running" in error
+        assert error.endswith(stays(trial))
+    else:
+        assert error == ""
 
 
-def reason(trial: Trial) -> str:
-    return str(trial.status().get("reason") or "it says no reason")
+def stays(trial: Trial) -> str:
+    """How the line ends that says that the time is over."""
+    name = f"{named(trial)} -n {trial.namespace}"
+    return f"The job stays: `kubectl tfjob wait {name}` waits again, `kubectl tfjob delete {name}` deletes it\n"
+
+
+def test_a_followed_job_that_does_not_end_in_time_is_code_124_and_stays(plugin: Run, either: Trial) -> None:
+    """The one replica runs until somebody ends it."""
+    code, out, error = plugin("submit", *flags_of(either), "-f", "--timeout", "3s", "--", "sleep", "600")
+    assert (code, out.splitlines()[0]) == (EXIT_TIMEOUT, f"{named(either)} created")
+    last = error.splitlines(keepends=True)[-1]
+    assert last.startswith("kubectl tfjob: timed out after 3s waiting for Succeeded: ")
+    assert last.endswith(stays(either))
+    assert not either.get()["metadata"].get("deletionTimestamp")
+
+
+def test_a_job_that_has_ended_is_neither_suspended_nor_resumed(plugin: Run, either: Trial) -> None:
+    plays(either, 0)
+    assert plugin("submit", *flags_of(either), "--wait", *PATIENCE)[0] == 0
+    for command in ("suspend", "resume"):
+        words = f"{named(either)} has succeeded: a job that has ended cannot be {command.rstrip('e')}ed"
+        assert plugin(command, either.name) == (1, "", f"kubectl tfjob: {words}\n")
+    assert not either.get()["spec"].get("suspend")
 
 
 @pytest.mark.parametrize(
@@ -234,3 +264,20 @@ def test_queue_says_who_is_next_and_what_is_missing(plugin: Run, control_plane: 
         "first",
         "second",
     ]
+
+
+def test_queue_says_that_no_gang_scheduler_has_looked_and_counts_from_the_creation(
+    plugin: Run, control_plane: Cluster, namespace: str
+) -> None:
+    api, path = control_plane.api, GANGS.format(namespace)
+    head = {"apiVersion": "scheduling.kubeflow.org/v1alpha1", "kind": "Gang", "metadata": {"name": "first"}}
+    made = api.create(path, {**head, "spec": {"members": [{"name": "worker", "count": 4}]}})
+    code, out, error = plugin("queue", "-n", namespace)
+    assert code == 0
+    assert "no gang scheduler has looked at it yet" in out
+    assert error.startswith("no gang scheduler has looked at any gang; look whether one runs: kubectl get pods -A -l ")
+    assert "docs/gang-scheduling.md says how it is installed" in error
+    later = {"phase": "Waiting", "position": 1, "waitingSince": "2099-01-01T00:00:00Z"}
+    api.patch(f"{path}/first/status", {"status": later})
+    (row,) = json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]
+    assert row["since"] == made["metadata"]["creationTimestamp"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,12 @@ from helpers.cluster import Cluster, Outcome, pod_path, set_pod_running, set_pod
 from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template, workers
 from helpers.playground import Trial, ends
-from helpers.plugin import Run, program
+from helpers.plugin import Run, program, quiet
 from helpers.poll import eventually
 from localcluster import podstatus
+from tfjob_controller.kubectl.arguments import JobName
+from tfjob_controller.kubectl.logs import follow_chief
+from tfjob_controller.kubectl.session import Session
 
 pytestmark = pytest.mark.cluster
 
@@ -96,6 +100,45 @@ def test_followed_logs_go_on_over_restarts_until_the_job_ends(
         trial.await_phase("Done")
         assert following.stdout.read() == ""
         assert following.wait(60) == 0
+
+
+def test_a_log_that_does_not_end_is_followed_until_the_time_is_over(
+    control_plane: Cluster, trial: Trial, logging_node: Kubelet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As `submit -f --timeout` follows it."""
+    may_end = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b"early\n"
+        may_end.wait(60.0)
+
+    logging_node.chunks = lines()
+    trial.submit(master(template=on(logging_node)))
+    start(trial, "master-0")
+    session = Session(Namespace(namespace=trial.namespace, kubeconfig=str(control_plane.kubeconfig), context=""))
+    with quiet():
+        capfd.readouterr()
+        follow_chief(session, session.job(JobName("", trial.name)), 3.0)
+        session.close()
+    shown = capfd.readouterr()
+    assert not may_end.is_set()
+    may_end.set()
+    assert (shown.out, shown.err) == ("early\n", "")
+    assert trial.status()["phase"] == "Running"
+
+
+def test_a_previous_run_is_shown_only_where_there_was_one(plugin: Run, trial: Trial, logging_node: Kubelet) -> None:
+    api = trial.jobs.api
+    trial.submit(master(template=on(logging_node)))
+    pod = start(trial, "master-0")["master-0"]
+    words = "master-0 has no previous run: its program was not restarted in the present pod"
+    assert plugin("logs", trial.name, "-p") == (1, "", f"kubectl tfjob: {words}\n")
+    assert not logging_node.requests
+    path = pod_path(trial.namespace, pod)
+    restarted = podstatus.running(api.get(path), "10.99.0.1", restarts=1, last=Outcome(exit_code=137))
+    api.patch(f"{path}/status", {"status": restarted})
+    assert plugin("logs", trial.name, "-p") == (0, f"step 1 of {pod}\nstep 2\n", "")
+    assert logging_node.requests[-1].query["previous"] == "true"
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.client.connection import Connection, connect
-from tfjob_controller.client.errors import LISTING, AmbiguousNameError
+from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.jobtable import Jobs, job_table
-from tfjob_controller.client.kinds import TRAINJOB, Kind, kinds_named
+from tfjob_controller.client.kinds import KINDS, TRAINJOB, Kind, kinds_named
 from tfjob_controller.client.snapshot import Snapshot
 from tfjob_controller.client.submitting import check_runtime, checked
 from tfjob_controller.kube.errors import ApiError
@@ -80,7 +80,7 @@ class Client:
                         raise
                     refusals.append(error)
             if not found:
-                raise refusals[0]
+                raise _not_found(refusals, name, where)
         if len(found) > 1:
             kinds = " and ".join(seen.kind.word for seen in found)
             raise AmbiguousNameError(f"{where} has a {kinds} called {name}: say which one is meant by kind")
@@ -107,3 +107,13 @@ class Client:
             if error.is_not_found and asked_for is None:
                 return ()
             raise
+
+
+def _not_found(refusals: Sequence[ApiError], name: str, namespace: str) -> ApiError:
+    """The server's own words unless both kinds were looked for, and the cluster has both."""
+    by_name = [error for error in refusals if error.reason == NOT_FOUND_REASON]
+    if len(by_name) < len(KINDS):
+        return [*by_name, *refusals][0]
+    kinds = " and ".join(f"no {kind.resource.kind}" for kind in KINDS)
+    words = f'{kinds} with the name "{name}" found in namespace "{namespace}"'
+    return ApiError(refusals[0].status, NOT_FOUND_REASON, words)

@@ -112,8 +112,9 @@ class Job:
     def wait(self, until: Until = SUCCEEDED, timeout_seconds: float | None = None) -> Job:
         """Return once the job is `until`; without a time, however long that takes.
 
-        With 0 seconds it looks once. `until` is a condition (Scheduled, Running, Suspended, …), Succeeded (of either
-        kind), Failed, or a function that is given a `Snapshot`. A job that has succeeded counts as one that ran. Raises
+        With 0 seconds it looks once. `until` is a condition (Scheduled, Running, Suspended, …) in any case, Succeeded
+        (of either kind), Failed, Ended (Succeeded or Failed), or a function that is given a `Snapshot`. A job that has
+        succeeded counts as one that ran. Raises
         `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and
         `WaitTimeoutError`. It watches, and outlasts a server that is away for a while.
         """

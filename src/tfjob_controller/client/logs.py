@@ -82,8 +82,10 @@ class LogReader:
         self._streams: set[Lines] = set()
 
     def chosen(self) -> list[View]:
-        """The replicas that are meant."""
-        views, _ = self._look()
+        """The replicas that are meant; none once closed. If followed, waits until the job has replicas."""
+        views = self._views()
+        if not views and self._closed.is_set():
+            return []
         if not views:
             raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
         wanted = self._options.replica
@@ -96,6 +98,14 @@ class LogReader:
             ids = ", ".join(view.replica.id for view in views[:8])
             raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
         return found
+
+    def _views(self) -> list[View]:
+        views, is_over = self._look()
+        if self._options.follow and not views and not is_over:
+            self._say(f"waiting for {self._name}: it has not started yet")
+            while not (views or is_over or self._closed.wait(_LOOK_SECONDS)):
+                views, is_over = self._look()
+        return views
 
     def lines(self, replica_id: str) -> Iterator[bytes]:
         """Without their ends. Whoever stops reading closes the iterator, which ends the connection.
@@ -114,6 +124,8 @@ class LogReader:
             last = run
 
     def _read(self, run: _Run, query: dict[str, str]) -> Iterator[bytes]:
+        if self._options.previous and not run.restarts:
+            raise ClientError(f"{run.replica} has no previous run: its program was not restarted in the present pod")
         path = PODS.path(self._reader.namespace, run.pod.metadata.name, "log")
         silent = _SILENT_SECONDS if self._options.follow else _ANSWER_SECONDS
         with self._requester.stream(path, query=query, read_timeout_seconds=silent) as lines, self._known(lines):
@@ -177,6 +189,7 @@ class LogReader:
 class _Run:
     """One run of a replica's program: in one pod, after so many restarts there."""
 
+    replica: str
     pod: Pod
     container: str
     restarts: int
@@ -199,10 +212,10 @@ def _run_of(view: View | None) -> _Run | None:
     name = view.replica.role.container
     status = training_container(view.pod, name)
     if status is None:
-        return _Run(view.pod, name, 0, has_started=False, is_running=False)
+        return _Run(view.replica.id, view.pod, name, 0, has_started=False, is_running=False)
     waits = status.state.waiting is not None
     has_started = not waits or status.restart_count > 0
-    return _Run(view.pod, name, status.restart_count, has_started, status.state.running is not None)
+    return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
 
 
 def _why_no_log(view: View | None, is_over: bool) -> str:

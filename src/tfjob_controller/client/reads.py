@@ -22,7 +22,7 @@ from tfjob_controller.trainer.pods import child_job_of
 # The old API shows the events of both.
 EVENTS = Resource("", "v1", "events", "Event")
 # What kubectl asks for, so that the server chooses and fills the columns, ages too.
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 # Whoever waits is a person, who can ask again.
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
@@ -43,8 +43,9 @@ class Row(msgspec.Struct, frozen=True):
     object: RowObject
 
 
-class _PageMeta(msgspec.Struct, frozen=True):
+class _PageMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
+    resource_version: str = ""
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,11 +80,15 @@ _decode_table = decoder_for(Table)
 
 
 class Reader:
-    """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`."""
+    """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`.
 
-    def __init__(self, requester: Requester, namespace: str, kind: Kind = TFJOB) -> None:
+    `label_selector` narrows lists of jobs.
+    """
+
+    def __init__(self, requester: Requester, namespace: str, kind: Kind = TFJOB, label_selector: str = "") -> None:
         self._requester = requester
         self._namespace = namespace
+        self._label_selector = label_selector
         self._kind = kind
         self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
         self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
@@ -98,12 +103,16 @@ class Reader:
     def kind(self) -> Kind:
         return self._kind
 
+    @property
+    def label_selector(self) -> str:
+        return self._label_selector
+
     def tables(self) -> Iterator[Table]:
         """The jobs page by page, as the server prints them."""
-        query = {"limit": str(PAGE_SIZE)}
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": self._label_selector} if self._label_selector else {})
         while True:
             path = self._kind.resource.path(self._namespace)
-            body = self._requester.request("GET", path, query=query, accept=_TABLE, **_PATIENCE)
+            body = self._requester.request("GET", path, query=query, accept=TABLE, **_PATIENCE)
             yield (table := _read_table(body))
             if not table.metadata.continue_:
                 return
@@ -111,7 +120,7 @@ class Reader:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs as they are, but for their managedFields."""
-        items = (item for page in self._own.pages(self._namespace) for item in page.items)
+        items = (item for page in self._own.pages(self._namespace, self._label_selector) for item in page.items)
         found = [msgspec.json.decode(nesting.cut(bytes(item))) for item in items]
         for each in found:
             each["metadata"].pop("managedFields", None)

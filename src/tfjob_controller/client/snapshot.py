@@ -42,6 +42,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     def has_ended(self) -> bool:
         return self.phase in ENDS
 
+    @property
+    def has_succeeded(self) -> bool:
+        return self.phase == DONE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.phase == FAILED
+
     def has(self, condition: str) -> bool:
         """Is it true now, under the name of this kind or the other?"""
         name = self.kind.condition(condition)

@@ -53,7 +53,8 @@ def watch(connection: Connection, kind: Kind, namespace: str, name: str, deadlin
         yield from watcher.next_request()
 
 
-def _is_final(error: ApiError) -> bool:
+def is_final(error: ApiError) -> bool:
+    """Whether only a person can change what the server refused."""
     return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
 
 
@@ -84,7 +85,7 @@ class _Watcher:
                 opened = True
                 yield from self._follow(lines)
         except ApiError as error:
-            if _is_final(error) or (error.is_not_found and not opened):
+            if is_final(error) or (error.is_not_found and not opened):
                 raise
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
             self._course.failed(error, opened=opened, silent=silent)

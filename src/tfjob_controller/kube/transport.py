@@ -174,9 +174,9 @@ class Transport:
         self._take_token(call)
         return self._send(call, timeout_seconds, 0 if retry is not False else None)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Stream:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON) -> Stream:
         """See `Requester.stream`. Never compressed: a compressor would hold events back."""
-        headers = {"Accept": JSON, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         call = _Call("GET", self._target(path, query), None, headers, Priority.NORMAL, False)
         self._take_token(call)
         response = self._authenticated(call, read_timeout_seconds, self._open_stream)

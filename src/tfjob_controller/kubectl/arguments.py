@@ -12,10 +12,13 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.job import Job
 
 PROGRAM = "kubectl tfjob"
 
@@ -31,13 +34,18 @@ _MAX_NAME = 253
 _CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[hms])+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 class UsageError(Exception):
-    """The command line cannot be used; one line."""
+    """The command line cannot be used; one line. `usage` are further lines, which show how it can be."""
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,23 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     own, program = _split(argv)
     own = command_first(own)
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
-    parsed = build_parser(called).parse_args(own)
+    parsed, left_over = build_parser(called).parse_known_args(own)
+    if left_over:
+        raise _not_understood(left_over, None if own[0].startswith("-") else called)
     if program is not None and parsed.command != "submit":
         raise UsageError("what follows `--` is a command to run: only `submit` takes one")
     parsed.program = program or []
     return parsed
+
+
+def _not_understood(words: Sequence[str], called: Command | None) -> UsageError:
+    """About the first of them; a flag without its value, which may be a secret."""
+    flag = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
+    what = f"unknown flag: {flag[:80]}" if flag else f"unexpected argument: {words[0][:80]}"
+    if called is None:
+        return UsageError(f"{what} (see `{PROGRAM} --help`)")
+    help_is = f"See `{PROGRAM} {called.name} --help`."
+    return UsageError(what, f"{flags_of(called).format_usage()}{help_is}")
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
@@ -190,15 +210,18 @@ def dns_name(text: str, what: str) -> str:
 
 
 def count(text: str) -> int:
-    """A whole number that is not negative."""
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
-    return int(text)
+    return _whole_number(text, least=0)
 
 
 def positive(text: str) -> int:
-    if (found := count(text)) < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
+    return _whole_number(text, least=1)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
+    if (found := int(text)) < least:
+        raise argparse.ArgumentTypeError(f"must be {least} or more")
     return found
 
 
@@ -209,6 +232,11 @@ def seconds(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}")
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def command_for(job: Job, command: str) -> str:
+    """A command line about this job, for messages that say what to do next."""
+    return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
 
 
 def refuse(words: str) -> None:

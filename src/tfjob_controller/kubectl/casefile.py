@@ -30,14 +30,16 @@ Object = dict[str, Any]
 MAX_EVENTS = 10_000
 # Children whose events are asked for, also those that are gone by now.
 _CHILDREN = ("Pod", "Job", "Gang")
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFile:
-    """`unread` are lines that say what is missing here, and why."""
+    """`unread` are lines that say what is missing here, and why. `namespace_is_deleted`: its deletion is under way."""
 
     seen: Snapshot
+    namespace_is_deleted: bool = False
     jobs: list[Object] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
     gangs: list[Object] = field(default_factory=list)
@@ -52,7 +54,7 @@ class CaseFile:
 
 def read_case(requester: Requester, seen: Snapshot) -> CaseFile:
     """Raises `ApiError` for what is neither a missing right nor a missing kind."""
-    case = CaseFile(seen)
+    case = CaseFile(seen, _is_being_deleted(requester, seen.metadata.namespace))
     if name := runtime_id(seen.job):
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
         selector = selector_string(labels)
@@ -60,6 +62,17 @@ def read_case(requester: Requester, seen: Snapshot) -> CaseFile:
             found.extend(_read(requester, case, resource, selector))
     case.events.extend(event for event in _read(requester, case, EVENTS, "") if _is_about(case, event))
     return case
+
+
+def _is_being_deleted(requester: Requester, namespace: str) -> bool:
+    """False also for who may not read the namespace: that it is there is all that anybody else can tell."""
+    client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
+    try:
+        return bool(client.get("", namespace)["metadata"].get("deletionTimestamp"))
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            return False
+        raise
 
 
 def _read(requester: Requester, case: CaseFile, resource: Resource, selector: str) -> Iterator[Object]:

@@ -29,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
     except UsageError as error:
         refuse(str(error))
+        if error.usage:
+            print(error.usage, file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

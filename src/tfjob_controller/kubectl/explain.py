@@ -76,11 +76,13 @@ def _value(case: CaseFile, entries: Sequence[Entry], found: Verdict) -> dict[str
 
 
 def _print(screen: Any, entries: Sequence[Entry], found: Verdict) -> None:
+    from tfjob_controller.kubectl.folding import folded
+
     with_ids = any(entry.reconcile_id and entry.kind == "log" for entry in entries)
     headers = ["Time", "Replica", "Source", *(["Reconcile-id"] if with_ids else []), "What"]
     rows = [
         [entry.time[:19] + "Z", entry.replica, entry.source, *([entry.reconcile_id] if with_ids else []), _what(entry)]
-        for entry in entries
+        for entry in folded(entries, keep_reconciles_apart=with_ids)
     ]
     screen.table(headers, rows)
     screen.heading(f"now: {found.now}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO
 
 from tfjob_controller.client.errors import ClientError
@@ -25,10 +26,20 @@ from tfjob_controller.kubectl.terminal import harmless, last_written
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
 
 
-def print_logs(session: Session, job: Job, options: LogOptions, out: IO[str]) -> int:
-    """The exit code is 0 if any of the replicas had a log. Raises `ClientError`, or `ApiError` for the job itself."""
+def print_logs(
+    session: Session, job: Job, options: LogOptions, out: IO[str], timeout_seconds: float | None = None
+) -> int:
+    """The exit code is 0 if any of the replicas had a log. Raises `ClientError`, or `ApiError` for the job itself.
+
+    What is followed ends after `timeout_seconds`, if that is not None.
+    """
     reads = Reader(session.requester, session.namespace, job.snapshot.kind)
     reader = LogReader(session.requester, reads, job.name, options, say)
+    with _closed_after(reader, timeout_seconds):
+        return _print_chosen(reader, options, out)
+
+
+def _print_chosen(reader: LogReader, options: LogOptions, out: IO[str]) -> int:
     ids = [view.replica.id for view in reader.chosen()]
     if len(ids) == 1:
         _Printer(reader, options, out, {}).show(ids[0])
@@ -40,12 +51,29 @@ def print_logs(session: Session, job: Job, options: LogOptions, out: IO[str]) ->
     return 0 if any(shown) else 1
 
 
-def follow_chief(session: Session, job: Job) -> None:
-    """Of a job that was just made: until its chief's program has ended. That it left no log is said."""
+@contextmanager
+def _closed_after(reader: LogReader, seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), reader.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def follow_chief(session: Session, job: Job, timeout_seconds: float | None = None) -> None:
+    """Prints the log of a job that was just created, until its chief's program has ended or the time is over.
+
+    A log that cannot be had is said on standard error, and is no error.
+    """
     import sys
 
     try:
-        print_logs(session, job, LogOptions(follow=True, over_restarts=True), sys.stdout)
+        print_logs(session, job, LogOptions(follow=True, over_restarts=True), sys.stdout, timeout_seconds)
     except (ApiError, ClientError) as error:
         say(error.message if isinstance(error, ApiError) else str(error))
 

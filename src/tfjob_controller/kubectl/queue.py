@@ -14,6 +14,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
 
+UNSEEN = "no gang scheduler has looked at it yet"
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
 _NO_PLACE = 10**9
@@ -39,10 +40,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Who waits, in order, and how many gangs have their room."""
+    """Who waits, in order; how many gangs have their room; how many of those that wait no gang scheduler has seen."""
 
     waiting: Sequence[Waiting]
     running: int
+    unseen: int = 0
 
 
 def read_queue(requester: Requester, namespace: str) -> Queue:
@@ -61,7 +63,26 @@ def queue_of(gangs: Sequence[Gang]) -> Queue:
     """Those that nobody has looked at yet come after those with a place, and what can never run last."""
     waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
     running = sum(gang.status.phase in (ADMITTED, BOUND) for gang in gangs)
-    return Queue([_row(gang) for gang in sorted(waiting, key=_order)], running)
+    unseen = sum(not gang.status.phase for gang in waiting)
+    return Queue([_row(gang) for gang in sorted(waiting, key=_order)], running, unseen)
+
+
+def summary(queue: Queue) -> str:
+    """One line below the table: who has room, or what to look at where nobody decides that."""
+    look = (
+        "look whether one runs: kubectl get pods -A -l app=gang-scheduler "
+        "(docs/gang-scheduling.md says how it is installed)"
+    )
+    if queue.unseen and queue.unseen == len(queue.waiting) and not queue.running:
+        return f"no gang scheduler has looked at any gang; {look}"
+    running = f"{_gangs(queue.running)} with room"
+    if queue.unseen:
+        return f"{running}; no gang scheduler has looked at {_gangs(queue.unseen)} yet; {look}"
+    return running
+
+
+def _gangs(count: int) -> str:
+    return f"{count} gang{'' if count == 1 else 's'}"
 
 
 def _order(gang: Gang) -> tuple[bool, int, str, str]:
@@ -79,10 +100,19 @@ def _row(gang: Gang) -> Waiting:
         owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
         pods=sum(member.count for member in gang.spec.members),
         priority=gang.spec.priority,
-        since=status.waiting_since or meta.creation_timestamp or "",
-        message=status.message,
+        since=_waits_since(gang),
+        message=status.message if status.phase else UNSEEN,
         missing=status.missing,
     )
+
+
+def _waits_since(gang: Gang) -> str:
+    """Its creation, unless it was placed or released meanwhile: then the moment when it came into the queue again.
+
+    Before its first attempt a gang scheduler counts from when it saw the Gang, which may be long after the creation.
+    """
+    created, waits = gang.metadata.creation_timestamp or "", gang.status.waiting_since or ""
+    return waits if waits and gang.status.attempt else created or waits
 
 
 def rows_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfjob_controller.kube.requester import JSON
 from tfjob_controller.kubectl.arguments import JobName, UsageError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from tfjob_controller.kube.config import Config
     from tfjob_controller.kube.requester import Lines, Requester
     from tfjob_controller.kube.transport import Transport
+    from tfjob_controller.kubectl.watchedrows import TableStreams
 
 
 class Session:
@@ -35,6 +37,15 @@ class Session:
 
     @property
     def requester(self) -> Requester:
+        return self._once
+
+    @property
+    def table_streams(self) -> TableStreams:
+        """For watches whose events are tables."""
+        return self._once
+
+    @property
+    def _once(self) -> _Once:
         """No limit on requests, and each is sent once: whoever waits is a person, who can ask again."""
         if self._transport is None:
             from tfjob_controller.kube.lazylog import before_first_line
@@ -91,8 +102,8 @@ class _Once:
     def request(self, method: str, path: str, **options: Any) -> bytes:
         return self._transport.request(method, path, **options | {"retry": False})
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
-        return self._transport.stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON) -> Lines:
+        return self._transport.stream(path, query=query, read_timeout_seconds=read_timeout_seconds, accept=accept)
 
 
 def _log_to_standard_error() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tfjob_controller.client.kinds import Kind
+from tfjob_controller.client.oneline import one_line
 from tfjob_controller.client.reads import Row, Table
 
 
@@ -19,6 +22,11 @@ class Listed:
     @property
     def rows(self) -> list[Row]:
         return [row for page in self.pages for row in page.rows or ()]
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the list, from which it can be watched on."""
+        return int(self.pages[0].metadata.resource_version or 0)
 
     def headers(self, *, wide: bool) -> list[str]:
         """Without what the server marks as less important, unless `wide`."""
@@ -51,12 +59,52 @@ def rows_of(tables: Sequence[Listed], *, with_namespace: bool, wide: bool) -> tu
     headers = merged_headers(tables, wide=wide)
     with_kind = len(tables) > 1
     rows = [
-        [
-            *([row.object.metadata.namespace] if with_namespace else []),
-            *([table.kind.resource.kind] if with_kind else []),
-            *table.cells(row, headers),
-        ]
+        _cells_of(table, row, headers, with_namespace=with_namespace, with_kind=with_kind)
         for table in tables
         for row in table.rows
     ]
-    return [*(["Namespace"] if with_namespace else []), *(["Kind"] if with_kind else []), *headers], rows
+    return _with_first_columns(headers, with_namespace=with_namespace, with_kind=with_kind), rows
+
+
+def _cells_of(table: Listed, row: Row, headers: Sequence[str], *, with_namespace: bool, with_kind: bool) -> list[str]:
+    return [
+        *([row.object.metadata.namespace] if with_namespace else []),
+        *([table.kind.resource.kind] if with_kind else []),
+        *table.cells(row, headers),
+    ]
+
+
+def _with_first_columns(headers: Sequence[str], *, with_namespace: bool, with_kind: bool) -> list[str]:
+    return [*(["Namespace"] if with_namespace else []), *(["Kind"] if with_kind else []), *headers]
+
+
+class WatchedTable:
+    """A table whose rows go on to come, below the same headers. It keeps the widths of its columns, and no rows."""
+
+    def __init__(self, tables: Sequence[Listed], *, with_namespace: bool, wide: bool) -> None:
+        headers, rows = rows_of(tables, with_namespace=with_namespace, wide=wide)
+        shown = [[header.upper() for header in headers], *([one_line(cell) or "-" for cell in row] for row in rows)]
+        self._widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        self._lines = [self._padded(cells) for cells in shown]
+        self._tables = [Listed(each.kind, [msgspec.structs.replace(each.pages[0], rows=None)]) for each in tables]
+        self._headers = merged_headers(tables, wide=wide)
+        self._with_namespace = with_namespace
+
+    def lines(self) -> list[str]:
+        """The table as it was listed, once."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    def line(self, index: int, row: Row) -> str:
+        """A further row, of the kind that stood at that place."""
+        cells = _cells_of(
+            self._tables[index],
+            row,
+            self._headers,
+            with_namespace=self._with_namespace,
+            with_kind=len(self._tables) > 1,
+        )
+        return self._padded([one_line(cell) or "-" for cell in cells])
+
+    def _padded(self, cells: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)).rstrip()

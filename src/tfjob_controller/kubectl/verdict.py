@@ -54,6 +54,15 @@ def _is_deleted(case: CaseFile, _: TrainingStatus) -> Verdict | None:
     return Verdict("it is being deleted", "it is gone once its children and finalizers are")
 
 
+def _is_in_deleted_namespace(case: CaseFile, _: TrainingStatus) -> Verdict | None:
+    if not case.namespace_is_deleted:
+        return None
+    where = case.seen.metadata.namespace
+    now = f"its namespace {where} is being deleted, and the job with it: nothing can be created in it any more"
+    look = f"kubectl get namespace {where} -o yaml"
+    return Verdict(now, f"submit the job in another namespace; what this one still waits for: {look}")
+
+
 def _is_anothers(case: CaseFile, _: TrainingStatus) -> Verdict | None:
     job = case.seen.job
     if not isinstance(job, TrainJob) or is_managed_here(job.spec):
@@ -225,6 +234,7 @@ def _message(status: Object) -> str:
 
 
 _RULES: tuple[Rule, ...] = (
+    _is_in_deleted_namespace,
     _is_deleted,
     _is_anothers,
     _has_ended,

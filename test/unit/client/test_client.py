@@ -74,8 +74,19 @@ two: Any = "two"
 
 
 def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
-    with pytest.raises(ClientError, match='"a" not found: `kubectl tfjob list -A` shows'):
+    words = 'no TFJob and no TrainJob with the name "a" found in namespace "ns": `kubectl tfjob list -A` shows'
+    with pytest.raises(ClientError, match=words):
         over(MISSING, MISSING).job("a")
+    with pytest.raises(ClientError, match=r'tfjobs\.kubeflow\.org "a" not found: `kubectl tfjob list -A` shows'):
+        over(MISSING).job("a", "tfjob")
+
+
+def test_a_cluster_without_the_kinds_is_told_apart_from_one_without_the_job() -> None:
+    unknown = ApiError(404, "", "404 page not found")
+    with pytest.raises(ClientError, match="the cluster knows no TFJobs: `kubectl apply"):
+        over(unknown, unknown).job("a")
+    with pytest.raises(ClientError, match=r'tfjobs\.kubeflow\.org "a" not found'):
+        over(unknown, MISSING).job("a")
 
 
 def test_a_login_page_instead_of_a_job_is_told() -> None:

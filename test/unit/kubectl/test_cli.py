@@ -83,7 +83,7 @@ def test_a_command_loads_nothing_heavy_that_it_does_not_need(
     ("arguments", "words"),
     [
         pytest.param(["walk"], "invalid choice: 'walk'", id="unknown command"),
-        pytest.param(["list", "--foo"], "unrecognized arguments: --foo", id="unknown flag"),
+        pytest.param(["--foo"], "unknown flag: --foo (see `kubectl tfjob --help`)", id="unknown flag"),
         pytest.param(["describe"], "required: JOB", id="no name"),
         pytest.param(["list", "-o", "xml"], "invalid choice: 'xml'", id="unknown format"),
         pytest.param(["logs", "j", "--tail", "-1"], "--tail", id="negative count"),
@@ -99,6 +99,39 @@ def test_what_cannot_be_used_ends_with_one_line_and_code_2(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "--foo=s3cret"], "unknown flag: --foo"),
+        (["-n", "team", "list", "-A", "-x"], "unknown flag: -x"),
+        (["describe", "train", "more"], "unexpected argument: more"),
+    ],
+)
+def test_an_unknown_flag_shows_the_usage_of_its_command_and_where_its_help_is(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    command = "describe" if "describe" in arguments else "list"
+    first, usage, *_, last = capsys.readouterr().err.splitlines()
+    assert first == f"kubectl tfjob: {message}"
+    assert usage.startswith(f"usage: kubectl tfjob {command} [-h] [-")
+    assert last == f"See `kubectl tfjob {command} --help`."
+
+
+@pytest.mark.parametrize("arguments", [["train", "-1"], ["train", "--replicas=-1"], ["train", "--replicas", "-1"]])
+def test_a_negative_number_of_workers_is_refused_in_words(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["scale", *arguments]) == 2
+    assert "must be 0 or more (see `kubectl tfjob scale --help`)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["train"], ["train", "1", "--replicas=1"]])
+def test_scale_needs_one_number(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["scale", *arguments]) == 2
+    assert "say one number: `kubectl tfjob scale JOB N`, or --replicas=N" in capsys.readouterr().err
+
+
 def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_important(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +144,19 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
     assert server.requests[0].path == "/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs"
     assert server.requests[0].headers["user-agent"].startswith("kubectl-tfjob/")
     assert server.requests[2].path == "/apis/kubeflow.org/v1alpha1/tfjobs"
+
+
+def test_a_selector_goes_to_the_server_with_every_list(tmp_path: Path) -> None:
+    with HttpServer(pages) as server:
+        for flags in (["-l", "team=a,!old"], ["--selector=team=a,!old", "-o", "json"]):
+            assert cli.main(["list", "--kind", "tfjob", "--kubeconfig", kubeconfig(tmp_path, server.url), *flags]) == 0
+    assert {each.query["labelSelector"] for each in server.requests} == {"team=a,!old"}
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "name"])
+def test_a_watch_prints_a_table_and_nothing_else(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "-w", "-o", output]) == 2
+    assert capsys.readouterr().err == f"kubectl tfjob: --watch prints a table: leave out -o {output}\n"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -81,6 +82,12 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
     ("found", "now", "next_"),
     [
         pytest.param(case(meta={"deletionTimestamp": CREATED}), "it is being deleted", "it is gone once", id="deleted"),
+        pytest.param(
+            replace(case(seen(conditions=[condition("Restarting", "worker-0")])), namespace_is_deleted=True),
+            "its namespace team is being deleted, and the job with it: nothing can be created in it any more",
+            "submit the job in another namespace; what this one still waits for: kubectl get namespace team -o yaml",
+            id="a namespace that is being deleted",
+        ),
         pytest.param(case(kind=TRAINJOB, spec=OTHERS), "another controller runs it: kueue", "whatever", id="managed"),
         pytest.param(case({"phase": "Done"}), "it has succeeded", "nothing: it stays", id="succeeded"),
         pytest.param(

@@ -6,7 +6,7 @@ import msgspec
 
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.reads import Table
-from tfjob_controller.kubectl.tables import Listed, merged_headers, rows_of
+from tfjob_controller.kubectl.tables import Listed, WatchedTable, merged_headers, rows_of
 
 
 def page(columns: dict[str, int], *rows: dict[str, object]) -> Table:
@@ -41,3 +41,21 @@ def test_of_one_kind_alone_its_columns_are_shown_as_they_are() -> None:
     headers, rows = rows_of([TRAIN], with_namespace=False, wide=False)
     assert headers == ["Name", "Nodes", "Age"]
     assert rows == [["b", "2/2", ""]]
+
+
+def test_rows_that_come_later_stand_below_the_same_headers() -> None:
+    shown = WatchedTable([JOBS, TRAIN], with_namespace=False, wide=False)
+    assert shown.lines() == [
+        "KIND      NAME  STATE  WORKERS  NODES  AGE",
+        "TFJob     a     -      -        -      1s",
+        "TrainJob  b     -      -        2/2    -",
+    ]
+    assert shown.lines() == []
+    (later,) = page({"Name": 0, "Nodes": 0, "Reason": 1, "Age": 0}, {"Name": "longer", "Nodes": "0/2"}).rows or ()
+    assert shown.line(1, later) == "TrainJob  longer  -      -        0/2    -"
+
+
+def test_a_watched_table_without_rows_has_its_headers() -> None:
+    empty = Listed(TFJOB, [page({"Name": 0, "Reason": 1, "Age": 0})])
+    shown = WatchedTable([empty], with_namespace=True, wide=True)
+    assert shown.lines() == ["NAMESPACE  NAME  REASON  AGE"]

@@ -12,6 +12,7 @@ from tfjob_controller.kubectl.arguments import (
     TABLE,
     WIDE,
     YAML,
+    UsageError,
     add_all_namespaces,
     add_cluster,
     add_kind,
@@ -28,6 +29,7 @@ EXAMPLES = """
 kubectl tfjob list
 kubectl tfjob list -A -o wide
 kubectl tfjob list --kind trainjob -o name
+kubectl tfjob list -l team=vision --watch
 """
 
 _FoundT = TypeVar("_FoundT")
@@ -36,6 +38,8 @@ _FoundT = TypeVar("_FoundT")
 def add_arguments(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
     add_kind(parser)
+    parser.add_argument("-l", "--selector", default="", metavar="SELECTOR", help="those with these labels, such as a=b")
+    parser.add_argument("-w", "--watch", action="store_true", help="after the table print a row for every change")
     add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
     add_cluster(parser)
 
@@ -44,26 +48,29 @@ def run(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.kubectl.output import is_for_programs, print_value
     from tfjob_controller.kubectl.tables import Listed
 
+    if parsed.watch and parsed.output not in (TABLE, WIDE):
+        raise UsageError(f"--watch prints a table: leave out -o {parsed.output}")
     if is_for_programs(parsed.output):
-        found = _of_each(session, parsed.kind, lambda _, reader: reader.manifests())
+        found = _of_each(session, parsed, lambda _, reader: reader.manifests())
         items = [item for each in found for item in each]
         return print_value({"apiVersion": "v1", "kind": "List", "items": items}, parsed.output)
-    listed = _of_each(session, parsed.kind, lambda kind, reader: Listed(kind, list(reader.tables())))
+    listed = _of_each(session, parsed, lambda kind, reader: Listed(kind, list(reader.tables())))
+    if parsed.watch:
+        return _watch(listed, session, parsed)
     listed = [each for each in listed if each.rows]
     return _print_names(listed) if parsed.output == NAME else _print_tables(listed, session, parsed)
 
 
-def _of_each(session: Session, wanted: str, read: Callable[[Kind, Reader], _FoundT]) -> list[_FoundT]:
+def _of_each(session: Session, parsed: Namespace, read: Callable[[Kind, Reader], _FoundT]) -> list[_FoundT]:
     """What `read` finds of each kind. A kind that is not installed has no jobs; without any there is no list."""
     from tfjob_controller.client.kinds import kinds_named
-    from tfjob_controller.client.reads import Reader
     from tfjob_controller.kube.errors import ApiError
 
     found: list[_FoundT] = []
     missing: list[ApiError] = []
-    for kind in kinds_named(wanted or None):
+    for kind in kinds_named(parsed.kind or None):
         try:
-            found.append(read(kind, Reader(session.requester, session.scope, kind)))
+            found.append(read(kind, _reader(session, kind, parsed)))
         except ApiError as error:
             if not error.is_not_found:
                 raise
@@ -71,6 +78,31 @@ def _of_each(session: Session, wanted: str, read: Callable[[Kind, Reader], _Foun
     if not found:
         raise missing[0]
     return found
+
+
+def _reader(session: Session, kind: Kind, parsed: Namespace) -> Reader:
+    from tfjob_controller.client.reads import Reader
+
+    return Reader(session.requester, session.scope, kind, parsed.selector)
+
+
+def _watch(listed: Sequence[Listed], session: Session, parsed: Namespace) -> int:
+    """Until Ctrl-C. The kinds are those that the cluster had at the start, also without a job."""
+    import sys
+
+    from tfjob_controller.kubectl.output import say
+    from tfjob_controller.kubectl.tables import WatchedTable
+    from tfjob_controller.kubectl.watchedrows import RowWatch, merged
+
+    shown = WatchedTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
+    print("\n".join(shown.lines()), flush=True)
+    watches = [
+        RowWatch(session.table_streams, _reader(session, each.kind, parsed), each.version, say) for each in listed
+    ]
+    for index, row in merged(watches):
+        print(shown.line(index, row))
+        sys.stdout.flush()
+    return 0
 
 
 def _print_names(listed: Sequence[Listed]) -> int:

@@ -27,16 +27,15 @@ def run(session: Session, parsed: Namespace) -> int:
     from datetime import UTC, datetime
 
     from tfjob_controller.kubectl.output import is_for_programs, print_value, say, screen
-    from tfjob_controller.kubectl.queue import read_queue, rows_of
+    from tfjob_controller.kubectl.queue import read_queue, rows_of, summary
 
     queue = read_queue(session.requester, session.scope)
     if is_for_programs(parsed.output):
         return print_value(queue, parsed.output)
-    running = f"{queue.running} gang{'' if queue.running == 1 else 's'} with room"
     if not queue.waiting:
-        say(f"No gang waits; {running}.")
+        say(f"No gang waits; {summary(queue)}.")
         return 0
     wide = parsed.output == WIDE
     screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not session.scope, wide=wide))
-    say(f"{running}; why one waits: kubectl tfjob describe NAME")
+    say(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
     return 0

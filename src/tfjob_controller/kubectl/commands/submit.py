@@ -14,9 +14,11 @@ from tfjob_controller.kubectl.arguments import (
     UsageError,
     add_cluster,
     add_timeout,
+    command_for,
     count,
     dns_name,
     positive,
+    refuse,
 )
 
 if TYPE_CHECKING:
@@ -118,13 +120,28 @@ def run(session: Session, parsed: Namespace) -> int:
             return _print_name(manifest["kind"], parsed.name)
         return print_value(manifest, parsed.output or YAML)
     job = session.client.submit(manifest, dry_run=parsed.dry_run == SERVER)
+    if parsed.dry_run:
+        return _print_job(job, parsed)
+    try:
+        _print_job(job, parsed)
+        return _see_it_through(session, job, parsed)
+    except KeyboardInterrupt:
+        refuse(
+            f"interrupted: {job.kind}/{job.name} stays. `{command_for(job, 'wait')}` waits for it again, "
+            f"`{command_for(job, 'delete')}` stops and deletes it"
+        )
+        raise
+
+
+def _print_job(job: Job, parsed: Namespace) -> int:
+    from tfjob_controller.kubectl.output import print_value
+
     if parsed.output == NAME:
-        _print_name(job.snapshot.kind.resource.kind, job.name)
-    elif parsed.output:
-        print_value(job.manifest, parsed.output)
-    else:
-        print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
-    return 0 if parsed.dry_run else _see_it_through(session, job, parsed)
+        return _print_name(job.snapshot.kind.resource.kind, job.name)
+    if parsed.output:
+        return print_value(job.manifest, parsed.output)
+    print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
+    return 0
 
 
 def _print_name(kind: str, name: str) -> int:
@@ -133,18 +150,23 @@ def _print_name(kind: str, name: str) -> int:
 
 
 def _see_it_through(session: Session, job: Job, parsed: Namespace) -> int:
+    """The time of `--timeout` counts for following and waiting together."""
     if not (parsed.wait or parsed.follow):
         return 0
     import sys
+    from time import monotonic
 
-    from tfjob_controller.kubectl.commands.wait import SUCCEEDED, wait
+    from tfjob_controller.client.waiting import SUCCEEDED
+    from tfjob_controller.kubectl.commands.wait import wait
 
     sys.stdout.flush()
+    left, begin = parsed.timeout, monotonic()
     if parsed.follow:
         from tfjob_controller.kubectl.logs import follow_chief
 
-        follow_chief(session, job)
-    return wait(job, SUCCEEDED, parsed.timeout)
+        follow_chief(session, job, left)
+        left = None if left is None else max(0.0, left - (monotonic() - begin))
+    return wait(job, SUCCEEDED, left, given_seconds=parsed.timeout)
 
 
 def manifest_of(parsed: Namespace) -> dict[str, Any]:

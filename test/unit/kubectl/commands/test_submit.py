@@ -1,7 +1,8 @@
-"""`submit`: what its flags make, and what is refused before anything is created."""
+"""`submit`: what its flags make, what is refused before anything is created, and how it ends if it waits in vain."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ import yaml
 
 from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
+from helpers.jobserver import NAMESPACE, flags_of, plugin_of
+from helpers.memoryapi import MemoryApi
+from helpers.plugin import program
+from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.kubectl import cli
+from tfjob_controller.kubectl.commands.wait import EXIT_TIMEOUT
 
 SUBMIT = ["submit", "train", "--image", "localhost/base"]
 TFJOB, TRAINJOB = ["--workers", "1"], ["--nodes", "1"]
@@ -80,3 +86,40 @@ def test_a_job_that_can_only_fail_is_one_line_and_code_1_and_not_created(
     assert "(the cluster has plain)" in said.err
     assert said.err.count("\n") == 1
     assert {each.method for each in server.requests} == {"GET"}
+
+
+STAYS = (
+    "The job stays: `kubectl tfjob wait tfjob/train -n team` waits again, `kubectl tfjob delete tfjob/train -n team` "
+    "deletes it\n"
+)
+
+
+def test_following_ends_when_the_time_is_over_and_the_job_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("submit", "train", "--image", "i", "-f", "--timeout", "0.2s")
+    waits, over = error.splitlines(keepends=True)
+    assert (code, out) == (EXIT_TIMEOUT, "tfjob/train created\n")
+    assert waits == "waiting for train: it has not started yet\n"
+    assert over.startswith("kubectl tfjob: timed out after 0.2s waiting for Succeeded: tfjob/train is ")
+    assert over.endswith(STAYS)
+    assert TFJOBS.path(NAMESPACE, "train") in api.objects
+
+
+@pytest.mark.parametrize("flag", ["--wait", "--follow"])
+def test_ctrl_c_says_that_the_job_stays_and_how_to_stop_it(flag: str, tmp_path: Path) -> None:
+    with (
+        flags_of(MemoryApi(), tmp_path) as flags,
+        program("submit", "train", "--image", "i", flag, *flags) as running,
+    ):
+        assert running.stdout is not None
+        assert running.stdout.readline() == "tfjob/train created\n"
+        running.send_signal(signal.SIGINT)
+        out, error = running.communicate(timeout=60)
+    assert (running.returncode, out) == (cli.EXIT_INTERRUPTED, "")
+    assert error.splitlines()[-1] == (
+        "kubectl tfjob: interrupted: tfjob/train stays. `kubectl tfjob wait tfjob/train -n team` waits for it again, "
+        "`kubectl tfjob delete tfjob/train -n team` stops and deletes it"
+    )

@@ -1,0 +1,74 @@
+"""`suspend` and `resume` say what they have changed, and what there was nothing to change of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.jobserver import a_tfjob, a_trainjob, plugin_of, store
+from helpers.memoryapi import MemoryApi
+
+SUSPENDED = {"suspend": True}
+
+
+@pytest.fixture
+def api() -> MemoryApi:
+    api = MemoryApi()
+    store(
+        api,
+        a_tfjob("runs", "Running"),
+        a_tfjob("paused", "Creating", SUSPENDED),
+        a_tfjob("failed", "Failed"),
+        a_tfjob("done", "Done", SUSPENDED),
+        a_trainjob("torch", "Running"),
+        a_trainjob("broken", "Failed"),
+    )
+    return api
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        pytest.param("suspend runs", (0, "tfjob/runs suspended\n", ""), id="a job that runs"),
+        pytest.param("suspend torch", (0, "trainjob/torch suspended\n", ""), id="a TrainJob that runs"),
+        pytest.param("suspend paused", (0, "tfjob/paused is already suspended\n", ""), id="one that is suspended"),
+        pytest.param("resume paused", (0, "tfjob/paused resumed\n", ""), id="resume"),
+        pytest.param("resume runs", (0, "tfjob/runs is not suspended\n", ""), id="resume one that runs"),
+        pytest.param("resume torch", (0, "trainjob/torch is not suspended\n", ""), id="resume a TrainJob that runs"),
+    ],
+)
+def test_what_is_so_is_said(
+    command: str, answer: tuple[int, str, str], api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin(*command.split()) == answer
+    assert bool(api.written("PATCH")) is (" is " not in answer[1])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("suspend failed", "tfjob/failed has failed: a job that has ended cannot be suspended"),
+        ("suspend done", "tfjob/done has succeeded: a job that has ended cannot be suspended"),
+        ("suspend broken", "trainjob/broken has failed: a job that has ended cannot be suspended"),
+        ("resume done", "tfjob/done has succeeded: a job that has ended cannot be resumed"),
+    ],
+)
+def test_a_job_that_has_ended_is_refused_and_not_changed(
+    command: str, words: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin(*command.split()) == (1, "", f"kubectl tfjob: {words}\n")
+    assert not api.written("PATCH")
+
+
+def test_of_several_jobs_the_others_are_changed(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("suspend", "failed", "runs", "paused", "torch")
+        assert plugin("suspend", "runs", "nobody")[0] == 1
+    assert (code, error.count("\n")) == (1, 1)
+    assert out.splitlines() == ["tfjob/runs suspended", "tfjob/paused is already suspended", "trainjob/torch suspended"]
+    assert [each.path.rpartition("/")[2] for each in api.written("PATCH")] == ["runs", "torch"]
