@@ -118,7 +118,9 @@ def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_
     [
         pytest.param(status_answer(403, "Forbidden", "you may not"), "you may not: ask for the role `view`", id="403"),
         pytest.param(status_answer(401, "Unauthorized"), "log in again", id="401"),
-        pytest.param(Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply -f", id="no CRD"),
+        pytest.param(
+            Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply --server-side -k", id="no CRD"
+        ),
         pytest.param(Answer(200, b"<html>log in</html>"), "the server sent no table", id="a login page"),
     ],
 )
