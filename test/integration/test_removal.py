@@ -53,12 +53,12 @@ def section(page: str, heading: str) -> list[Command]:
     return [each for each in commands(page) if begin < each.line <= end]
 
 
-def follow(shell: Shell, found: list[Command]) -> None:
-    """Run them as they stand on their page."""
+def follow(shell: Shell, found: list[Command]) -> list[str]:
+    """Run them as they stand on their page; what each printed."""
     assert found
-    for command in found:
-        said = shell.run(command, {})
-        assert said.code == 0, f"{command.place}\n{said.error}"
+    said = [(command, shell.run(command, {})) for command in found]
+    assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
+    return [answer.out for _, answer in said]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,13 @@ def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control
         before = site.jobs_and_pods()
 
     *programs, jobs, crds = section(INSTALL_PAGE, "## Remove")
+    looks = [each for each in programs if each.text.startswith("kubectl get ")]
+    shown = follow(site.shell, looks)
     follow(site.shell, programs)
+    # What the page says to look at shows jobs and CRDs as before, and nothing else any more.
+    left = follow(site.shell, looks)
+    assert all(shown)
+    assert [bool(out) for out in left] == [True, True, False, False]
     assert site.jobs_and_pods() == before
     follow(site.shell, [jobs])
     assert site.api.list(f"/api/v1/namespaces/{site.tfjobs.namespace}/pods") == []
