@@ -133,7 +133,7 @@ API = Group(
             means="A cache was never filled, so this replica works on nothing, whatever the kind.",
             look=("`/readyz` says which and why: a missing CRD, a missing right, a list that does not end",),
             act=(
-                "apply the CRDs: `kubectl apply -f manifests/base/crds`",
+                "apply the CRDs: `kubectl apply --server-side -k manifests/overlays/crds`",
                 "apply the ClusterRole",
                 "TrainJobs are not wanted: `--trainjobs=false`",
             ),

@@ -10,7 +10,7 @@ from monitoring.dashboards import DASHBOARDS
 from monitoring.panel import render_dashboard
 from monitoring.rules import render_prometheus_rule, render_rules
 from monitoring.scrape import RULES_FILE, render_pod_monitors, render_prometheus
-from monitoring.text import to_yaml
+from monitoring.text import LABELS, to_yaml
 
 COMPONENT = "manifests/components/monitoring"
 # By which the sidecar of Grafana's chart finds dashboards.
@@ -40,7 +40,7 @@ def _kustomization() -> dict[str, Any]:
             {
                 "name": "tfjob-controller-dashboards",
                 "files": [f"dashboards/{each.uid}.json" for each in DASHBOARDS],
-                "options": {"labels": GRAFANA_LABEL, "disableNameSuffixHash": True},
+                "options": {"labels": GRAFANA_LABEL | LABELS, "disableNameSuffixHash": True},
             }
         ],
     }

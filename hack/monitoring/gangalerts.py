@@ -30,7 +30,7 @@ GANGS = Group(
             look=("are there pods: `kubectl -n tfjob-system get pods -l app.kubernetes.io/name=gang-scheduler`", _LOGS),
             act=(
                 "it was never installed: `kubectl apply -k manifests/overlays/gang-scheduling`, or "
-                "`--gang-scheduling=Off` for the controller",
+                "`--gang-scheduling=off` for the controller",
                 "as for [TFJobControllerDown](TFJobControllerDown.md)",
             ),
             queries=(

@@ -10,7 +10,7 @@ from monitoring.alert import Alert, Group
 from monitoring.apialerts import API
 from monitoring.controlleralerts import RUNNING, WORK
 from monitoring.gangalerts import GANGS
-from monitoring.text import to_yaml
+from monitoring.text import LABELS, to_yaml
 
 GROUPS = (RUNNING, WORK, API, GANGS)
 ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)
@@ -23,7 +23,7 @@ def render_rules() -> str:
 
 
 def render_prometheus_rule() -> str:
-    metadata = {"name": "tfjob-controller", "labels": {"app.kubernetes.io/part-of": "tfjob-controller"}}
+    metadata = {"name": "tfjob-controller", "labels": LABELS}
     spec = {"groups": [_group(each) for each in GROUPS]}
     return to_yaml(
         _SOURCE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from monitoring.alert import CONTROLLER, GANG_SCHEDULER
-from monitoring.text import to_yaml
+from monitoring.text import LABELS, to_yaml
 
 _SOURCE = "hack/monitoring"
 _NAME_LABEL = "app.kubernetes.io/name"
@@ -28,7 +28,7 @@ def _pod_monitor(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "tfjob-controller"}},
+        "metadata": {"name": name, "labels": LABELS},
         "spec": {
             "jobLabel": _NAME_LABEL,
             "selector": {"matchLabels": {_NAME_LABEL: name}},

@@ -1,10 +1,13 @@
-"""YAML as generated files have it."""
+"""YAML as generated files have it, and the labels of the objects in them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import yaml
+
+# Of all that the component makes, so that one command can delete it.
+LABELS = {"app.kubernetes.io/part-of": "tfjob-controller"}
 
 
 def to_yaml(source: str, *documents: dict[str, Any]) -> str:

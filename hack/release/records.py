@@ -39,7 +39,7 @@ class Release:
         return self.objects("crds")
 
     def objects(self, name: str) -> list[Object]:
-        """Of `crds`, or of an overlay without them."""
+        """Of `crds`, or of another overlay."""
         return documents(self.folder / f"{name}.yaml")
 
     def unpack_program(self, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """What a release leaves behind in the repository: its manifests as they are applied, and its program.
 
     crds.yaml             the kinds
-    OVERLAY.yaml          all else that the overlay holds, with the release's image tag
+    OVERLAY.yaml          what the overlay contains, with the release's image tag
     program.tar.xz        src/tfjob_controller, so that an upgrade can be tested from the real thing without git
     release.yaml          version and commit
 
@@ -30,7 +30,7 @@ OVERLAYS = ("standalone", "gang-scheduling")
 PROGRAM = "program.tar.xz"
 _PACKAGE = "src/tfjob_controller"
 _IMAGE = "localhost/tfjob-controller"
-_CRD = "CustomResourceDefinition"
+_CRDS = "crds"
 
 Object = dict[str, Any]
 
@@ -45,11 +45,8 @@ def take(version: str, commit: str, root: Path = ROOT) -> dict[str, bytes]:
         tree = Path(name)
         _unpack(_git(root, "archive", commit), tree)
         check_version(tree, version)
-        rendered = {overlay: _render(tree, overlay, version) for overlay in OVERLAYS}
-        crds = [each for each in rendered[OVERLAYS[0]] if each["kind"] == _CRD]
-        files = {"crds.yaml": _yaml(crds)}
-        for overlay, objects in rendered.items():
-            files[f"{overlay}.yaml"] = _yaml(each for each in objects if each["kind"] != _CRD)
+        rendered = {overlay: _render(tree, overlay, version) for overlay in (_CRDS, *OVERLAYS)}
+    files = {f"{overlay}.yaml": _yaml(objects) for overlay, objects in rendered.items()}
     files[PROGRAM] = lzma.compress(_git(root, "archive", commit, _PACKAGE), preset=9 | lzma.PRESET_EXTREME)
     full = _git(root, "rev-parse", f"{commit}^{{commit}}").decode().strip()
     return files | {"release.yaml": _yaml([{"version": version, "commit": full}])}

@@ -29,10 +29,12 @@ PAGE = (DOCS / "production.md").read_text("utf-8")
 STEP_SECONDS = 420
 # What other pages ask running pods through the API server.
 ASKED = [each.text for page in pages() for each in commands(page) if "/proxy/" in each.text]
-# What the page calls the images that it builds.
+# What the page calls the images that it builds or pulls.
 NAMES = {
     "registry.example.com/tfjob-controller:0.1.0": images.CONTROLLER,
     "registry.example.com/kube-scheduler:v1.36.3": images.KUBE_SCHEDULER,
+    # Of the first job: any image with a shell.
+    "docker.io/library/busybox:1.37": images.BASE,
 }
 
 

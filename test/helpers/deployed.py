@@ -15,19 +15,20 @@ from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from localcluster import images
 from localcluster import nodes as nodes_module
+from localcluster.crds import install_crds
 
 SYSTEM = "tfjob-system"
-# Other tests use the kinds; what is in the namespace goes with it.
-_STAYING = ("CustomResourceDefinition", "ConfigMap")
+# It goes with its namespace.
+_STAYING = ("ConfigMap",)
 
 Object = dict[str, Any]
 
 
 @contextlib.contextmanager
 def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
-    """`kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace.
+    """The CRDs, and `kubectl apply -k manifests/overlays/OVERLAY`; kubectl in its namespace.
 
-    Afterwards all but the kinds is being deleted. What is deleted at once is the right to change anything, so the next
+    Afterwards all but the CRDs is being deleted. What is deleted at once is the right to change anything, so the next
     test need not wait for the end of the pods; the next one that installs something does.
     """
     kubectl = Kubectl(cluster.kubeconfig, cache, SYSTEM)
@@ -35,6 +36,7 @@ def installed(cluster: Cluster, overlay: str, cache: Path) -> Iterator[Kubectl]:
     for image in sorted({"localhost/base", *(part["image"] for part in _containers(objects))}):
         nodes_module.load_image(cluster.folder, image)
     await_removal(cluster)
+    install_crds(cluster.api)
     manifest = yaml.safe_dump_all(objects)
     kubectl.must("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=manifest)
     try:

@@ -83,7 +83,7 @@ TARGETS = (
 
 ELSEWHERE = (
     Elsewhere(
-        r"docker (build|push|inspect|run)\b",
+        r"docker (build|push|pull|tag|inspect|run)\b",
         _IMAGE,
         "Builder(REPOSITORY,",
         "no container engine here; the image is built by its own steps",
@@ -95,10 +95,11 @@ ELSEWHERE = (
     ),
     Elsewhere(r"kind create cluster", why="no container engine here, and it is an example of a cluster"),
     Elsewhere(
-        r"pip install \.",
+        r"python3 -m venv |~/\S*/pip install \.|pip wheel |ln -sf ",
         _IMAGE,
         '.build("wheel")',
-        "it would change the tests' own environment; the wheel is built, and installed in the image",
+        "it installs packages; the wheel is built, and installed in the image",
+        "docs/kubectl.md",
     ),
     Elsewhere(
         r"kube-(apiserver|controller-manager|scheduler) ",

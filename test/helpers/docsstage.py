@@ -1,4 +1,5 @@
-"""The cluster of whoever reads the docs: two nodes with logs, the built-in runtimes, a controller for all namespaces.
+"""The cluster of whoever reads the docs: two nodes with logs, a controller for all namespaces, the built-in runtimes,
+and the CRDs of the Prometheus operator.
 
 On a control plane of the worker's own, for pages install and delete what is there once per cluster.
 """
@@ -21,6 +22,7 @@ from helpers.renderings import SYSTEM
 from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import DEFAULT_RESOURCES, FakeKubelet
+from localcluster.monitoringcrds import install_monitoring_crds
 from localcluster.podstatus import Outcome
 
 NODES = ("node-1", "node-2")
@@ -106,6 +108,7 @@ def running_stage(plane: Cluster, scratch: Path, certificate: tuple[Path, Path])
     clear_nodes(api)
     kubectl = Kubectl(plane.kubeconfig, scratch / "cache")
     install_kinds(kubectl, api)
+    install_monitoring_crds(api)
     with contextlib.ExitStack() as stack:
         kubelets = tuple(stack.enter_context(Kubelet(api, name, certificate)) for name in NODES)
         stage = Stage(plane, kubectl, kubelets)

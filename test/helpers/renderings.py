@@ -19,6 +19,9 @@ SYSTEM = "tfjob-system"
 # Where overlays/namespaced expects jobs.
 JOBS = "default"
 OVERLAYS = sorted(path.parent.name for path in (MANIFESTS / "overlays").glob("*/kustomization.yaml"))
+# The overlay with the CRDs and nothing else; all others install programs.
+CRDS_OVERLAY = "crds"
+PROGRAMS = [each for each in OVERLAYS if each != CRDS_OVERLAY]
 COMPONENTS = sorted(path.parent.name for path in (MANIFESTS / "components").glob("*/kustomization.yaml"))
 # Kinds of other projects, which the control plane of tests has not.
 _FOREIGN_GROUPS = ("monitoring.coreos.com/",)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from helpers.kubectl import Kubectl
-from helpers.renderings import SYSTEM, named, render_overlay
+from helpers.kubectl import MANIFESTS, Kubectl
+from helpers.renderings import SYSTEM, containers_of, named, of_kind, render, render_overlay
 from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
 from tfjob_controller.gangpolicy import gang_policy
@@ -53,6 +55,25 @@ def test_kube_scheduler_collects_garbage_before_it_reaches_the_containers_limit(
     limit = container(pod, "kube-scheduler")["resources"]["limits"]["memory"]
     assert limit == "2Gi"
     assert int(ENVIRONMENT["GOMEMLIMIT"].removesuffix("MiB")) < 0.8 * 2048
+
+
+def test_the_operator_is_that_of_the_overlay_without_the_gang_scheduler(
+    administrator: Kubectl, rendered: list[Object]
+) -> None:
+    assert [each for each in render_overlay(administrator, "standalone") if each not in rendered] == []
+
+
+def test_images_that_are_named_in_the_overlays_own_file_are_those_of_all_containers(
+    administrator: Kubectl, tmp_path: Path
+) -> None:
+    manifests = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
+    overlay = manifests / "overlays" / "gang-scheduling"
+    file = overlay / "kustomization.yaml"
+    file.write_text(file.read_text().replace("newName: localhost/", "newName: registry.example.com/"))
+    containers = [
+        part for each in of_kind(render(administrator, overlay), "Deployment") for part in containers_of(each)
+    ]
+    assert {each["image"].rpartition("/")[0] for each in containers} == {"registry.example.com"}
 
 
 def options_of(pod: Object) -> ExtenderOptions:

@@ -13,8 +13,9 @@ import yaml
 from helpers.kubectl import Kubectl
 from helpers.renderings import (
     COMPONENTS,
+    CRDS_OVERLAY,
     JOBS,
-    OVERLAYS,
+    PROGRAMS,
     SYSTEM,
     containers_of,
     moved,
@@ -37,16 +38,16 @@ pytestmark = pytest.mark.cluster
 
 # What components are for: one that changes the gang scheduler needs it there.
 EVERYTHING = "gang-scheduling"
-CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
+CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
 RESTRICTED = "pod-security.kubernetes.io/{}=restricted"
 _RENDERED: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 Object = dict[str, Any]
 
 
-@pytest.fixture(params=[(overlay,) for overlay in OVERLAYS] + [(EVERYTHING, each) for each in COMPONENTS], ids="+".join)
+@pytest.fixture(params=[(overlay,) for overlay in PROGRAMS] + [(EVERYTHING, each) for each in COMPONENTS], ids="+".join)
 def rendered(request: pytest.FixtureRequest, administrator: Kubectl, tmp_path: Path) -> list[Object]:
-    """Each overlay as it is, and one that has everything with each component."""
+    """Each overlay of programs as it is, and one that has everything with each component."""
     overlay, *components = key = request.param
     if key not in _RENDERED:
         given = (tmp_path, overlay, *components)
@@ -79,11 +80,19 @@ def priority_class(restricted: Kubectl, rendered: list[Object]) -> Iterator[str]
 
 
 def test_all_is_accepted_without_a_warning(restricted: Kubectl, rendered: list[Object]) -> None:
-    ours = our_own(rendered)
-    text = moved(ours, restricted.namespace)
-    answer = restricted.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
+    assert_accepted(restricted, our_own(rendered))
+
+
+def test_the_crds_are_accepted_without_a_warning(kubectl: Kubectl) -> None:
+    assert_accepted(kubectl, render_overlay(kubectl, CRDS_OVERLAY))
+
+
+def assert_accepted(kubectl: Kubectl, objects: list[Object]) -> None:
+    """The server would take all of them into the namespace of `kubectl`, and warns of none."""
+    text = moved(objects, kubectl.namespace)
+    answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
     assert (answer.code, answer.error) == (0, "")
-    assert len(answer.out.splitlines()) == len(ours)
+    assert len(answer.out.splitlines()) == len(objects)
 
 
 def test_nodes_that_were_given_the_images_need_no_registry(deployments: list[Object]) -> None:

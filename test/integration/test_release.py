@@ -44,7 +44,7 @@ def test_a_release_is_what_was_committed_with_its_version_as_the_tag(administrat
     files = take(VERSION, "HEAD", repository)
     assert yaml.safe_load(files["release.yaml"]) == {"version": VERSION, "commit": git(repository, "rev-parse", "HEAD")}
     recorded = [*yaml.safe_load_all(files["crds.yaml"]), *yaml.safe_load_all(files["standalone.yaml"])]
-    rendered = render_overlay(administrator, "standalone")
+    rendered = [each for overlay in ("crds", "standalone") for each in render_overlay(administrator, overlay)]
     (container,) = named(rendered, "Deployment", "tfjob-controller")["spec"]["template"]["spec"]["containers"]
     container["image"] = f"localhost/tfjob-controller:{VERSION}"
     assert sorted(recorded, key=str) == sorted(rendered, key=str)

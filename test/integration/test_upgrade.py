@@ -14,11 +14,11 @@ from helpers.cluster import Cluster, new_namespace, new_token, set_pod_terminate
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING
 from helpers.fleet import fleet_kubelet, runs
-from helpers.kubectl import Kubectl
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from helpers.released import THIS_TREE, Program
-from helpers.renderings import SYSTEM, render_overlay
+from helpers.renderings import CRDS_OVERLAY, SYSTEM, render_overlay
 from helpers.trainmanifests import runtime, trainjob
 from localcluster.api import Api
 from release.records import Release, releases
@@ -52,6 +52,12 @@ class Installation:
     def apply(self, objects: list[Object]) -> None:
         """As a user does; nothing may be said against it."""
         answer = self.system.run("apply", "-f", "-", manifest=yaml.safe_dump_all(objects))
+        assert (answer.code, answer.error) == (0, "")
+
+    def apply_crds(self) -> None:
+        """As docs/upgrade.md says; the release itself was applied on the client side."""
+        folder = MANIFESTS / "overlays" / CRDS_OVERLAY
+        answer = self.system.run("apply", "--server-side", "-k", str(folder))
         assert (answer.code, answer.error) == (0, "")
 
     def controller(self, source: Path) -> Program:
@@ -175,6 +181,7 @@ def test_jobs_go_on_and_what_is_stored_stays(installed: Installation, release: R
     stored, children = installed.stored(), installed.children()
     essential = essence(stored)
 
+    installed.apply_crds()
     installed.apply(render_overlay(installed.system, OVERLAY))
     # As Deployments do it: the gang scheduler ends before the next one begins, the controller after.
     gang_scheduler.stop()

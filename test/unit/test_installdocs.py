@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from helpers.docs import DOCS
+from helpers.docscommands import commands, pages
 from helpers.kubectl import MANIFESTS
 
 INSTALL = (DOCS / "install.md").read_text("utf-8").partition("\n## Which overlay\n")[2].partition("\n## ")[0]
@@ -31,6 +32,16 @@ def test_the_page_names_every_overlay_and_component(heading: str, folder: str) -
 @pytest.mark.parametrize(("page", "path"), sorted(PATHS), ids=": ".join)
 def test_every_manifest_that_a_page_names_is_there(page: str, path: str) -> None:
     assert (MANIFESTS.parent / path).exists()
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_that_installs_an_overlay_installs_the_crds_first(page: str) -> None:
+    applied = [
+        folder
+        for each in commands(page)
+        for folder in re.findall(r"^kubectl apply .*-k (manifests/overlays/\S+|production)", each.text)
+    ]
+    assert not applied or applied[0] == "manifests/overlays/crds"
 
 
 def test_the_page_on_releases_shows_an_exception_that_can_be_written_so() -> None:

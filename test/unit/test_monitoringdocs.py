@@ -18,8 +18,8 @@ METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
 FLAGS = set(re.findall(r"^\| `(--[^`]+)` \|", render_flags(), re.MULTILINE))
 # Of others: kubectl and its plugin, kube-controller-manager, etcd.
 FOREIGN_FLAGS = {"--as", "--cascade", "--controller-logs", "--etcd-compaction-interval", "--field-selector", "--force",
-                 "--list", "--previous", "--raw", "--replica", "--server-side", "--sort-by", "--tail", "--timeout",
-                 "--type", "--kube-api-qps", "--kube-api-burst", "--concurrent-job-syncs"}  # fmt: skip
+                 "--list", "--previous", "--prune", "--raw", "--replica", "--server-side", "--sort-by", "--tail",
+                 "--timeout", "--type", "--kube-api-qps", "--kube-api-burst", "--concurrent-job-syncs"}  # fmt: skip
 FOREIGN_METRICS = {"apiserver_request_duration_seconds", "etcd_request_duration_seconds"}
 
 _SERIES = re.compile(

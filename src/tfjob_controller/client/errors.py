@@ -75,7 +75,8 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return ""
     if not is_unknown_kind(error):
         return f"{listing} shows those that exist"
-    return "the cluster knows no TFJobs: `kubectl apply -f manifests/base/crds` (or choose another context)"
+    remedy = "`kubectl apply --server-side -k manifests/overlays/crds`"
+    return f"the cluster knows no TFJobs: {remedy} (or choose another context)"
 
 
 def _role(message: str) -> str:

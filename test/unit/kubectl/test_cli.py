@@ -164,7 +164,9 @@ def test_a_watch_prints_a_table_and_nothing_else(output: str, capsys: pytest.Cap
     [
         pytest.param(status_answer(403, "Forbidden", "you may not"), "you may not: ask for the role `view`", id="403"),
         pytest.param(status_answer(401, "Unauthorized"), "log in again", id="401"),
-        pytest.param(Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply -f", id="no CRD"),
+        pytest.param(
+            Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply --server-side -k", id="no CRD"
+        ),
         pytest.param(Answer(200, b"<html>log in</html>"), "the server sent no table", id="a login page"),
     ],
 )

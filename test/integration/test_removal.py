@@ -1,0 +1,187 @@
+"""Programs are removed beside running jobs by the commands of the docs: nothing of the jobs goes but with the CRDs.
+
+All is real but the kubelet: manifests, controller, gang scheduler with its kube-scheduler, Job controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import Cluster, new_namespace
+from helpers.controller import Jobs, running_controller
+from helpers.docscommands import ROOT, Command, commands
+from helpers.docsshell import Shell
+from helpers.gangscheduler import running_gang_scheduler
+from helpers.manifests import master, tfjob, workers
+from helpers.renderings import SYSTEM
+from helpers.trainmanifests import trainjob
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.gangscheduler import NAME, GangScheduler
+from tfjob_controller.api.trainjob import TRAINJOBS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+GANGS_PAGE, INSTALL_PAGE = "docs/gang-scheduling.md", "docs/install.md"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OF_THE_GANG_SCHEDULER = tuple(
+    f"{group}/{'' if plural.startswith('cluster') else f'namespaces/{SYSTEM}/'}{plural}"
+    for group, plurals in {
+        "/apis/apps/v1": ("deployments",),
+        "/apis/policy/v1": ("poddisruptionbudgets",),
+        "/api/v1": ("configmaps", "serviceaccounts"),
+        RBAC: ("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
+    }.items()
+    for plural in plurals
+)
+GANGED, PLAIN, TRAIN = "ganged", "plain", "train"
+GANG = {"enabled": True}
+
+
+def section(page: str, heading: str) -> list[Command]:
+    """The commands below a heading, up to the next one."""
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    begin = lines.index(heading) + 1
+    end = next((number for number, line in enumerate(lines[begin:], begin) if re.match("#+ ", line)), len(lines))
+    return [each for each in commands(page) if begin < each.line <= end]
+
+
+def follow(shell: Shell, found: list[Command]) -> list[str]:
+    """Run them as they stand on their page; what each printed."""
+    assert found
+    said = [(command, shell.run(command, {})) for command in found]
+    assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
+    return [answer.out for _, answer in said]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster with the operator and the gang scheduler, and jobs of both kinds that run in one namespace.
+
+    `gang_scheduler` holds the processes of the gang scheduler, `operator` the controller: whoever deletes a Deployment
+    closes its stack.
+    """
+
+    api: Api
+    shell: Shell
+    tfjobs: Jobs
+    trainjobs: Jobs
+    gang_scheduler: contextlib.ExitStack
+    operator: contextlib.ExitStack
+
+    def jobs_and_pods(self) -> dict[str, str]:
+        """The UIDs of the CRDs, the jobs, the Gangs and all pods that stay."""
+        inside = f"namespaces/{self.tfjobs.namespace}"
+        paths = (
+            CRDS,
+            self.tfjobs.path,
+            self.trainjobs.path,
+            f"/apis/scheduling.kubeflow.org/v1alpha1/{inside}/gangs",
+            f"/api/v1/{inside}/pods",
+        )
+        return {
+            f"{path}/{each['metadata']['name']}": each["metadata"]["uid"]
+            for path in paths
+            for each in self.api.list(path)
+            if "deletionTimestamp" not in each["metadata"]
+        }
+
+    def owned_by_the_gang_scheduler(self) -> list[str]:
+        return [
+            f"{path}/{each['metadata']['name']}"
+            for path in OF_THE_GANG_SCHEDULER
+            for each in self.api.list(path)
+            if each["metadata"]["name"].startswith(NAME)
+        ]
+
+    def run_jobs(self) -> None:
+        self.tfjobs.submit(tfjob(master(), workers(2), name=GANGED, gang=GANG))
+        self.tfjobs.submit(tfjob(master(), workers(1), name=PLAIN))
+        self.trainjobs.submit(trainjob(TRAIN, 2, ["torchrun"], gang=GANG))
+        for jobs, name in ((self.tfjobs, GANGED), (self.tfjobs, PLAIN), (self.trainjobs, TRAIN)):
+            jobs.await_phase("Running", name, 60)
+
+
+@pytest.fixture
+def site(own_control_plane: Cluster, tmp_path: Path) -> Iterator[Site]:
+    """What the commands of the gang scheduler's page install, at work."""
+    kubeconfig, api = own_control_plane.kubeconfig, own_control_plane.api
+    namespace = new_namespace(api)
+    shell = Shell(tmp_path, kubeconfig)
+    with (
+        FakeKubelet(Api.from_kubeconfig(kubeconfig)),
+        contextlib.ExitStack() as gang_scheduler,
+        contextlib.ExitStack() as operator,
+    ):
+        follow(shell, section(GANGS_PAGE, "## Install")[:2])
+        extender = gang_scheduler.enter_context(running_gang_scheduler(kubeconfig)).extender
+        assert extender is not None
+        gang_scheduler.enter_context(GangScheduler(own_control_plane.own, f"http://127.0.0.1:{extender.port}"))
+        operator.enter_context(running_controller(kubeconfig, namespace))
+        jobs = Jobs(api, namespace), Jobs(api, namespace, TRAINJOBS)
+        site = Site(api, shell, *jobs, gang_scheduler, operator)
+        site.run_jobs()
+        yield site
+
+
+def test_the_gang_scheduler_is_removed_and_the_operator_goes_on_with_all_jobs(site: Site) -> None:
+    before = site.jobs_and_pods()
+    deployment = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/tfjob-controller"
+    operator = site.api.get(deployment)["metadata"]["uid"]
+    assert len(site.owned_by_the_gang_scheduler()) >= len(OF_THE_GANG_SCHEDULER)
+
+    follow(site.shell, section(GANGS_PAGE, "### Remove it"))
+    site.gang_scheduler.close()
+
+    assert site.owned_by_the_gang_scheduler() == []
+    assert site.api.get(deployment)["metadata"]["uid"] == operator
+    # The operator works, and looks at all jobs, for it creates a new one's pods and ends those that ran.
+    site.tfjobs.submit(tfjob(master(), name="new"))
+    site.tfjobs.await_phase("Running", "new", 60)
+    assert before.items() <= site.jobs_and_pods().items()
+    for name in (GANGED, PLAIN, "new"):
+        site.tfjobs.end_replica("master", job=name)
+        assert site.tfjobs.await_phase("Done", name, 60)["state"] == "Succeeded"
+
+
+def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control_plane: Cluster) -> None:
+    before = site.jobs_and_pods()
+    install = section(GANGS_PAGE, "## Install")[1]
+    # The reverse of the command that installed it.
+    follow(site.shell, [Command(install.page, install.line, install.text.replace(" apply ", " delete "))])
+    site.gang_scheduler.close()
+    site.operator.close()
+    assert site.api.find(f"/api/v1/namespaces/{SYSTEM}") is None
+    assert site.owned_by_the_gang_scheduler() == []
+    assert site.jobs_and_pods() == before
+
+    # The operator comes back without the gang scheduler, and takes up the jobs that are there.
+    runtimes = [
+        each for each in commands(INSTALL_PAGE) if each.text.startswith("kubectl apply -k manifests/base/runtimes")
+    ]
+    follow(site.shell, [*section(INSTALL_PAGE, "# Install"), *runtimes])
+    with running_controller(own_control_plane.kubeconfig, site.tfjobs.namespace):
+        site.tfjobs.end_replica("master", job=PLAIN)
+        assert site.tfjobs.await_phase("Done", PLAIN, 60)["state"] == "Succeeded"
+        before = site.jobs_and_pods()
+
+    *programs, jobs, crds = section(INSTALL_PAGE, "## Remove")
+    looks = [each for each in programs if each.text.startswith("kubectl get ")]
+    shown = follow(site.shell, looks)
+    follow(site.shell, programs)
+    # What the page says to look at shows jobs and CRDs as before, and nothing else any more.
+    left = follow(site.shell, looks)
+    assert all(shown)
+    assert [bool(out) for out in left] == [True, True, False, False]
+    assert site.jobs_and_pods() == before
+    follow(site.shell, [jobs])
+    assert site.api.list(f"/api/v1/namespaces/{site.tfjobs.namespace}/pods") == []
+    follow(site.shell, [crds])
+    assert site.api.list(CRDS) == []
