@@ -100,7 +100,11 @@ def test_a_typo_in_the_command_fails_the_job_at_once_with_the_runtime_s_words(
     assert status["reason"].split(" ", 1)[1] == CANNOT_START
     assert status.get("restarts", 0) == 0
     _, out, _ = run("explain", "mistake")
-    assert CANNOT_START in out
+    assert f"now: it has failed: {status['reason']}" in out
+    assert "1970" not in out
+    code, out, error = run("logs", "mistake", "--replica", status["reason"].split(" ")[0])
+    assert (code, out) == (1, "")
+    assert f"has no log: it {CANNOT_START}" in error
 
 
 def test_a_typo_in_the_command_of_a_chief_that_is_restarted_in_place_fails_the_job_too(

@@ -144,7 +144,7 @@ def test_a_previous_run_is_shown_only_where_there_was_one(plugin: Run, trial: Tr
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param([], "master-0 has no pod: ", id="no pod"),
+        pytest.param([], "master-0 has no log: ", id="no pod"),
         pytest.param(["--replica", "worker-9"], "has no replica worker-9: it has master-0", id="no such replica"),
     ],
 )

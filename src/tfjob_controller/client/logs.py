@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 
 from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reads import Reader
 from tfjob_controller.client.views import status_of, views_of
 from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
 from tfjob_controller.trainer.replicas import SUCCEEDED, View
+from tfjob_controller.trainer.startfailures import why_never_started
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; the kernel's probes notice a connection that is dead.
@@ -165,14 +167,24 @@ class LogReader:
                 return run
             if last is not None and (is_over or view is None or view.state == SUCCEEDED):
                 return None
-            why = _why_no_log(view, is_over)
+            why = self._why_no_log(view, is_over)
             if is_over or not self._options.follow:
-                raise ClientError(f"{replica_id} has no pod: {why}")
+                raise ClientError(f"{replica_id} has no log: {why}")
             if why != said:
                 self._say(f"waiting for {replica_id}: {why}")
                 said = why
             self._closed.wait(_LOOK_SECONDS)
         return None
+
+    def _why_no_log(self, view: View | None, is_over: bool) -> str:
+        if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
+            return f"it cannot start: {words}"
+        if is_over:
+            keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
+            return f"the job has ended, and pods that still ran were deleted{keeps}"
+        if view is None:
+            return "it is not wanted any more"
+        return view.pending or "it has not started yet"
 
     def _look(self) -> tuple[list[View], bool]:
         """Many replicas are followed at once, and all of them look at the same."""
@@ -209,6 +221,8 @@ class _Run:
 def _run_of(view: View | None) -> _Run | None:
     if view is None or view.pod is None:
         return None
+    if not view.is_up and view.exited is not None and why_never_started(view.exited):
+        return None
     name = view.replica.role.container
     status = training_container(view.pod, name)
     if status is None:
@@ -216,11 +230,3 @@ def _run_of(view: View | None) -> _Run | None:
     waits = status.state.waiting is not None
     has_started = not waits or status.restart_count > 0
     return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
-
-
-def _why_no_log(view: View | None, is_over: bool) -> str:
-    if is_over:
-        return "the job has ended and its pods were deleted (`cleanPodPolicy: None` keeps them)"
-    if view is None:
-        return "it is not wanted any more"
-    return view.pending or "it has not started yet"

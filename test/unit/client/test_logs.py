@@ -22,11 +22,11 @@ def listed(*objects: Object) -> Object:
     return {"metadata": {}, "items": objects}
 
 
-def seen(*, restarts: int) -> list[Answer]:
+def seen(*, restarts: int = 0, state: Object | None = None) -> list[Answer]:
     """What one look at a job with one replica asks for: the job, its pods, its child Jobs."""
     owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "train", "uid": "uid-of-train"}
     child = {"metadata": {"name": JOB["name"], "uid": "j", "ownerReferences": [{**owner, "controller": True}]}}
-    container = {"name": "tensorflow", "restartCount": restarts, "state": {"running": {}}}
+    container = {"name": "tensorflow", "restartCount": restarts, "state": state or {"running": {}}}
     pod = {
         "metadata": {"name": "pod", "namespace": "team", "uid": "p", "labels": LABELS, "ownerReferences": [JOB]},
         "status": {"phase": "Running", "containerStatuses": [container]},
@@ -52,6 +52,19 @@ def test_the_previous_run_of_one_that_was_is_asked_for() -> None:
     requester = ScriptedRequester(*seen(restarts=1), [b"before"])
     assert previous_of(requester) == [b"before"]
     assert requester.asked[-1] == {"container": "tensorflow", "previous": "true"}
+
+
+def test_a_program_that_cannot_start_has_no_log() -> None:
+    ended = {
+        "exitCode": 128,
+        "reason": "StartError",
+        "message": 'exec: "pyhton3": executable file not found in $PATH: unknown',
+    }
+    requester = ScriptedRequester(*seen(state={"terminated": ended}))
+    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions())
+    words = r'master-0 has no log: it cannot start: exec: "pyhton3": executable file not found in \$PATH$'
+    with pytest.raises(ClientError, match=words):
+        list(reader.lines("master-0"))
 
 
 def test_a_log_that_is_followed_waits_until_the_job_has_replicas() -> None:
