@@ -25,6 +25,7 @@ LONGEST = (
     "test_demo.py",
     "test_production.py",
     "test_failures.py",
+    "test_first_hour.py",
     "test_samples.py",
     "test_cluster_up.py",
     "test_gang_deployment.py",

@@ -111,6 +111,7 @@ ELSEWHERE = (
     Elsewhere(r"promtool |tfjob-controller run |curl ", _MONITORING, "line in COMMANDS if", pages="docs/monitoring.md"),
     Elsewhere(r"(?s)for pod in .*/proxy/", "test/e2e/test_production.py", "in ASKED", "it asks pods that really run"),
     Elsewhere(r"(?!docker)", "test/e2e/test_production.py", 'blocks("sh")', "real nodes", "docs/production.md"),
+    Elsewhere("", "test/e2e/test_first_hour.py", "commands(PAGE)", "programs print and fail", "docs/first-hour.md"),
     Elsewhere(
         r"python manifests/samples/gang_of_pods.py ",
         "test/integration/test_gang_sample.py",
