@@ -44,7 +44,8 @@ def tfjob(
     else their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are
     fields of the spec as they stand in the manifest, such as cleanPodPolicy="None".
 
-    Raises `ClientError` for an unknown pull policy, and for a command or arguments that are not a list of strings.
+    Raises `ClientError` for an unknown pull policy, for a command or arguments that are not a list of strings, and for
+    an environment or resources that are no mapping.
     """
     template = _template("tensorflow", image, _pull_policy(image_pull_policy), command, args, resources, env, pod)
     replicas: list[dict[str, Any]] = []
@@ -91,7 +92,8 @@ def trainjob(
     `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
     manifest, such as maxRestarts=3.
 
-    Raises `ClientError` for another pull policy, and for a command or arguments that are not a list of strings.
+    Raises `ClientError` for another pull policy, for a command or arguments that are not a list of strings, and for an
+    environment or resources that are no mapping.
     """
     _check_trainjob_pull_policy(image_pull_policy)
     trainer: dict[str, Any] = _given(
@@ -179,15 +181,23 @@ def _strings(argument: str, values: Sequence[str]) -> list[str]:
     return list(values)
 
 
+def _checked_mapping(argument: str, value: Mapping[str, Any] | None, example: str) -> Mapping[str, Any]:
+    """The same mapping, empty for None. Raises `ClientError` for anything else."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ClientError(f"{argument}: must be a mapping such as {example}, not {type(value).__name__}")
+    return value or {}
+
+
 def _resources(resources: Resources | None) -> dict[str, Any]:
-    amounts = {name: each if isinstance(each, int) else str(each) for name, each in (resources or {}).items()}
+    checked = _checked_mapping("resources", resources, '{"cpu": 2, "memory": "4Gi"}')
+    amounts = {name: each if isinstance(each, int) else str(each) for name, each in checked.items()}
     return {"requests": amounts, "limits": dict(amounts)} if amounts else {}
 
 
 def _env(env: Environment | None) -> list[dict[str, Any]]:
     return [
         {"name": name, **value} if isinstance(value, Mapping) else {"name": name, "value": str(value)}
-        for name, value in (env or {}).items()
+        for name, value in _checked_mapping("env", env, '{"NAME": "value"}').items()
     ]
 
 

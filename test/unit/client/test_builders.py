@@ -161,3 +161,19 @@ def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say(policy: str) -
         f"image_pull_policy: cannot be {policy} for a TrainJob, whose image is pulled if the node does not have it "
         "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
     )
+
+
+@pytest.mark.parametrize("build", [tfjob, trainjob])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"env": "A=B"}, 'env: must be a mapping such as {"NAME": "value"}, not str'),
+        ({"resources": ["cpu"]}, 'resources: must be a mapping such as {"cpu": 2, "memory": "4Gi"}, not list'),
+    ],
+)
+def test_what_is_no_mapping_is_refused_in_one_sentence(
+    build: Callable[..., dict[str, Any]], given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        build("train", image="i", **given)
+    assert str(refused.value) == words
