@@ -212,7 +212,8 @@ def test_the_role_view_is_enough_for_whatever_reads(plugin: Run, viewers: Path, 
 def test_a_viewer_who_would_change_something_is_told_what_to_ask_for(
     plugin: Run, viewers: Path, trial: Trial, command: list[str]
 ) -> None:
-    trial.submit(master(), workers(1))
+    # A job that is not suspended needs no change to be resumed.
+    trial.submit(master(), workers(1), suspend=command[0] == "resume")
     code, out, error = plugin(*(trial.name if each == "NAME" else each for each in command), kubeconfig=viewers)
     assert (code, out) == (1, "")
     assert error.endswith("ask for the role `edit` in that namespace\n")
