@@ -313,6 +313,8 @@ def test_a_list_may_be_of_those_with_a_label(plugin: Run, pair_of: str, api: Api
     assert plugin("list", "-n", pair_of, "-l", "team=vision", "-o", "name")[1] == "trainjob.kubeflow.org/twin\n"
     _, out, _ = plugin("list", "-n", pair_of, "--selector", "team!=vision", "-o", "json")
     assert [each["metadata"]["name"] for each in json.loads(out)["items"]] == ["only-tf", "twin", "only-train"]
+    nothing = (0, "", f"No jobs with these labels in namespace {pair_of}.\n")
+    assert plugin("list", "-n", pair_of, "-l", "team=audio") == nothing
     code, out, error = plugin("list", "-n", pair_of, "-l", "team in (")
     assert (code, out, error.count("\n")) == (1, "", 1)
 

@@ -119,7 +119,8 @@ def _print_tables(listed: Sequence[Listed], session: Session, parsed: Namespace)
 
     if not listed:
         what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
-        say(f"No {what} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
+        labelled = " with these labels" if parsed.selector else ""
+        say(f"No {what}{labelled} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
         return 0
     screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
     return 0
