@@ -113,10 +113,11 @@ class Installation:
         return {" ".join(key): (each["metadata"]["uid"], restarts(each)) for key, each in found.items()}
 
     def end(self, job: str) -> None:
-        """Let all pods of a job succeed."""
+        """Let those pods of a job succeed that decide: the others are deleted once these have."""
         for name, pod in self.tfjobs.children("pods").items():
             labels = pod["metadata"]["labels"]
-            if job in (labels.get("tf_job_name"), labels.get("train_job_name")):
+            is_of_job = job in (labels.get("tf_job_name"), labels.get("train_job_name"))
+            if is_of_job and labels["job_type"].lower() in ("master", "node"):
                 set_pod_terminated(self.cluster.api, self.user.namespace, name)
 
 
