@@ -28,7 +28,7 @@ class Page:
 PAGES: Mapping[str, Page] = {
     "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
     # As it stands it simulates a hundred jobs ten times.
-    "docs/autoscaling.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
+    "docs/autoscaling.md": Page((_STANDALONE,), {"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
     "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
     "docs/monitoring.md": Page((_STANDALONE,), log='{"event": "synced", "key":"default/example-job"}\n'),
     "docs/tfjob.md": Page((_EXAMPLE,)),

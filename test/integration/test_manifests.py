@@ -8,6 +8,7 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import tfjob
 from helpers.poll import eventually
 from helpers.renderings import of_kind, render_overlay
+from localcluster import images
 from tfjob_controller.api.controllerconfig import parse_controller_config
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +27,10 @@ def test_the_controller_reads_the_shipped_config(rendered: list[dict[str, Any]])
     (name,) = config_map["data"]
     assert f"--controller-config-file={mount['mountPath']}/{name}" in pod["containers"][0]["args"]
     assert pod["volumes"] == [{"name": mount["name"], "configMap": {"name": config_map["metadata"]["name"]}}]
-    assert parse_controller_config(config_map["data"][name]).tf_image
+    config = parse_controller_config(config_map["data"][name])
+    assert config.tf_image
+    # Nodes of the local cluster have it under this name, as they have the images of the Deployments.
+    assert config.initializer_image in images.tagged(images.plain(config.initializer_image))
 
 
 @pytest.fixture
