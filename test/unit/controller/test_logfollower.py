@@ -306,7 +306,8 @@ def test_nobody_waits_for_ever_for_the_end_of_a_log(bench: Bench, answer: Callab
             answer(bench.server.asked())
         return bench.follower.has_read_all("u-job")
 
-    bench.until(look, 0.25)
+    # In large steps, for `eventually` rests for a tenth of a second between two looks.
+    bench.until(look, 1.0)
     assert bench.told == ["ns/job"]
 
 
