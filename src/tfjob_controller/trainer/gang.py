@@ -123,18 +123,25 @@ def living(plan: Plan, observed: Observed) -> Observed:
     now = _attempt_of(plan, observed)
     jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
     pods = {
-        name: some if name in jobs else [pod for pod in some if _tells(plan, observed, name, pod)]
+        name: some if name in jobs else [pod for pod in some if _tells(plan, observed, name, pod, now)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
 
 
-def _tells(plan: Plan, observed: Observed, name: str, pod: Pod) -> bool:
-    """Does a pod count whose Job is going, or gone?"""
+def _tells(plan: Plan, observed: Observed, name: str, pod: Pod, attempt: str) -> bool:
+    """Does a pod count whose Job is going, or gone?
+
+    Jobs and pods are seen by watches of their own: a Job that was deleted with its pod may be gone while the pod still
+    looks as if it stayed. Where all replicas are restarted together, it counts only if it is of the attempt that runs:
+    we have deleted the Jobs of any other one.
+    """
     replica = plan.by_name.get(name)
     if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
         return True
-    return name not in observed.jobs and not _is_going(pod)
+    if name in observed.jobs or _is_going(pod):
+        return False
+    return not plan.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
 
 
 def _attempt_of(plan: Plan, observed: Observed) -> str:

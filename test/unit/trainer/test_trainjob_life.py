@@ -20,7 +20,7 @@ from helpers.trainworld import (
     world_in_steps,
 )
 from tfjob_controller.api.core import Condition
-from tfjob_controller.api.gang import BOUND, member_ids
+from tfjob_controller.api.gang import BOUND, WAITING, member_ids
 from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.blame import GRACE_SECONDS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
@@ -659,6 +659,36 @@ def test_a_gang_that_is_restarted_keeps_its_room() -> None:
     assert cluster.job.status.restarts == 1
     assert cluster.gang.status.attempt == 1
     assert true_conditions(cluster) >= {"Created", "Running"}
+
+
+@pytest.mark.parametrize("is_admitted_again", [False, True])
+def test_a_gang_that_went_back_to_the_queue_has_not_failed_when_its_jobs_are_seen_to_go_before_their_pods(
+    is_admitted_again: bool,
+) -> None:
+    """Jobs and pods are seen by watches of their own, and that of the pods may be late."""
+    cluster = train_world(gang={"enabled": True})
+    cluster.gangs = GANGS
+    cluster.settle()
+    admit(cluster)
+    cluster.settle()
+    cluster.all_run()
+    cluster.settle()
+    assert cluster.gang is not None
+    cluster.gang = replace(cluster.gang, status=replace(cluster.gang.status, phase=WAITING, placement=()))
+    cluster.settle()
+    for node in NODES:
+        del cluster.jobs[cluster.name(node)]
+    if is_admitted_again:
+        admit(cluster)
+    cluster.sync()
+    cluster.sync()
+    assert cluster.job.status.restarts == 0
+    assert not cluster.jobs, "none of the next attempt is made beside a pod of the last one"
+    cluster.pods.clear()
+    if not is_admitted_again:
+        admit(cluster)
+    cluster.settle()
+    assert (cluster.job.status.restarts, jobs(cluster)) == (0, NODES)
 
 
 def test_a_gang_that_fails_again_waits_as_any_other_set() -> None:
