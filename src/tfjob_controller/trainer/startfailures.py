@@ -33,7 +33,7 @@ _PERMANENT = re.compile(
             # Go's os/exec, by which runc looks for the program (libcontainer/standard_init_linux.go).
             rf"exec: {_QUOTED}: (?:executable file not found in \$PATH|is a directory|permission denied)",
             rf"exec: {_QUOTED}: (?:stat [^:]*: )?no such file or directory",
-            # crun (libcrun/linux.c).
+            # crun (src/libcrun/utils.c, in older releases container.c).
             r"executable file ['`][^'`]*['`] not found(?: in \$PATH)?",
             r"open executable: (?:Permission denied|No such file or directory)",
             # runc, of spec.workingDir (libcontainer/init_linux.go).
