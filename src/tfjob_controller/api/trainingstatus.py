@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -74,6 +74,16 @@ class Progress(_Value, frozen=True):
     ignored: Annotated[str, says("The first report that could not be used, and why.")] = ""
 
 
+# Of either kind.
+Summary: TypeAlias = Annotated[
+    str,
+    says(
+        "Pending, Running, Suspended, Succeeded or Failed: what becomes of the job as a whole, in one word for "
+        "`kubectl get`. Programs read phase and conditions."
+    ),
+]
+
+
 class TrainingStatus(_Value, frozen=True):
     """What the controller says of a job."""
 
@@ -117,10 +127,4 @@ class TrainingStatus(_Value, frozen=True):
             "`kubectl get`."
         ),
     ] = {}
-    summary: Annotated[
-        str,
-        says(
-            "Pending, Running, Suspended, Succeeded or Failed: what becomes of the job as a whole, in one word for "
-            "`kubectl get`. Programs read phase and conditions."
-        ),
-    ] = ""
+    summary: Summary = ""

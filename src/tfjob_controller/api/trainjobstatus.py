@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from tfjob_controller.api.describe import says
-from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.api.trainingstatus import JobCondition, Summary
 
 # `state`, which is empty before the job runs.
 STATES = RUNNING, SUCCESS, FAILED = ("RUNNING", "SUCCESS", "FAILED")
@@ -69,10 +69,4 @@ class TrainJobStatus(_Value, frozen=True):
     progress: Annotated[str, says("How far the training is, such as step 40.")] = ""
     nodes: Annotated[str, says("Nodes that are ready or succeeded, of those wanted, such as 2/2.")] = ""
     runtime: Annotated[str, says("The runtime that the job uses.")] = ""
-    summary: Annotated[
-        str,
-        says(
-            "Pending, Running, Suspended, Succeeded or Failed: what becomes of the job as a whole, in one word for "
-            "`kubectl get`. Programs read phase and conditions."
-        ),
-    ] = ""
+    summary: Summary = ""

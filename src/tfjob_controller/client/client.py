@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tfjob_controller.api.trainjob import TrainJob
 from tfjob_controller.client.connection import Connection, connect
 from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.jobtable import Jobs, job_table
-from tfjob_controller.client.kinds import KINDS, TRAINJOB, Kind, kinds_named
+from tfjob_controller.client.kinds import KINDS, Kind, kinds_named
 from tfjob_controller.client.snapshot import Snapshot
 from tfjob_controller.client.submitting import check_runtime, checked
 from tfjob_controller.kube.errors import ApiError
@@ -92,12 +93,12 @@ class Client:
 
         With `dry_run` the server only says what it would have made of it.
         """
-        kind, namespace, body = checked(manifest, self.namespace)
+        sent = checked(manifest, self.namespace)
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         with self._connection.plainly():
-            if kind is TRAINJOB:
-                check_runtime(self._connection.requester, namespace, kind.decode(body))
-            return Job(self._connection, self._connection.send(kind, namespace, body, query))
+            if isinstance(sent.job, TrainJob):
+                check_runtime(self._connection.requester, sent.namespace, sent.job)
+            return Job(self._connection, self._connection.send(sent.kind, sent.namespace, sent.body, query))
 
     def _listed(self, kind: Kind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:
         """Nothing of a kind that the cluster does not know, unless it was asked for."""

@@ -7,6 +7,7 @@ when it has failed the job: `check_runtime` says it before there is a job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -38,8 +39,18 @@ class _Runtime(msgspec.Struct, frozen=True):
     spec: _RuntimeSpec = _RuntimeSpec()
 
 
-def checked(manifest: Mapping[str, Any], namespace: str) -> tuple[Kind, str, bytes]:
-    """Its kind, where it goes, and the body to send. Raises `ClientError` for what cannot be run."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A job that can be sent: `namespace` is where it goes, `body` what is sent."""
+
+    kind: Kind
+    namespace: str
+    body: bytes
+    job: AnyJob
+
+
+def checked(manifest: Mapping[str, Any], namespace: str) -> Checked:
+    """The manifest as it can be sent, to `namespace` if it names none. Raises `ClientError` for what cannot be run."""
     kind = kind_of_manifest(manifest)
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
@@ -55,7 +66,7 @@ def checked(manifest: Mapping[str, Any], namespace: str) -> tuple[Kind, str, byt
         raise ClientError(f"this is no {kind.resource.kind}: {error}") from None
     if (problem := problem_of(job)) is not None:
         raise ClientError(problem)
-    return kind, where, body
+    return Checked(kind, where, body, job)
 
 
 def problem_of(job: AnyJob) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tfjob_controller.client.connection import Connection
@@ -51,6 +51,18 @@ def watch(connection: Connection, kind: Kind, namespace: str, name: str, deadlin
     watcher = _Watcher(connection, kind, namespace, name, deadline)
     while watcher.left() > 0:
         yield from watcher.next_request()
+
+
+@contextmanager
+def closed_after(seconds: float, close: Callable[[], None]) -> Iterator[None]:
+    """Calls `close` in a thread of its own if the block has not ended by then, so that nothing in it waits longer."""
+    timer = threading.Timer(max(0.0, min(seconds, threading.TIMEOUT_MAX)), close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def is_final(error: ApiError) -> bool:
@@ -113,14 +125,11 @@ class _Watcher:
         """Closed at the deadline, whoever reads it."""
         left = max(0.001, self.left())
         query = self._query(min(_WATCH_SECONDS, left))
-        with self._requester.stream(self._path, query=query, read_timeout_seconds=min(_SILENT_SECONDS, left)) as lines:
-            timer = threading.Timer(max(0.0, min(self.left(), threading.TIMEOUT_MAX)), lines.close)
-            timer.daemon = True
-            timer.start()
-            try:
-                yield lines
-            finally:
-                timer.cancel()
+        with (
+            self._requester.stream(self._path, query=query, read_timeout_seconds=min(_SILENT_SECONDS, left)) as lines,
+            closed_after(self.left(), lines.close),
+        ):
+            yield lines
 
     def _follow(self, lines: Lines) -> Iterator[Snapshot | None]:
         machine = WatchStream(self._reader, initial_events=self._course.mode is Mode.STREAM)

@@ -6,17 +6,18 @@ a colour of its own on a terminal.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.logs import MAX_FOLLOWED, LogOptions, LogReader
 from tfjob_controller.client.reads import Reader
+from tfjob_controller.client.watching import closed_after
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.output import say
 from tfjob_controller.kubectl.session import Session
@@ -35,7 +36,7 @@ def print_logs(
     """
     reads = Reader(session.requester, session.namespace, job.snapshot.kind)
     reader = LogReader(session.requester, reads, job.name, options, say)
-    with _closed_after(reader, timeout_seconds):
+    with closed_after(math.inf if timeout_seconds is None else timeout_seconds, reader.close):
         return _print_chosen(reader, options, out)
 
 
@@ -49,20 +50,6 @@ def _print_chosen(reader: LogReader, options: LogOptions, out: IO[str]) -> int:
         return _all_at_once(printer, ids)
     shown = [printer.try_to_show(each) for each in ids]
     return 0 if any(shown) else 1
-
-
-@contextmanager
-def _closed_after(reader: LogReader, seconds: float | None) -> Iterator[None]:
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), reader.close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def follow_chief(session: Session, job: Job, timeout_seconds: float | None = None) -> None:

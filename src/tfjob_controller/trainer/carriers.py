@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.core import ContainerStatus, Pod
-from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.pods import is_finished, last_words, training_container
+from tfjob_controller.trainer.pods import how_it_ended, is_finished, training_container
 from tfjob_controller.trainer.replicas import RUNNING, View
 
 # Long enough for a Secret that is applied together with its job, or that another controller makes.
@@ -75,8 +74,7 @@ def has_tried_too_often(plan: Plan, views: Sequence[View]) -> str:
         if view.replica.role.container in plan.carriers and exited is not None and exited.exit_code:
             attempts = _attempts(view)
             if view.is_restarting and attempts >= MAX_ATTEMPTS:
-                last = ": ".join(each for each in (in_words(exited), last_words(exited.message)) if each)
-                return f"{view.replica.id} failed: {last}; tried {attempts} times"
+                return f"{view.replica.id} failed: {how_it_ended(exited)}; tried {attempts} times"
     return ""
 
 

@@ -61,24 +61,21 @@ def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus 
     return None
 
 
-def failed_before_training(pod: Pod, name: str) -> tuple[ContainerStatus | None, Terminated | None]:
-    """How a pod failed whose training container never ran, and the container that did not let it; None if it did not.
+def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None:
+    """Which container kept the training container of that name from ever running, and how it ended; None if none did.
 
-    That is an init container that ended with an error in a pod that is over, or a container that can never start. For
-    the training container itself the first of the two is None.
+    That is an init container that ended with an error in a pod that is over, or one of them, or the training container
+    itself, that can never start.
     """
     status = pod.status
-    if status.phase == FAILED:
-        for each in status.init_container_statuses:
-            ended = each.state.terminated
-            if ended is not None and ended.exit_code != 0:
-                return each, ended
-        return None, None
-    needed = (*status.init_container_statuses, *(each for each in status.container_statuses if each.name == name))
-    failure = start_failure(needed)
-    if failure is None:
-        return None, None
-    return (None if failure[0].name == name else failure[0]), failure[1]
+    if status.phase != FAILED:
+        training = (each for each in status.container_statuses if each.name == name)
+        return start_failure((*status.init_container_statuses, *training))
+    for each in status.init_container_statuses:
+        ended = each.state.terminated
+        if ended is not None and ended.exit_code != 0:
+            return each.name, ended
+    return None
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
@@ -190,7 +187,11 @@ def shortened(text: str) -> str:
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
 
 
-def last_words(message: str) -> str:
-    """What a program said last, on one line. Of more than fits into a reason its end is kept: the error is there."""
-    line = " ".join(message.split())
-    return line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]
+def how_it_ended(exited: Terminated) -> str:
+    """The exit code, and what the program said last, on one line.
+
+    Of more than fits into a reason the end is kept: the error is there.
+    """
+    line = " ".join(exited.message.split())
+    last_words = line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]
+    return f"{in_words(exited)}: {last_words}" if last_words else in_words(exited)

@@ -215,9 +215,9 @@ def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], time
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
     exited = last_exit(container) if container is not None else None
-    failed_first = None
+    ended_in = replica.role.container
     if exited is None:
-        failed_first, exited = failed_before_training(pod, replica.role.container)
+        ended_in, exited = failed_before_training(pod, ended_in) or (ended_in, None)
     view = View(
         replica,
         RUNNING,
@@ -228,7 +228,7 @@ def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], time
         is_up,
         is_ready=is_up and container is not None and container.ready,
         pending="" if is_up else why_pending(pod),
-        ended_in=failed_first.name if failed_first is not None else "",
+        ended_in=ended_in if ended_in != replica.role.container else "",
     )
     if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         return view

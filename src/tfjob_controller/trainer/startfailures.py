@@ -52,16 +52,16 @@ def why_never_started(ended: Terminated) -> str:
     return _permanent_words(ended.message) if ended.reason in _TERMINATED_REASONS else ""
 
 
-def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[ContainerStatus, Terminated] | None:
-    """The first container that waits and can never start, and how it would have ended; None if there is none."""
+def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[str, Terminated] | None:
+    """The name of the first container that waits and can never start, and how it would have ended; None if all can."""
     for status in statuses:
         waiting, last = status.state.waiting, status.last_state.terminated
         if waiting is None:
             continue
         if waiting.reason in _WAITING_REASONS and _permanent_words(waiting.message):
-            return status, Terminated(START_FAILED_EXIT_CODE, "StartError", waiting.message)
+            return status.name, Terminated(START_FAILED_EXIT_CODE, "StartError", waiting.message)
         if last is not None and why_never_started(last):
-            return status, last
+            return status.name, last
     return None
 
 

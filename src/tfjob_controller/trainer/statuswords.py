@@ -23,10 +23,9 @@ from tfjob_controller.trainer.statusevents import listed
 from tfjob_controller.trainer.steps import Step
 from tfjob_controller.trainer.training import Verdict, of_steps_to_do, to_restart
 
-# Words of a summary beside the states: those that kubectl has for pods and Jobs. A job whose phase stays Running while
-# all of its replicas are started again is pending for that time.
+# The summary of a job that does not run yet, in kubectl's word for pods. A job whose phase stays Running while all of
+# its replicas are started again is pending for that time.
 PENDING = "Pending"
-SUSPENDED = "Suspended"
 
 
 def ended(
@@ -63,7 +62,12 @@ def suspended(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
     if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
         said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
     return replace(
-        figures, phase=CREATING, state=replicas.UNKNOWN, summary=SUSPENDED, reason=words, conditions=said.all()
+        figures,
+        phase=CREATING,
+        state=replicas.UNKNOWN,
+        summary=conditions.SUSPENDED,
+        reason=words,
+        conditions=said.all(),
     )
 
 

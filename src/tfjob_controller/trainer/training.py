@@ -11,11 +11,10 @@ from datetime import datetime
 from tfjob_controller.trainer import reasons, replicas
 from tfjob_controller.trainer.blame import is_consequence, seconds_to_blame
 from tfjob_controller.trainer.carriers import has_tried_too_often, waits_too_long
-from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.pods import last_words, shortened
+from tfjob_controller.trainer.pods import how_it_ended, shortened
 from tfjob_controller.trainer.replicas import JOB_FAILED, View
 from tfjob_controller.trainer.startfailures import why_never_started
 
@@ -120,8 +119,7 @@ def _why_failed(view: View) -> str:
     if view.is_restarting and (view.job is None or view.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
     if view.exited is not None and view.exited.exit_code:
-        words = (view.ended_in, in_words(view.exited), last_words(view.exited.message))
-        return ": ".join(each for each in words if each)
+        return ": ".join(each for each in (view.ended_in, how_it_ended(view.exited)) if each)
     if view.pod is not None and view.pod.status.reason:
         return ": ".join(each for each in (view.pod.status.reason, view.pod.status.message) if each)
     conditions = view.job.status.conditions if view.job is not None else ()

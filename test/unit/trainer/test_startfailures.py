@@ -88,7 +88,7 @@ def test_a_container_that_waits_can_be_one_that_never_starts(reason: str) -> Non
     status = waits(reason, RUNC.format(NOT_FOUND))
     failure = start_failure([ContainerStatus("other"), status])
     assert failure is not None
-    assert failure[0] is status
+    assert failure[0] == status.name
     assert why_never_started(failure[1]) == NOT_FOUND
 
 
