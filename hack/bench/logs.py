@@ -24,9 +24,9 @@ from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.util.clock import RealClock
 
 LOGS = size(100, tiny=5)
 LINES_PER_SECOND = size(100, tiny=20)

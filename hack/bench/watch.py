@@ -20,7 +20,6 @@ from pathlib import Path
 from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report, size
 from tfjob_controller.api.core import PODS, Pod
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import ApiError
@@ -28,6 +27,7 @@ from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.requester import Lines, Requester
 from tfjob_controller.kube.store import by_controller_uid, by_label
 from tfjob_controller.kube.transport import Transport
+from tfjob_controller.util.clock import RealClock
 
 POD_COUNT = size(1000, tiny=10)
 EVENT_COUNT = size(5000, tiny=50)

@@ -148,8 +148,8 @@ def _add(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def _run(options: RunOptions) -> int:
-    from tfjob_controller import manager
-    from tfjob_controller.program import StartError
+    from tfjob_controller.programs import manager
+    from tfjob_controller.programs.program import StartError
 
     try:
         return manager.run(options)
@@ -158,8 +158,8 @@ def _run(options: RunOptions) -> int:
 
 
 def _extend(options: ExtenderOptions) -> int:
-    from tfjob_controller import gangscheduler
-    from tfjob_controller.program import StartError
+    from tfjob_controller.programs import gangscheduler
+    from tfjob_controller.programs.program import StartError
 
     try:
         return gangscheduler.run(options)

@@ -15,10 +15,10 @@ from helpers.poll import eventually
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.util.clock import RealClock
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 

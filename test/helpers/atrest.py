@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from helpers.poll import eventually
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 _QUEUES = ("queue", "trainjobs")
 

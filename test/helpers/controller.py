@@ -17,8 +17,8 @@ from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.manager import Manager
 from tfjob_controller.options import RunOptions
+from tfjob_controller.programs.manager import Manager
 from tfjob_controller.trainer.labels import TF_JOB_NAME, TRAIN_JOB_NAME
 
 ANY_PORT = BindAddress("127.0.0.1", 0)

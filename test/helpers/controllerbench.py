@@ -20,11 +20,11 @@ from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.util.clock import FakeClock
 
 NAMESPACE = "team"
 TFJOB_PATH = f"/apis/kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/tfjobs"

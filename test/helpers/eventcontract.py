@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock, RealClock, micro_time
 from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import FakeClock, RealClock, micro_time
 
 STOP_SECONDS = 10.0
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 # Not huggingface_hub and gcsfs: they read settings from the environment when they are imported.
-_IMPORTED = ("tfjob_controller.manager", "tfjob_controller.cli", "s3fs", "helpers.forkedprogram")
+_IMPORTED = ("tfjob_controller.programs.manager", "tfjob_controller.cli", "s3fs", "helpers.forkedprogram")
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(list(_IMPORTED))

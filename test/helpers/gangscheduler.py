@@ -14,10 +14,10 @@ from typing import Any
 from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.gangscheduler import GangScheduler
-from tfjob_controller.kube.clock import Clock, RealClock, micro_time
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.options import ExtenderOptions
+from tfjob_controller.programs.gangscheduler import GangScheduler
+from tfjob_controller.util.clock import Clock, RealClock, micro_time
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 

@@ -29,7 +29,6 @@ from tfjob_controller.extender.placements import GangPlacements
 from tfjob_controller.extender.roomcheck import RoomCheck
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import FakeClock, micro_time
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import ObjectReference
 from tfjob_controller.kube.meta import key_of
@@ -37,6 +36,7 @@ from tfjob_controller.kube.requester import Lines
 from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
+from tfjob_controller.util.clock import FakeClock, micro_time
 
 NAMESPACE = "team"
 GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"

@@ -14,10 +14,10 @@ import pytest
 from helpers.mutation import MutationDetector
 from helpers.poll import eventually
 from helpers.things import Thing
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import RealClock
 
 # Twice the longest first rest of the back-off, and time to connect.
 LIMIT_SECONDS = 60.0

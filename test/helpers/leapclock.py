@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 
-from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.util.clock import RealClock
 
 
 class LeapClock:
-    """A `tfjob_controller.kube.clock.Clock`. Wall time stays real. A thread that sleeps is not woken by a leap."""
+    """A `tfjob_controller.util.clock.Clock`. Wall time stays real. A thread that sleeps is not woken by a leap."""
 
     def __init__(self) -> None:
         self._real = RealClock()

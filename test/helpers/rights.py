@@ -35,8 +35,8 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.trainjob import TRAINJOBS
-from tfjob_controller.gangscheduler import GangScheduler
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.gangscheduler import GangScheduler
+from tfjob_controller.programs.manager import Manager
 
 Object = dict[str, Any]
 RBAC = MANIFESTS / "base" / "rbac"

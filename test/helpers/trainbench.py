@@ -20,11 +20,11 @@ from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.controller.trainjob import TrainJobKind
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of
+from tfjob_controller.util.clock import FakeClock
 
 TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"
 RUNTIME_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainingruntimes"

@@ -11,8 +11,8 @@ import pytest
 from localcluster.api import Api
 from tfjob_controller.extender.bindcalls import POD_GONE, PodToBind
 from tfjob_controller.extender.binder import Binder
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.transport import Transport
+from tfjob_controller.util.clock import RealClock
 
 pytestmark = pytest.mark.cluster
 

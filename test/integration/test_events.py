@@ -14,9 +14,9 @@ from helpers.eventcontract import STOP_SECONDS, EventContract, Object, Read
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import RealClock
 
 pytestmark = pytest.mark.cluster
 

@@ -14,8 +14,8 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.renderings import SYSTEM, containers_of, named, of_kind, render, render_overlay
 from localcluster.gangscheduler import ENVIRONMENT, HTTP_TIMEOUT, NAME, configuration
 from tfjob_controller.cli import build_parser
-from tfjob_controller.gangpolicy import gang_policy
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
+from tfjob_controller.programs.gangpolicy import gang_policy
 
 pytestmark = pytest.mark.cluster
 

@@ -34,7 +34,7 @@ from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from localcluster.programs import Options
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
-from tfjob_controller.gangscheduler import GangScheduler
+from tfjob_controller.programs.gangscheduler import GangScheduler
 
 pytestmark = pytest.mark.cluster
 

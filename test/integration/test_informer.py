@@ -23,13 +23,13 @@ from localcluster.api import Api
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import APISERVER
 from tfjob_controller.kube import codec, course
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import ObjectMeta, Resource, version_of
 from tfjob_controller.kube.requester import APPLY_PATCH
 from tfjob_controller.kube.transport import Transport
+from tfjob_controller.util.clock import RealClock
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 

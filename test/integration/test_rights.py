@@ -37,7 +37,7 @@ from localcluster.programs import Options
 from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
 

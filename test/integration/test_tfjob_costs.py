@@ -20,7 +20,7 @@ from helpers.timing import shortest
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply, Seen
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
 

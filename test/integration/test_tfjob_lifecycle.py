@@ -21,7 +21,7 @@ from helpers.timing import shortest
 from localcluster.api import Api
 from localcluster.fakekubelet import EXIT_CODE, MESSAGE, RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Seen
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
 

@@ -17,7 +17,7 @@ from helpers.poll import eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import Fault, FaultProxy, Late, LoseAnswer, LoseRequest, Reply, Seen
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
 

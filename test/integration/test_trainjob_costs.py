@@ -22,7 +22,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Seen
 from tfjob_controller.api.trainjob import TRAINJOBS
-from tfjob_controller.manager import Manager
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster
 

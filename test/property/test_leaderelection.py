@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from helpers.examples import examples
 from helpers.memoryapi import Fault, MemoryApi, Request
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.lease import Candidate, LeaseLock, LeaseTimes, State
+from tfjob_controller.util.clock import FakeClock
 
 RATES = (0.9, 1.0, 1.1)
 NUMBERS = st.integers(0, len(RATES) - 1)

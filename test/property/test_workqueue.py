@@ -9,11 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from helpers.examples import examples
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.delayingqueue import DelayingQueue
 from tfjob_controller.kube.ratelimit import ItemExponential
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.workqueue import ShutDown, WorkQueue
+from tfjob_controller.util.clock import FakeClock
 
 ITEMS = st.sampled_from("abcdef")
 PRIORITIES = st.integers(-2, 3)

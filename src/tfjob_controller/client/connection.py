@@ -13,9 +13,9 @@ from tfjob_controller.client.errors import LISTING, ClientError, in_words
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import Clock, RealClock
 
 # Whoever waits is a person, who can ask again.
 TIMEOUT_SECONDS = 30.0

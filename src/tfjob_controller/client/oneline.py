@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfjob_controller.text import numbered
+from tfjob_controller.util.text import numbered
 
 
 def one_line(text: str) -> str:

@@ -20,7 +20,6 @@ from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
 from tfjob_controller.kube.codec import decode_list
 from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
@@ -36,6 +35,7 @@ from tfjob_controller.kube.watchstream import (
     replace_of,
     version_of_event,
 )
+from tfjob_controller.util.backoff import DecorrelatedBackoff
 
 # See kube/reflector.py: bookmarks come each minute.
 _SILENT_SECONDS = 70.0

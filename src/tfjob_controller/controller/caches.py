@@ -45,7 +45,6 @@ from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.controller.writer import Children, Writer
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.informergroup import InformerGroup
@@ -54,6 +53,7 @@ from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.store import Store, by_controller_uid
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
+from tfjob_controller.util.clock import Clock
 
 
 class Caches:

@@ -37,7 +37,6 @@ from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.teller import Recorder, Teller
 from tfjob_controller.controller.writer import Report, Writer
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
 from tfjob_controller.kube.store import Store
@@ -47,6 +46,7 @@ from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.plan import Plan, UnplannableError
 from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status, waiting_status
+from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -27,13 +27,13 @@ from datetime import datetime
 import structlog
 
 from tfjob_controller.api.core import PODS, Pod
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.trickle import Dialer, Trickle
 from tfjob_controller.trainer.metricpairs import Pair, PairScanner
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -31,13 +31,13 @@ import structlog
 
 from tfjob_controller.api.core import Pod
 from tfjob_controller.controller.followedlog import Counters, FollowedLog, Target, target_of
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.trickle import Dialer
 from tfjob_controller.trainer.metricpairs import Measured, Pair
 from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

@@ -21,7 +21,6 @@ from tfjob_controller.api.trainjobvalidation import validate, validate_change
 from tfjob_controller.controller.handlers import runtime_key
 from tfjob_controller.controller.milestones import JobObserver, tell
 from tfjob_controller.controller.runtimes import Runtimes
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import Resource, key_of
 from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
@@ -33,6 +32,7 @@ from tfjob_controller.trainer.pods import all_containers_ended, newest, was_star
 from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
 from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
 from tfjob_controller.trainer.work import PlainWork, Work
+from tfjob_controller.util.clock import Clock
 
 # Metrics change all the time: spec, TrainJob, section 4.
 MINOR_DELAY_SECONDS = 5.0

@@ -23,11 +23,11 @@ import structlog
 from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.urgency import LIVE, URGENT
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.trace import reconciling
 from tfjob_controller.kube.workqueue import ShutDown
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

@@ -32,13 +32,13 @@ import structlog
 
 from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.trace import reconciling
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from tfjob_controller.api.cluster import NODES, Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import GANG_LABEL, GANGS, Gang, decode_gang
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.informergroup import InformerGroup
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import Clock
 
 # The index over pods by the key of their Gang.
 BY_GANG = "gang"

@@ -30,8 +30,8 @@ from tfjob_controller.extender.bindcalls import (
     PodToBind,
 )
 from tfjob_controller.extender.seats import Phase
-from tfjob_controller.kube.clock import Clock
-from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

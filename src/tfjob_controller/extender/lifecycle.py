@@ -40,9 +40,9 @@ from tfjob_controller.api.gang import (
     placed_nodes,
     wanted_members,
 )
-from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.scheduling.elastic import elastic_kind
 from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.util.clock import micro_time
 
 SCHEDULED = "Scheduled"
 REASON_ADMITTED = "Admitted"

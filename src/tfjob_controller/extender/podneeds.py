@@ -25,7 +25,7 @@ from tfjob_controller.api.gang import MEMBER_LABEL, Gang, GangSpec, Member, kind
 from tfjob_controller.api.podrequests import Amounts, amounts_of, requests_of
 from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.extender.caches import gang_key_of
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 # What is not so any more (the LimitRange is gone) should not keep a gang out for ever; an attempt in vain is cheap.
 BELIEVED_SECONDS = 600.0

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Mapping
 
 from tfjob_controller.extender.bindcalls import MemberOfGang
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 # As long as kube-scheduler leaves a pod that fits nowhere alone, if nothing happens that might help it.
 REFUSED_SECONDS = 300.0

@@ -34,8 +34,8 @@ from tfjob_controller.extender import endpoints
 from tfjob_controller.extender.endpoints import Observer
 from tfjob_controller.extender.httpconnection import IDLE_SECONDS, Connections
 from tfjob_controller.extender.service import Service
-from tfjob_controller.kube.clock import Clock
-from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.extender.statuswriter import Result, Step
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
 from tfjob_controller.scheduling.explain import RESTING
 from tfjob_controller.scheduling.queue import Queued, in_order, rest_seconds
 from tfjob_controller.scheduling.resizes import Kept
 from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.util.clock import Clock
 
 # A place in the queue is for people: it need not be right to the second.
 POSITION_SECONDS = 5.0

@@ -24,7 +24,6 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 import yaml
 
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.credentials import (
     ConfigError,
     Credentials,
@@ -36,6 +35,7 @@ from tfjob_controller.kube.credentials import (
     token_file,
 )
 from tfjob_controller.kube.plainconfig import PlainServer, read_plain
+from tfjob_controller.util.clock import Clock, RealClock
 
 # The client takes 0.3 s to import and 25 MB to hold, and a plain kubeconfig needs none of it.
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.lazylog import get_logger
+from tfjob_controller.util.clock import Clock
 
 log = get_logger(__name__)
 

@@ -20,7 +20,6 @@ import msgspec
 import structlog
 
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.clock import Clock, micro_time
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.eventseries import (
     MAX_WORD_BYTES,
@@ -33,7 +32,8 @@ from tfjob_controller.kube.eventseries import (
 )
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
-from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.util.clock import Clock, micro_time
+from tfjob_controller.util.threads import SupervisedThread
 
 __all__ = ["EventRecorder", "EventStatistics", "ObjectReference"]
 

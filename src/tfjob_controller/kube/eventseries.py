@@ -42,10 +42,10 @@ import msgspec
 import structlog
 from cachetools import LRUCache
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.ratelimit import TokenBucket
 from tfjob_controller.kube.trace import Trace
+from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 

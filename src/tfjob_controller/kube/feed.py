@@ -15,10 +15,10 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.meta import Object, ObjectT, key_of
 from tfjob_controller.kube.store import Added, Change, Deleted, Store, Synced, Updated
-from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

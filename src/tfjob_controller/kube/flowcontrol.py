@@ -15,8 +15,8 @@ from __future__ import annotations
 import enum
 import threading
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.ratelimit import TokenBucket
+from tfjob_controller.util.clock import Clock
 
 
 class Priority(enum.Enum):

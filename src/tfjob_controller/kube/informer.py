@@ -33,14 +33,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.feed import Feed, Handler, HandlerStatistics, Registration
 from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.store import IndexFunction, Store
-from tfjob_controller.kube.threads import SupervisedThread
 from tfjob_controller.kube.watchstream import Bookmark, Decode, Delete, Event, Skip, Upsert
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 
 @dataclass(frozen=True, slots=True)

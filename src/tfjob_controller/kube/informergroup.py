@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.informer import Informer, InformerStatistics
+from tfjob_controller.util.clock import Clock
 
 
 class InformerGroup:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 import structlog
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.lease import Candidate, LeaderMetrics, LeaseLock, LeaseTimes, State
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.threads import SupervisedThread
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 

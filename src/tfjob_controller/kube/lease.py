@@ -35,11 +35,11 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from tfjob_controller.kube.clock import Clock, micro_time
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.clock import Clock, micro_time
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Hashable
 from typing import Protocol
 
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 # client-go's defaults for controllers. The first retry comes before anybody notices; the cap (reached after 18
 # failures, 22 minutes in all) keeps a broken object cheap, yet it is still looked at several times in an hour.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Generic
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.delayingqueue import DelayingQueue
 from tfjob_controller.kube.queuemetrics import ItemT, MetricsProvider
 from tfjob_controller.kube.ratelimit import RateLimiter, default_limiter
 from tfjob_controller.kube.workqueue import QueueStatistics, WorkQueue
+from tfjob_controller.util.clock import Clock
 
 
 class RateLimitingQueue(Generic[ItemT]):

@@ -29,8 +29,6 @@ from typing import Generic
 import structlog
 
 from tfjob_controller.kube import codec
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import ObjectT, Resource, key_of
@@ -46,6 +44,8 @@ from tfjob_controller.kube.watchstream import (
     replace_of,
     version_of_event,
 )
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 

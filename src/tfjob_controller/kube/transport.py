@@ -38,7 +38,6 @@ from urllib3.response import BaseHTTPResponse
 from urllib3.util import Retry, Timeout
 
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
@@ -48,6 +47,7 @@ from tfjob_controller.kube.lazylog import get_logger
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, Observer
 from tfjob_controller.kube.retrypolicy import is_outcome_unknown, parse_retry_after, rest_before_retry_seconds
 from tfjob_controller.kube.stream import Stream
+from tfjob_controller.util.clock import Clock, RealClock
 
 log = get_logger(__name__)
 

@@ -30,7 +30,6 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 from urllib3.util.ssltransport import SSLTransport
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config import Config
 from tfjob_controller.kube.errors import ApiError
@@ -38,6 +37,7 @@ from tfjob_controller.kube.exchange import AnswerReader, connect, request_bytes,
 from tfjob_controller.kube.requester import Observer
 from tfjob_controller.kube.retrypolicy import parse_retry_after
 from tfjob_controller.kube.transport import CONNECT_TIMEOUT_SECONDS, default_user_agent
+from tfjob_controller.util.clock import Clock
 
 # Four TLS records: what the parser is given at once.
 _BUFFER_BYTES = 65536

@@ -32,8 +32,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Generic
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.queuemetrics import ItemT, MetricsProvider, QueueMetrics
+from tfjob_controller.util.clock import Clock
 
 # A heap is made anew once it has twice as many entries as items, and some more: that costs each entry O(1). Else an
 # item with a far time (a deadline in weeks) that is woken earlier again and again would leave an entry each time.

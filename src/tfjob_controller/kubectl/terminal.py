@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tfjob_controller.text import RULING, numbered
+from tfjob_controller.util.text import RULING, numbered
 
 # Escape sequences but for colours. Tabs and carriage returns stay: progress is shown with them.
 _RULES = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{RULING}]")

@@ -18,13 +18,13 @@ import msgspec
 
 from tfjob_controller.client.reads import TABLE, Reader, Row
 from tfjob_controller.client.watching import is_final
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import ObjectMeta, version_of
 from tfjob_controller.kube.requester import Lines
 from tfjob_controller.kube.watchstream import Delete, ObjectReader, Upsert, WatchStream, version_of_event
+from tfjob_controller.util.clock import Clock, RealClock
 
 _WATCH_SECONDS = 300
 # Bookmarks come each minute.

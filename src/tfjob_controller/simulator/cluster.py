@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 from tfjob_controller.api.cluster import Node, NodeCondition, NodeStatus
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
-from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.demand import demands_of
 from tfjob_controller.scheduling.placement import NoFit, place
 from tfjob_controller.scheduling.view import ClusterView
 from tfjob_controller.simulator.jobs import SimJob, SimulationError
+from tfjob_controller.util.clock import micro_time
 
 GPU = "nvidia.com/gpu"
 NAMESPACE = "default"

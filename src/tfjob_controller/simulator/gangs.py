@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from tfjob_controller.api.gang import BOUND, Gang, Member, kind_of, placed_nodes, wanted_members
-from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling import scaling
 from tfjob_controller.scheduling.decide import Admit, Decider, Unschedulable
@@ -32,6 +31,7 @@ from tfjob_controller.simulator.jobs import SimJob, ms
 from tfjob_controller.simulator.policy import Policy, Settings
 from tfjob_controller.simulator.spreading import node_for, spread_members
 from tfjob_controller.simulator.timeline import Timeline
+from tfjob_controller.util.clock import micro_time
 
 # Who is admitted sooner has not waited: as the extender counts it.
 _AT_ONCE_MS = 5000

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import structlog
 
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.storage.crew import work_through
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import RemoteFile
@@ -21,6 +20,7 @@ from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.sources import Source, open_source
 from tfjob_controller.storage.transfer import Patience, Transfer
 from tfjob_controller.storage.uris import StorageUri, parse
+from tfjob_controller.util.clock import RealClock
 
 _log = structlog.get_logger(__name__)
 

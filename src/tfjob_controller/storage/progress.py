@@ -9,8 +9,8 @@ import threading
 
 import structlog
 
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.storage.files import RemoteFile
+from tfjob_controller.util.clock import Clock
 
 LINE_EVERY_SECONDS = 10.0
 # Where there are more files, one line for each would bury all others.

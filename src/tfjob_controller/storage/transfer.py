@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.files import RemoteFile
 from tfjob_controller.storage.folder import FilledFolder
@@ -18,6 +16,8 @@ from tfjob_controller.storage.part import Part
 from tfjob_controller.storage.progress import Progress
 from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.sources import Source
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
 
 # How often a content may be wrong to the last byte before nobody believes in a mishap.
 _WRONG_CONTENTS = 2

@@ -24,7 +24,7 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import Processor
 
-from tfjob_controller.text import RULING, numbered
+from tfjob_controller.util.text import RULING, numbered
 
 # All control characters but the tab; and halves of characters, which no stream can write.
 _RULES = re.compile(f"[\x00-\x08\x0a-\x1f{RULING}\ud800-\udfff]")

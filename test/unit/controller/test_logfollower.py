@@ -34,9 +34,9 @@ from tfjob_controller.controller.followedlog import (
     TAIL_LINES,
 )
 from tfjob_controller.controller.logfollower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
-from tfjob_controller.kube.clock import FakeClock, RealClock
 from tfjob_controller.kube.trickle import Dialer
 from tfjob_controller.trainer.metricpairs import Measured
+from tfjob_controller.util.clock import FakeClock, RealClock
 
 RUNS = ContainerState(running=Running())
 ENDED = ContainerState(terminated=Terminated(0))

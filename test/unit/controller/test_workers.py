@@ -13,10 +13,10 @@ from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, Req
 from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.ratelimit import ItemExponential
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.kube.workqueue import QueueStatistics
+from tfjob_controller.util.clock import FakeClock
 
 
 class Results:

@@ -14,9 +14,9 @@ from helpers.poll import eventually
 from helpers.scripted import PatientClock
 from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
 from tfjob_controller.extender.binder import Binder, Objection
-from tfjob_controller.kube.clock import RealClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import JSON, Lines, Priority
+from tfjob_controller.util.clock import RealClock
 
 POD = PodToBind("ns", "p", "uid-1", "n1")
 DEADLINE = 40.0

@@ -14,9 +14,9 @@ from tfjob_controller.extender.bindcalls import NOT_COMPLETE, STOPPING, MemberOf
 from tfjob_controller.extender.binder import Binder
 from tfjob_controller.extender.gate import PATIENCE, TICK_SECONDS, Gate
 from tfjob_controller.extender.seats import Phase
-from tfjob_controller.kube.clock import FakeClock, RealClock
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.telemetry import debug
+from tfjob_controller.util.clock import FakeClock, RealClock
 
 HTTP_TIMEOUT, BIND_TIMEOUT = 300.0, 600.0
 NODES = {"worker-0": "n0", "worker-1": "n1"}

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.memoryapi import MemoryApi, no_answer
 from tfjob_controller.extender.leadership import BELIEVED, LeaseFollower
-from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.util.clock import FakeClock
 
 DURATION = 15
 BELIEVED_SECONDS = BELIEVED * DURATION

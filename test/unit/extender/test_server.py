@@ -27,7 +27,7 @@ from tfjob_controller.extender.httpconnection import MAX_BODY_BYTES
 from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
 from tfjob_controller.extender.service import NODE_NOT_OFFERED, NOT_FILTERED, Service
 from tfjob_controller.extender.wire import NEEDS_NODE_CACHE
-from tfjob_controller.kube.clock import RealClock
+from tfjob_controller.util.clock import RealClock
 
 NAMES = [f"n{number}" for number in range(10)]
 

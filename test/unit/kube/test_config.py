@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tfjob_controller.kube import config as config_module
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.config import ConfigError, load_config
+from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 SERVER = "https://cluster.test:6443"

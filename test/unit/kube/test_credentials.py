@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from helpers.poll import eventually
 from tfjob_controller.kube import credentials
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.credentials import ConfigError, Credentials, Secret, bearer, exec_plugin, token_file
+from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 

@@ -7,8 +7,8 @@ import pytest
 from helpers.eventcontract import STOP_SECONDS, EventContract, Read, Wait
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.events import MAX_QUEUED, EventRecorder, ObjectReference
+from tfjob_controller.util.clock import FakeClock
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
+from tfjob_controller.util.clock import FakeClock
 
 STOPPED = threading.Event()
 STOPPED.set()

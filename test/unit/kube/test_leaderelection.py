@@ -7,8 +7,8 @@ import pytest
 
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.leaderelection import LeaderElector
+from tfjob_controller.util.clock import FakeClock
 
 STOP_SECONDS = 10.0
 

@@ -4,9 +4,9 @@ import pytest
 
 from helpers.leasecontract import TIMES, LeaseContract, Start
 from helpers.memoryapi import Fault, MemoryApi, Request, no_answer, refusal, slow
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.lease import Candidate, LeaseLock, LeaseTimes, State
+from tfjob_controller.util.clock import FakeClock
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.ratelimit import ItemExponential, RateLimiter, SlowestOf, TokenBucket, default_limiter
+from tfjob_controller.util.clock import FakeClock
 
 
 def delays(limiter: RateLimiter, count: int, item: str = "a") -> list[float]:

@@ -22,7 +22,6 @@ import yaml
 from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
 from helpers.poll import eventually
 from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
@@ -30,6 +29,7 @@ from tfjob_controller.kube.requester import JSON_PATCH
 from tfjob_controller.kube.stream import Stream
 from tfjob_controller.kube.trace import Trace, following
 from tfjob_controller.kube.transport import Transport, default_user_agent
+from tfjob_controller.util.clock import FakeClock
 
 TOKEN = "s3cr3t-t0ken"
 PATH = "/api/v1/namespaces/d/pods"

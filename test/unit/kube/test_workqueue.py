@@ -12,11 +12,11 @@ from weakref import ReferenceType, ref
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock, RealClock
 from tfjob_controller.kube.delayingqueue import DelayingQueue
 from tfjob_controller.kube.ratelimit import ItemExponential
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.kube.workqueue import QueueStatistics, ShutDown, WorkQueue
+from tfjob_controller.util.clock import FakeClock, RealClock
 
 Queue = WorkQueue[str] | DelayingQueue[str] | RateLimitingQueue[str]
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from helpers.gangs import GPU, NOW, a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
-from tfjob_controller.kube.clock import micro_time
 from tfjob_controller.scheduling.elastic import elastic_of
 from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, plan_resizes
+from tfjob_controller.util.clock import micro_time
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
 PS = Member("ps", 1, {"cpu": "1"})

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest, RemoteFile
 from tfjob_controller.storage.folder import FilledFolder
 from tfjob_controller.storage.progress import LINE_EVERY_SECONDS, MOST_LINES, Progress
 from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.transfer import Cancelled, Patience, Transfer
+from tfjob_controller.util.clock import FakeClock
 
 CONTENT = b"0123456789"
 FILE = RemoteFile("a", "bucket/a", 10, "one")

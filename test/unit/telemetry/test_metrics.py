@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import ReplicaStatus, ScalingStatus, TrainingStatus
-from tfjob_controller.kube.clock import FakeClock
 from tfjob_controller.kube.feed import HandlerStatistics
 from tfjob_controller.kube.informer import InformerStatistics
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.reflector import ReflectorStatistics
 from tfjob_controller.kube.workqueue import WorkQueue
 from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.util.clock import FakeClock
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""The rules of kube/threads.py."""
+"""The rules of util/threads.py."""
 
 import threading
 
 from helpers.poll import eventually
-from tfjob_controller.kube.clock import FakeClock
-from tfjob_controller.kube.threads import RESTART_SECONDS, SupervisedThread
+from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.util.threads import RESTART_SECONDS, SupervisedThread
 
 
 class Body:

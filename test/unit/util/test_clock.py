@@ -1,4 +1,4 @@
-"""The rules of kube/clock.py."""
+"""The rules of util/clock.py."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tfjob_controller.kube.clock import Clock, FakeClock, RealClock, micro_time
+from tfjob_controller.util.clock import Clock, FakeClock, RealClock, micro_time
 
 JOIN_SECONDS = 10.0
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -20,12 +20,12 @@ from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.controller.trainjob import TrainJobKind
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import Clock
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gangterms import GangPolicy
+from tfjob_controller.util.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The rules of program.py."""
+"""The rules of programs/program.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
     """Both are there before the handler of either has run."""
     code = (
-        "import os, signal, threading; from tfjob_controller import program; stop = threading.Event();"
+        "import os, signal, threading; from tfjob_controller.programs import program; stop = threading.Event();"
         "program.on_signals(stop);"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT});"
         "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT);"
@@ -27,7 +27,7 @@ def test_a_second_signal_ends_it_however_close_to_the_first() -> None:
 
 def test_the_first_signal_asks_for_a_stop() -> None:
     code = (
-        "import os, signal, threading; from tfjob_controller import program; stop = threading.Event();"
+        "import os, signal, threading; from tfjob_controller.programs import program; stop = threading.Event();"
         "program.on_signals(stop); os.kill(os.getpid(), signal.SIGTERM); raise SystemExit(0 if stop.wait(20) else 1)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == os.EX_OK
@@ -36,7 +36,7 @@ def test_the_first_signal_asks_for_a_stop() -> None:
 # Sixteen threads that each hold some memory at the same time; then the heaps that the C library tells of are counted.
 _HOLD = """
     import ctypes, sys, threading
-    from tfjob_controller.program import share_heaps
+    from tfjob_controller.programs.program import share_heaps
     if sys.argv[1] == "shared":
         assert share_heaps()
     everybody = threading.Barrier(17)

@@ -1,4 +1,4 @@
-"""The rules of gangscheduler.py that need no cluster; test/integration/test_gang_scheduler.py has the others."""
+"""The rules of programs/gangscheduler.py that need no cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.gangscheduler import GangScheduler
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.options import ExtenderOptions
+from tfjob_controller.programs.gangscheduler import GangScheduler
 
 
 def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.gangpolicy import gang_policy
 from tfjob_controller.options import resolve
+from tfjob_controller.programs.gangpolicy import gang_policy
 from tfjob_controller.trainer.gangbackends import BACKENDS
 
 

@@ -1,4 +1,4 @@
-"""The rules of manager.py that need no cluster; test/integration/test_manager.py has the others."""
+"""The rules of programs/manager.py that need no cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.kube.config import load_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.version import server_version
-from tfjob_controller.manager import Manager
 from tfjob_controller.options import RunOptions
+from tfjob_controller.programs.manager import Manager
 
 
 class Says:

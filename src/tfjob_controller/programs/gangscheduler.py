@@ -38,18 +38,18 @@ from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFil
 from tfjob_controller.extender.service import Service
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, find_config
 from tfjob_controller.kube.events import EventRecorder
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.transport import Transport
 from tfjob_controller.options import ExtenderOptions
-from tfjob_controller.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
 from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
+from tfjob_controller.util.clock import Clock, RealClock
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 
-from tfjob_controller.kube.clock import Clock
+from tfjob_controller.util.clock import Clock
 
 # One lost connection is mended before anybody notices; a server that is down is asked about twice a minute, as
 # client-go does.

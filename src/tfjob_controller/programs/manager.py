@@ -39,10 +39,6 @@ from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.controller.logreader import LogReader
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.workers import Workers
-from tfjob_controller.engines import Shared, tfjob_engine, trainjob_engine
-from tfjob_controller.gangpolicy import gang_policy
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import Clock, RealClock
 from tfjob_controller.kube.config import Config, ConfigError, find_config
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events import EventRecorder
@@ -53,12 +49,16 @@ from tfjob_controller.kube.transport import Transport
 from tfjob_controller.kube.trickle import Dialer
 from tfjob_controller.kube.version import server_version
 from tfjob_controller.options import RunOptions
-from tfjob_controller.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.engines import Shared, tfjob_engine, trainjob_engine
+from tfjob_controller.programs.gangpolicy import gang_policy
+from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
 from tfjob_controller.trainer import gangterms
 from tfjob_controller.trainer.work import Work
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock, RealClock
 
 log = structlog.get_logger(__name__)
 

@@ -1,12 +1,12 @@
-"""The rules of kube/backoff.py, one test each."""
+"""The rules of util/backoff.py, one test each."""
 
 import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.kube.backoff import DecorrelatedBackoff
-from tfjob_controller.kube.clock import FakeClock
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import FakeClock
 
 
 def backoff(clock: FakeClock, seed: int = 0) -> DecorrelatedBackoff:

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from tfjob_controller.text import RULING, numbered
+from tfjob_controller.util.text import RULING, numbered
 
 # Embeddings, overrides and isolates, and what ends them: Unicode's names of their directions (UAX #9).
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
