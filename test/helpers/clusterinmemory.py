@@ -41,13 +41,13 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.actions import Actions, Patch
 from tfjob_controller.trainer.difference import plan_actions
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.status import StatusResult, next_status
 from tfjob_controller.trainer.tfjobplan import build_plan
 from tfjob_controller.trainer.work import Work
@@ -164,15 +164,19 @@ class World:
 
     # What the controller does
 
+    @property
+    def state(self) -> JobState:
+        return evaluate(self.work, self.plan, self.observed, self.now)
+
     def actions(self) -> Actions:
-        return plan_actions(self.work, self.plan, self.observed, self.now)
+        return plan_actions(self.state)
 
     def sync(self, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
         """One sync: the writes carried out, then the status."""
         self.carry_out(self.actions())
-        work = self.work
-        result = next_status(work, self.plan, self.observed, self.now, obstacles)
-        if result.status is not work.status:
+        state = self.state
+        result = next_status(state, obstacles)
+        if result.status is not state.status:
             self.status_writes += 1
             self.job = self.kind.written(self.job, result.status)
         self.events.extend(result.events)
@@ -367,7 +371,7 @@ class World:
             ]
 
     def all_run(self) -> None:
-        for replica in fitted(self.plan, self.observed, self.status).replicas:
+        for replica in self.state.plan.replicas:
             if replica.id not in self.status.succeeded_indexes and replica.name in self.jobs:
                 self.runs(replica.id)
 

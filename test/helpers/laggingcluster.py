@@ -20,9 +20,9 @@ from tfjob_controller.api.core import JOBS, Condition, Job, Pod
 from tfjob_controller.trainer.actions import Actions, Create, Delete
 from tfjob_controller.trainer.difference import plan_actions
 from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.status import next_status
 
 _FIRST_RETRYABLE = 128
@@ -46,19 +46,20 @@ class LaggingCluster:
 
     def sync(self) -> bool:
         """One sync; was there anything to do?"""
-        truth, work = self.truth, self.truth.work
-        actions = plan_actions(work, truth.plan, self._observed(), truth.now)
+        truth = self.truth
+        actions = plan_actions(self._state())
         self._carry_out(actions)
-        result = next_status(work, truth.plan, self._observed(), truth.now)
-        if result.status is not work.status:
+        state = self._state()
+        result = next_status(state)
+        if result.status is not state.status:
             truth.job = truth.kind.written(truth.job, result.status)
         truth.events.extend(result.events)
         self.wakes = result.wake_after_seconds is not None
-        return bool(actions) or result.status is not work.status
+        return bool(actions) or result.status is not state.status
 
     def dies(self, writes: int) -> None:
         """The controller ends in the middle of a sync, after so many of its writes, and before its status."""
-        actions = plan_actions(self.truth.work, self.truth.plan, self._observed(), self.truth.now)
+        actions = plan_actions(self._state())
         all_of_them = [
             *(Actions(creates=(each,)) for each in actions.creates),
             *(Actions(deletes=(each,)) for each in actions.deletes),
@@ -70,8 +71,11 @@ class LaggingCluster:
         self.jobs_seen()
         self.pods_seen()
 
-    def _observed(self) -> Observed:
-        return replace(self.truth.observed, jobs=dict(self.seen_jobs), pods=dict(self.seen_pods))
+    def _state(self) -> JobState:
+        """As the controller sees it."""
+        truth = self.truth
+        observed = replace(truth.observed, jobs=dict(self.seen_jobs), pods=dict(self.seen_pods))
+        return evaluate(truth.work, truth.plan, observed, truth.now)
 
     def jobs_seen(self) -> None:
         self.seen_jobs = dict(self.truth.jobs)
@@ -198,7 +202,7 @@ class LaggingCluster:
     def _pods_of(self, name: str) -> Sequence[Pod]:
         return self.truth.pods.get(name, ())
 
-    def _state(self) -> tuple[Any, ...]:
+    def _everything(self) -> tuple[Any, ...]:
         truth = self.truth
         return truth.job, dict(truth.jobs), {name: list(pods) for name, pods in truth.pods.items()}, truth.gang
 
@@ -206,7 +210,7 @@ class LaggingCluster:
         """Everybody does what is to do, and sees it, until nothing changes any more."""
         replicas = [replica.id for replica in self.truth.plan.replicas]
         for _ in range(100):
-            before = self._state()
+            before = self._everything()
             self.gang_scheduler()
             for replica_id in replicas:
                 self.job_controller(replica_id)
@@ -215,7 +219,7 @@ class LaggingCluster:
             self.pods_seen()
             self.sync()
             self.truth.advance(1)
-            if not self.wakes and before == self._state():
+            if not self.wakes and before == self._everything():
                 return
         raise AssertionError(f"never comes to rest: {self.truth.job.status}")
 

@@ -65,7 +65,7 @@ class Play:
         )
         self._check_seats()
         before = cluster.job.status
-        result = next_status(cluster.job, cluster.plan, cluster.observed, cluster.now)
+        result = next_status(cluster.state)
         cluster.job = replace(cluster.job, status=result.status)
         return bool(actions) or result.status is not before
 

@@ -185,7 +185,7 @@ def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
     for step in history:
         step(cluster)
         cluster.settle()
-        again = next_status(cluster.job, cluster.plan, cluster.observed, cluster.now)
+        again = next_status(cluster.state)
         assert again.status is cluster.job.status
         assert again.events == ()
         assert cluster.actions() is NOTHING

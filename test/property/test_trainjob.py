@@ -214,9 +214,9 @@ def test_a_status_is_a_fixed_point_and_what_is_planned_comes_to_rest(
     for step in history:
         step(cluster)
         cluster.settle()
-        work = cluster.work
-        again = next_status(work, cluster.plan, cluster.observed, cluster.now)
-        assert again.status is work.status
+        state = cluster.state
+        again = next_status(state)
+        assert again.status is state.status
         assert again.events == ()
         assert cluster.actions() is NOTHING
 

@@ -45,6 +45,7 @@ from tfjob_controller.trainer.difference import plan_actions, stop_all
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.plan import Plan, UnplannableError
+from tfjob_controller.trainer.state.evaluation import evaluate
 from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status, waiting_status
 from tfjob_controller.util.clock import Clock
 
@@ -164,7 +165,8 @@ class Engine(Generic[ObjectT]):
         now = self._clock.now()
         current = memo.resting.current(self._kind.work_of(job))
         observed = self._observe(job, plan)
-        actions = plan_actions(current, plan, observed, now)
+        state = evaluate(current, plan, observed, now)
+        actions = plan_actions(state)
         faults: Sequence[Fault] = ()
         if not self._may_act(job, memo, observed, actions):
             return DONE
@@ -176,9 +178,10 @@ class Engine(Generic[ObjectT]):
             memo.untold.append(report)
             if self._makes_room(memo):
                 return RequeueAfter(YIELD_SECONDS)
-            observed = self._observe(job, plan)
         try:
-            result = next_status(current, plan, observed, now, obstacles_of(faults))
+            if actions:
+                state = evaluate(current, plan, self._observe(job, plan), now)
+            result = next_status(state, obstacles_of(faults))
             rest_seconds = self._write_status(job, memo, result)
             if result.suspend_job and rest_seconds is None:
                 self._suspend(job)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 
 from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
 from tfjob_controller.api.gang import GANGS, Gang
@@ -25,19 +24,16 @@ from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.actions import NOTHING, Actions, Create, Delete, Patch, SetSuspend, both, deletion
 from tfjob_controller.trainer.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.cleanup import all_that_go_on, goes_on, jobs_to_stop, pods_to_delete
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.gang import (
     Gate,
     as_placed,
     gang_body,
-    gate_of,
     is_misplaced,
     must_let_go,
     spec_patch,
     wanted_spec,
 )
-from tfjob_controller.trainer.gangterms import GangTerms
-from tfjob_controller.trainer.generations import is_due, is_of_generation, turnover_of, without_lost, workers_to_know
+from tfjob_controller.trainer.generations import is_due, is_of_generation
 from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_there, misfit
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.phases import CLEAN_UP, is_finished
@@ -46,54 +42,63 @@ from tfjob_controller.trainer.predecessors import is_vacant
 from tfjob_controller.trainer.replicas import View, has_failed_suspended
 from tfjob_controller.trainer.restarts import is_recorded
 from tfjob_controller.trainer.setbackoff import seconds_to_start
+from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.statusfigures import untold_successes
-from tfjob_controller.trainer.steps import Step, due_step
 from tfjob_controller.trainer.suspension import is_one_stopping, left_going, toggled
-from tfjob_controller.trainer.training import judge, to_restart
-from tfjob_controller.trainer.views import had_all, views_of
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.views import had_all
 
 
-def plan_actions(job: Work, plan: Plan, observed: Observed, now: datetime) -> Actions:
+def plan_actions(state: JobState) -> Actions:
     """The writes that bring the cluster to the plan; `NOTHING` (the same object) when it is there."""
-    status = job.status
-    if job.metadata.deletion_timestamp is not None or is_finished(status):
+    if state.job.metadata.deletion_timestamp is not None or is_finished(state.status):
         return NOTHING
-    plan = fitted(plan, observed, status)
-    views = views_of(plan, observed, status, now)
-    if status.phase == CLEAN_UP:
-        return _cleaning(plan, observed, views) or NOTHING
-    if judge(plan, views, (), status.restarts, status.start_time, now) is not None or to_restart(plan, views):
+    if state.status.phase == CLEAN_UP:
+        return _cleaning(state) or NOTHING
+    if state.completion is not None or state.must_restart_all:
         return NOTHING
-    step = due_step(plan, views, without_lost(plan, observed, now))
-    holds = seconds_to_start(plan, status, now) > 0
-    actions = _together(step, _in_step(step, status, holds=holds), now, resumes=not is_one_stopping(plan, views, now))
     beside = Actions(
-        deletes=(*(_surplus(plan, observed) if plan.steps else ()), *_lost(plan, observed, now)),
-        suspends=tuple(SetSuspend(view.replica.name, True) for view in step.past if goes_on(view.job)),
+        deletes=(*(_surplus(state.plan, state.observed) if state.plan.steps else ()), *_lost(state)),
+        suspends=tuple(SetSuspend(view.replica.name, True) for view in state.step.past if goes_on(view.job)),
     )
-    return both(_grouped(plan, step, views), both(actions, beside)) or NOTHING
+    return both(_grouped(state), both(_together(state, _in_step(state)), beside)) or NOTHING
 
 
-def _in_step(step: Step, status: TrainingStatus, *, holds: bool) -> Actions:
-    """`holds`: nothing is made yet, since it was only now that it had to be made anew."""
-    plan, observed, views = step.plan, step.observed, step.views
-    gate = gate_of(plan, observed, views)
-    if plan.gang is not None and gate is not None:
-        return _running_gang(plan, plan.gang, gate, observed, views, status, holds=holds)
-    return _running(plan, observed, views, status, holds=holds and plan.has_generations)
+def _in_step(state: JobState) -> Actions:
+    """What the due step lacks.
+
+    While the job is suspended its Jobs stay, whatever their attempt: they have no pods. What is stale is deleted when
+    the job is resumed.
+    """
+    plan, observed, views = state.step.plan, state.step.observed, state.step.views
+    suspend = plan.policy.suspend
+    stale = {job.metadata.name for job in state.turnover.stale}
+    here = [view for view in views if view.replica.name not in stale]
+    return Actions(
+        creates=() if suspend else tuple(_creates(state)),
+        deletes=(
+            *_surplus(plan, observed),
+            *_redone(plan, here, state.status),
+            *_moved(state.gate, here),
+            *(() if suspend else _taken_down(state)),
+        ),
+        suspends=tuple(_stopped(observed, views) if suspend else toggled(here, suspend=False)),
+        patches=tuple(_asked(state)),
+    )
 
 
-def _together(step: Step, actions: Actions, now: datetime, *, resumes: bool) -> Actions:
-    """`resumes`: Jobs that are suspended may go on; but first those of a set must all be so."""
+def _together(state: JobState, actions: Actions) -> Actions:
+    """Those of a set may go on only once all of them have stopped."""
+    step = state.step
     if step.plan.policy.suspend:
         return actions
-    left = tuple(left_going(step.plan, step.views, now))
-    return actions if resumes and not left else dataclasses.replace(actions, suspends=left)
+    left = tuple(left_going(step.plan, step.views, state.now))
+    resumes = not left and not is_one_stopping(state.plan, state.views, state.now)
+    return actions if resumes else dataclasses.replace(actions, suspends=left)
 
 
-def _grouped(plan: Plan, step: Step, views: Sequence[View]) -> Actions:
+def _grouped(state: JobState) -> Actions:
     """The object that another scheduler knows the job's gang by. One on its way out is made anew once it is gone."""
+    plan, step, views = state.plan, state.step, state.views
     terms, group = plan.pod_group, step.observed.pod_group
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
         return NOTHING
@@ -117,7 +122,8 @@ def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[
     )
 
 
-def _cleaning(plan: Plan, observed: Observed, views: Sequence[View]) -> Actions:
+def _cleaning(state: JobState) -> Actions:
+    plan, observed, views = state.plan, state.observed, state.views
     return Actions(
         deletes=(*(deletion(PODS, pod) for pod in pods_to_delete(plan, observed)), *_ended_group(plan, observed)),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_stop(plan, observed, views)),
@@ -134,97 +140,67 @@ def _let_go(gang: Gang) -> Patch:
     return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
 
 
-def _running_gang(
-    plan: Plan,
-    terms: GangTerms,
-    gate: Gate,
-    observed: Observed,
-    views: Sequence[View],
-    status: TrainingStatus,
-    *,
-    holds: bool,
-) -> Actions:
-    """While suspended, Jobs stay, whatever their attempt: they have no pods. What is stale goes when it is resumed."""
-    suspend = plan.policy.suspend
-    stale = {job.metadata.name for job in gate.stale}
-    here = [view for view in views if view.replica.name not in stale]
-    redone = (*_redone(plan, here, status), *_moved(gate, here))
-    waits = holds or is_due(plan, status.scaling, workers_to_know(plan, views, gate.seats if gate.is_open else None))
-    return Actions(
-        creates=() if suspend else tuple(_seated(plan, terms, gate, observed, views, waits=waits)),
-        deletes=(*_surplus(plan, observed), *redone, *(() if suspend else _taken_down(gate.stale, views, status))),
-        suspends=tuple(_stopped(observed, views) if suspend else toggled(here, suspend=False)),
-        patches=tuple(_asked(plan, terms, gate, observed)),
-    )
+def _creates(state: JobState) -> Iterator[Create]:
+    """What is missing, the chief's first; of a gang the Gang alone until it is placed, then all that has a seat.
 
-
-def _seated(
-    plan: Plan, terms: GangTerms, gate: Gate, observed: Observed, views: Sequence[View], *, waits: bool
-) -> Iterator[Create]:
-    """The Gang alone, until it is placed and nothing of an earlier attempt is left; then all that has a seat.
-
-    `waits`: the status must be written first.
+    A succeeded replica keeps its name, but never runs again.
     """
-    if observed.gang is None:
-        yield Create(GANGS, terms.name, gang_body(plan, wanted_spec(plan, terms, gate)))
-    if waits or not (gate.is_open and gate.is_clear):
+    plan, observed, gate = state.step.plan, state.step.observed, state.gate
+    if plan.gang is not None and gate is not None and observed.gang is None:
+        yield Create(GANGS, plan.gang.name, gang_body(plan, wanted_spec(plan, plan.gang, gate)))
+    if _must_wait(state):
         return
     yield from _mounted(plan, observed)
-    told = as_placed(plan, gate, views)
-    for view in views:
-        replica, seat = view.replica, gate.seats.get(view.replica.name)
-        if seat is not None and is_vacant(observed, replica.name) and view.state != replicas.SUCCEEDED:
+    told = plan if gate is None else as_placed(plan, gate, state.step.views)
+    for view in state.step.views:
+        replica, is_done = view.replica, view.state == replicas.SUCCEEDED
+        seat = gate.seats.get(replica.name) if gate is not None else None
+        has_place = gate is None or seat is not None
+        if has_place and not is_done and is_vacant(observed, replica.name):
             yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
-        if _lacks_service(replica, observed) and (seat is not None or view.state == replicas.SUCCEEDED):
+        if (has_place or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 
 
-def _asked(plan: Plan, terms: GangTerms, gate: Gate, observed: Observed) -> Iterator[Patch]:
+def _must_wait(state: JobState) -> bool:
+    """Reports whether no child may be created yet: the gang has no place, children of an earlier attempt are left, the
+    set was restarted only just now, or the status must say first for how many workers it is.
+    """
+    plan = state.step.plan
+    if (state.gate is not None and not state.gate.is_open) or not state.turnover.is_clear:
+        return True
+    if plan.has_generations and seconds_to_start(state.plan, state.status, state.now) > 0:
+        return True
+    return is_due(plan, state.status.scaling, state.known_workers)
+
+
+def _asked(state: JobState) -> Iterator[Patch]:
     """What the Gang should ask for and does not yet."""
-    gang = observed.gang
-    if gang is None or gang.metadata.deletion_timestamp is not None:
+    plan, gang, gate = state.step.plan, state.step.observed.gang, state.gate
+    if plan.gang is None or gate is None or gang is None or gang.metadata.deletion_timestamp is not None:
         return
-    body = spec_patch(gang, wanted_spec(plan, terms, gate), terms)
+    body = spec_patch(gang, wanted_spec(plan, plan.gang, gate), plan.gang)
     if body is not None:
         yield Patch(GANGS, gang.metadata.name, body)
 
 
-def _taken_down(stale: Iterable[Job], views: Sequence[View], status: TrainingStatus) -> Iterator[Delete]:
+def _taken_down(state: JobState) -> Iterator[Delete]:
     """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
 
     Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
     """
-    untold = {view.replica.name for view in untold_successes(views, status)}
-    for job in stale:
+    untold = {view.replica.name for view in untold_successes(state.step.views, state.status)}
+    for job in state.turnover.stale:
         if job.metadata.deletion_timestamp is None and job.metadata.name not in untold:
             yield deletion(JOBS, job, foreground=True)
 
 
-def _moved(gate: Gate, views: Sequence[View]) -> Iterator[Delete]:
+def _moved(gate: Gate | None, views: Sequence[View]) -> Iterator[Delete]:
     """Jobs that are pinned to a node that is not theirs any more."""
-    for view in views:
-        seat = gate.seats.get(view.replica.name)
+    for view in views if gate is not None else ():
+        seat = gate.seats.get(view.replica.name) if gate is not None else None
         if view.job is not None and seat is not None and is_misplaced(view, seat):
             yield deletion(JOBS, view.job, foreground=True)
-
-
-def _running(plan: Plan, observed: Observed, views: Sequence[View], status: TrainingStatus, *, holds: bool) -> Actions:
-    """Where a job has generations, children of another one go first, and the status says which is present."""
-    suspend = plan.policy.suspend
-    turnover = turnover_of(plan, observed, views)
-    stale = {job.metadata.name for job in turnover.stale}
-    here = [view for view in views if view.replica.name not in stale]
-    waits = holds or suspend or not turnover.is_clear
-    waits = waits or is_due(plan, status.scaling, workers_to_know(plan, views, None))
-    return Actions(
-        creates=() if waits else tuple(_creates(plan, observed, views)),
-        deletes=(
-            *_surplus(plan, observed),
-            *_redone(plan, here, status),
-            *(() if suspend else _taken_down(turnover.stale, views, status)),
-        ),
-        suspends=tuple(_stopped(observed, views) if suspend else toggled(here, suspend=False)),
-    )
 
 
 def _stopped(observed: Observed, views: Sequence[View]) -> Iterator[SetSuspend]:
@@ -238,17 +214,6 @@ def _stopped(observed: Observed, views: Sequence[View]) -> Iterator[SetSuspend]:
         job = observed.jobs.get(view.replica.name)
         if view.job is None and job is not None and job.metadata.deletion_timestamp is None and goes_on(job):
             yield SetSuspend(job.metadata.name, True)
-
-
-def _creates(plan: Plan, observed: Observed, views: Sequence[View]) -> Iterator[Create]:
-    """What is missing, the chief's first. A succeeded replica keeps its name, but never runs again."""
-    yield from _mounted(plan, observed)
-    for view in views:
-        replica = view.replica
-        if is_vacant(observed, replica.name) and view.state != replicas.SUCCEEDED:
-            yield Create(JOBS, replica.name, build_job(plan, replica))
-        if _lacks_service(replica, observed):
-            yield Create(SERVICES, replica.name, build_service(plan, replica))
 
 
 def _mounted(plan: Plan, observed: Observed) -> Iterator[Create]:
@@ -276,12 +241,13 @@ def _surplus(plan: Plan, observed: Observed) -> Iterator[Delete]:
             yield deletion(SERVICES, service)
 
 
-def _lost(plan: Plan, observed: Observed, now: datetime) -> Iterator[Delete]:
+def _lost(state: JobState) -> Iterator[Delete]:
     """Jobs of before whose pod is lost with its node: not in the foreground, where they would wait for it for ever."""
-    kept = without_lost(plan, observed, now).pods
-    for name, pods in observed.pods.items():
-        job = observed.jobs.get(name)
-        if job is not None and len(kept[name]) < len(pods) and not is_of_generation(plan, job):
+    if state.reachable is state.observed:
+        return
+    for name, pods in state.observed.pods.items():
+        job = state.observed.jobs.get(name)
+        if job is not None and len(state.reachable.pods[name]) < len(pods) and not is_of_generation(state.plan, job):
             yield deletion(JOBS, job)
 
 

@@ -51,7 +51,7 @@ from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.cluster import environment_of
 from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
 from tfjob_controller.trainer.gangterms import GangTerms
-from tfjob_controller.trainer.generations import is_of_generation
+from tfjob_controller.trainer.generations import Turnover, is_of_generation
 from tfjob_controller.trainer.names import replica_id
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Replica
@@ -66,15 +66,13 @@ class Gate:
     """What the gang lets be done now.
 
     `seats`: by name of the replica, of those that may run in this attempt; none while the gate is closed. `members`:
-    how many seats the gang needs, by role. `stale`: Jobs of other attempts or generations. `is_clear`: nothing of them
-    is left.
+    how many seats the gang needs, by role. `turnover`: children of other attempts or generations.
     """
 
     is_open: bool
     seats: Mapping[str, Seat]
     members: Mapping[str, int]
-    stale: Sequence[Job]
-    is_clear: bool
+    turnover: Turnover
 
 
 def takes_part(plan: Plan, observed: Observed) -> bool:
@@ -93,6 +91,7 @@ def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | Non
     done = {view.replica.name for view in views if _is_done(view)}
     now = Present(plan, str(attempt) if attempt else "")
     stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
+    pods = (pod for some in observed.pods.values() for pod in some)
     placed = gang if attempt else None
     taken = _taken_seats(plan, observed, done, now, placed)
     nodes = placed_nodes(placed.status) if placed is not None else {}
@@ -100,8 +99,7 @@ def gate_of(plan: Plan, observed: Observed, views: Sequence[View]) -> Gate | Non
         is_open=attempt > 0,
         seats={name: _seat(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
         members=_sizes(taken.values(), placed),
-        stale=stale,
-        is_clear=not stale and not any(_is_left_over(pod, now) for pods in observed.pods.values() for pod in pods),
+        turnover=Turnover(stale, not stale and not any(_is_left_over(pod, now) for pod in pods)),
     )
 
 

@@ -54,7 +54,7 @@ def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TrainingS
 
 def _admitted(gate: Gate, gang: Gang) -> Wait:
     message = f"There is room for {len(placed_nodes(gang.status))} of {sum(gate.members.values())} replicas"
-    return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.is_clear else _STOPPING)
+    return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.turnover.is_clear else _STOPPING)
 
 
 def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> Wait:

@@ -13,36 +13,23 @@ who should come has its Job (with resize Restart: all are of the present generat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from tfjob_controller.api.gang import BOUND, Gang
 from tfjob_controller.api.tfjob import BY_RESTART, WORKER
-from tfjob_controller.api.trainingstatus import ScalingStatus, TrainingStatus
+from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
-from tfjob_controller.trainer.gang import Gate
 from tfjob_controller.trainer.gangterms import OFF, ON
-from tfjob_controller.trainer.generations import next_generation, turnover_of, workers_to_know
-from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.generations import next_generation
 from tfjob_controller.trainer.plan import WORKER_ROLE, Plan
-from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.state.evaluation import JobState
 
 _NO_REASON = "the gang scheduler asks for it"
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All that is looked at. `gate` is None for a job that is no gang."""
-
-    status: TrainingStatus
-    plan: Plan
-    observed: Observed
-    views: Sequence[View]
-    gate: Gate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +49,19 @@ class Resizing:
     scale_to: int | None = None
 
 
-def resizing_of(look: Look, said: Conditions) -> Resizing:
+def resizing_of(state: JobState, said: Conditions) -> Resizing:
     """For a job that goes on; sets the condition Resizing."""
-    wanted = _workers_of(look.plan)
+    wanted = _workers_of(state.plan)
     if wanted is None:
         return Resizing(None)
-    old = look.status.scaling
+    old = state.status.scaling
     changed = old is not None and old.workers != wanted
-    events = tuple(_events(look, old, wanted)) if old is not None and changed else ()
-    scaling = _followed(look, old or ScalingStatus(workers=wanted), wanted)
-    wish = None if changed else _wish(look, wanted)
-    _say(look, scaling, said, changed=changed)
-    if wish is None or look.plan.autoscaling != ON or look.plan.policy.suspend or _is_turning(look):
-        told = tuple(_recommended(look, wanted, wish, said))
+    events = tuple(_events(state, old, wanted)) if old is not None and changed else ()
+    scaling = _followed(state, old or ScalingStatus(workers=wanted), wanted)
+    wish = None if changed else _wish(state, wanted)
+    _say(state, scaling, said, changed=changed)
+    if wish is None or state.plan.autoscaling != ON or state.plan.policy.suspend or _is_turning(state):
+        told = tuple(_recommended(state, wanted, wish, said))
         return Resizing(replace(scaling, target=0, target_reason=""), (*events, *told))
     return Resizing(replace(scaling, target=wish.workers, target_reason=wish.reason), events, wish.workers)
 
@@ -90,28 +77,23 @@ def _workers_of(plan: Plan) -> int | None:
     return next((role.replicas for role in plan.roles if role.replica_type == WORKER), None)
 
 
-def _followed(look: Look, old: ScalingStatus, wanted: int) -> ScalingStatus:
+def _followed(state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
     """Who asked for this many workers is known by the wish on record."""
     new = old
     if old.workers != wanted:
         reason = old.target_reason if old.target == wanted else ""
         new = replace(old, workers=wanted, before=old.workers, reason=reason)
-    if look.plan.resize != BY_RESTART:
+    if state.plan.resize != BY_RESTART:
         return new
-    members = workers_to_know(look.plan, look.views, _seated(look))
-    return new if members == new.members else next_generation(new, members)
+    return new if state.known_workers == new.members else next_generation(new, state.known_workers)
 
 
-def _seated(look: Look) -> Sequence[str] | None:
-    return list(look.gate.seats) if look.gate is not None and look.gate.is_open else None
-
-
-def _events(look: Look, old: ScalingStatus, wanted: int) -> Iterator[Emit]:
+def _events(state: JobState, old: ScalingStatus, wanted: int) -> Iterator[Emit]:
     own = old.target == wanted
     yield Emit(
         NORMAL,
         reasons.RESIZED,
-        words_of(old.workers, wanted, old.target_reason if own else "", look.plan.workers_field),
+        words_of(old.workers, wanted, old.target_reason if own else "", state.plan.workers_field),
     )
     against = _overruled(old, wanted)
     if against and not own:
@@ -130,18 +112,18 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
     return old.workers if old.reason and turns_back else 0
 
 
-def _wish(look: Look, wanted: int) -> Wish | None:
+def _wish(state: JobState, wanted: int) -> Wish | None:
     """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
 
     Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
     """
-    gang, bounds = look.observed.gang, look.plan.bounds
-    if look.plan.autoscaling == OFF or bounds is None or gang is None or look.gate is None or not look.gate.is_open:
+    gang, bounds = state.observed.gang, state.plan.bounds
+    if state.plan.autoscaling == OFF or bounds is None or gang is None or state.gate is None or not state.gate.is_open:
         return None
     target = gang.status.target_members.get(WORKER_ROLE)
     count = _count_of(gang)
     is_old = gang.status.observed_generation < gang.metadata.generation
-    if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(look):
+    if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(state):
         return None
     least, most = bounds
     workers = min(max(wanted + target - count, least), most)
@@ -152,15 +134,15 @@ def _count_of(gang: Gang) -> int:
     return next((member.count for member in gang.spec.members if member.name == WORKER_ROLE), 0)
 
 
-def _is_finishing(look: Look) -> bool:
+def _is_finishing(state: JobState) -> bool:
     """A worker has done its part: the others will soon."""
-    return any(view.state == replicas.SUCCEEDED for view in look.views if view.replica.role.replica_type == WORKER)
+    return any(view.state == replicas.SUCCEEDED for view in state.views if view.replica.role.replica_type == WORKER)
 
 
-def _recommended(look: Look, wanted: int, wish: Wish | None, said: Conditions) -> Iterator[Emit]:
+def _recommended(state: JobState, wanted: int, wish: Wish | None, said: Conditions) -> Iterator[Emit]:
     """Once for each wish; and that there is none any more."""
     before = said.find(conditions.RESIZING)
-    if wish is None or look.plan.autoscaling == ON or said.is_true(conditions.RESIZING):
+    if wish is None or state.plan.autoscaling == ON or said.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
             said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, "No other number of workers is recommended")
         return
@@ -170,34 +152,32 @@ def _recommended(look: Look, wanted: int, wish: Wish | None, said: Conditions) -
     said.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
 
 
-def _say(look: Look, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
-    turns_over = look.status.scaling is not None and scaling.generation != look.status.scaling.generation
+def _say(state: JobState, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
+    turns_over = state.status.scaling is not None and scaling.generation != state.status.scaling.generation
     before = said.find(conditions.RESIZING)
     if changed:
-        words = words_of(scaling.before, scaling.workers, scaling.reason, look.plan.workers_field)
+        words = words_of(scaling.before, scaling.workers, scaling.reason, state.plan.workers_field)
         said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
-    elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(look):
+    elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(state):
         said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
 
 
-def _lags(look: Look) -> bool:
+def _lags(state: JobState) -> bool:
     """Do the children not follow yet?"""
-    if look.plan.policy.suspend:
+    if state.plan.policy.suspend:
         # Nobody follows before it is resumed.
         return False
-    if _is_turning(look):
+    if _is_turning(state):
         return True
-    names = {view.replica.name for view in look.views if view.state != replicas.SUCCEEDED}
-    return not names <= look.observed.jobs.keys()
+    names = {view.replica.name for view in state.views if view.state != replicas.SUCCEEDED}
+    return not names <= state.observed.jobs.keys()
 
 
-def _is_turning(look: Look) -> bool:
+def _is_turning(state: JobState) -> bool:
     """Is somebody still on the way out?"""
-    plan, jobs = look.plan, look.observed.jobs
+    plan, jobs = state.plan, state.observed.jobs
     if any(name not in plan.by_name for name in jobs):
         return True
     if plan.resize != BY_RESTART:
         return False
-    if look.gate is not None:
-        return look.gate.is_open and not look.gate.is_clear
-    return not turnover_of(plan, look.observed, look.views).is_clear
+    return (state.gate is None or state.gate.is_open) and not state.turnover.is_clear

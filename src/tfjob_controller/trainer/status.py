@@ -23,26 +23,20 @@ from tfjob_controller.trainer.blame import seconds_to_verdict
 from tfjob_controller.trainer.carriers import seconds_to_wait
 from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.emit import WARNING, Emit
-from tfjob_controller.trainer.gang import Gate, gate_of
-from tfjob_controller.trainer.gangwait import Wait, wait_of
-from tfjob_controller.trainer.generations import is_of_generation, seconds_to_lost, without_lost
-from tfjob_controller.trainer.groupwait import group_wait
+from tfjob_controller.trainer.generations import is_of_generation, seconds_to_lost
 from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.trainer.observed import Observed, Obstacle
+from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, FAILED, is_finished
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.progress import has_last_words, is_unread, next_progress
-from tfjob_controller.trainer.replicas import View, seconds_to_next_look
-from tfjob_controller.trainer.resizing import Look, Resizing, resizing_of
+from tfjob_controller.trainer.progress import has_last_words, is_unread
+from tfjob_controller.trainer.replicas import seconds_to_next_look
+from tfjob_controller.trainer.resizing import Resizing, resizing_of
 from tfjob_controller.trainer.setbackoff import seconds_to_start
+from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.statusevents import events_of, phase_event
 from tfjob_controller.trainer.statusfigures import counted, restarted, untold_successes
 from tfjob_controller.trainer.statuswords import PENDING, ended, going_on, last_phase, suspended
-from tfjob_controller.trainer.steps import Step, due_step
-from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, seconds_to_deadline
-from tfjob_controller.trainer.views import views_of
+from tfjob_controller.trainer.training import refused, seconds_to_deadline
 from tfjob_controller.trainer.work import Work
 
 # A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
@@ -66,18 +60,16 @@ class StatusResult:
     is_urgent: bool = False
 
 
-def next_status(
-    job: Work, plan: Plan, observed: Observed, now: datetime, obstacles: Sequence[Obstacle] = ()
-) -> StatusResult:
-    """The status that follows from what is observed. A fixed point: given its own answer, it returns that object."""
+def next_status(state: JobState, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
+    """The status that follows from the state. A fixed point: given its own answer, it returns that object."""
+    job = state.job
     if is_finished(job.status):
-        return finished_status(job, now)
-    plan = fitted(plan, observed, job.status)
-    views = views_of(plan, observed, job.status, now)
+        return finished_status(job, state.now)
     if job.status.phase == CLEAN_UP:
         # The verdict stands; all that is left is to see the pods go.
-        return _finished(job, now) if is_clean(plan, observed, views) else StatusResult(job.status)
-    return _active(_scene(job, plan, observed, views, now), obstacles)
+        is_over = is_clean(state.plan, state.observed, state.views)
+        return _finished(job, state.now) if is_over else StatusResult(job.status)
+    return _active(state, obstacles)
 
 
 def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
@@ -144,116 +136,78 @@ def _seen(job: Work, now: datetime) -> Conditions:
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """A job that has not ended, and all that its next status follows from. `step`, `gate`, `wait`: of what is due."""
-
-    job: Work
-    plan: Plan
-    observed: Observed
-    views: Sequence[View]
-    now: datetime
-    step: Step
-    gate: Gate | None
-    wait: Wait | None
-
-    @property
-    def starts(self) -> bool:
-        """Whether its time counts: it has room, or needs none."""
-        if not self.step.is_first:
-            return True
-        if self.gate is not None:
-            return self.gate.is_open
-        return self.wait is None or self.wait.scheduled or self.step.plan.gang_refused
-
-    @property
-    def is_held_back(self) -> bool:
-        return self.plan.is_held or (self.gate is not None and not self.gate.is_open)
-
-
-def _scene(job: Work, plan: Plan, observed: Observed, views: Sequence[View], now: datetime) -> _Scene:
-    step = due_step(plan, views, without_lost(plan, observed, now))
-    gate = gate_of(step.plan, step.observed, step.views)
-    wait = wait_of(step.plan, gate, step.observed, job.status, now) or group_wait(plan, step, job.status, now)
-    return _Scene(job, plan, observed, views, now, step, gate, wait)
-
-
-def _active(scene: _Scene, obstacles: Sequence[Obstacle]) -> StatusResult:
+def _active(state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
     """The job goes on, or ends here."""
-    job, plan, observed, views, now = scene.job, scene.plan, scene.observed, scene.views, scene.now
-    old, wait, said = job.status, scene.wait, _seen(job, now)
+    plan, wait, old = state.plan, state.wait, state.status
+    said = _seen(state.job, state.now)
     if wait is not None and not plan.is_suspended:
         said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
-    progress = next_progress(plan, observed, old.progress)
-    figures = counted(job, plan, views, to_text(now), progress, starts=scene.starts)
-    verdict = judge(plan, views, obstacles, figures.restarts, old.start_time, now) or _waited_too_long(plan, wait)
-    if verdict is not None:
-        if observed.is_unread or is_unread(plan, observed):
+    figures = counted(state)
+    completion = state.completion or refused(obstacles)
+    if completion is not None:
+        if state.observed.is_unread or is_unread(plan, state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
-        status = ended(figures, verdict, said, to_text(now), nothing_to_clean=is_clean(plan, observed, views))
-        return _told(scene, status, Resizing(old.scaling))
-    resizing = resizing_of(Look(old, plan, observed, views, scene.gate), said)
-    figures = restarted(plan, views, replace(figures, scaling=resizing.scaling))
+        nothing_to_clean = is_clean(plan, state.observed, state.views)
+        status = ended(figures, completion, said, to_text(state.now), nothing_to_clean=nothing_to_clean)
+        return _told(state, status, Resizing(old.scaling))
+    resizing = resizing_of(state, said)
+    figures = restarted(state, replace(figures, scaling=resizing.scaling))
     if plan.is_suspended:
-        return _told(scene, suspended(figures, said), resizing)
-    status = going_on(plan, figures, views, scene.step, said, obstacles, wait, is_waiting=scene.is_held_back)
-    return _told(scene, status, resizing, suspends=wait is not None and wait.suspends)
+        return _told(state, suspended(figures, said), resizing)
+    status = going_on(state, figures, said, obstacles)
+    return _told(state, status, resizing, suspends=wait is not None and wait.suspends)
 
 
-def _waited_too_long(plan: Plan, wait: Wait | None) -> Verdict | None:
-    return wait.verdict if wait is not None and not plan.is_suspended else None
-
-
-def _told(scene: _Scene, status: TrainingStatus, resizing: Resizing, *, suspends: bool = False) -> StatusResult:
+def _told(state: JobState, status: TrainingStatus, resizing: Resizing, *, suspends: bool = False) -> StatusResult:
     """The status with all that follows from it."""
-    job, plan, views, old = scene.job, scene.plan, scene.views, scene.job.status
+    old = state.status
     if status == old:
-        wake_after_seconds = _wake_after(scene, old)
+        wake_after_seconds = _wake_after(state, old)
         return StatusResult(
             old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
         )
-    events = (*events_of(plan, old, status, views), *resizing.events)
+    events = (*events_of(state, status), *resizing.events)
     if is_finished(status):
-        return _result(job, status, events, scene.now)
-    is_last_sight = _is_last_sight(scene)
+        return _result(state.job, status, events, state.now)
+    is_last_sight = _is_last_sight(state)
     return StatusResult(
         status,
         events,
-        0.0 if is_last_sight or _waits_for_the_record(scene, status) else _wake_after(scene, status),
+        0.0 if is_last_sight or _waits_for_the_record(state, status) else _wake_after(state, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(scene.observed, old.progress, status.progress) or is_last_sight,
+        is_urgent=has_last_words(state.observed, old.progress, status.progress) or is_last_sight,
     )
 
 
-def _waits_for_the_record(scene: _Scene, status: TrainingStatus) -> bool:
+def _waits_for_the_record(state: JobState, status: TrainingStatus) -> bool:
     """Are there actions that may follow as soon as this status is written?"""
-    plan, old = scene.plan, scene.job.status
-    if status.phase == CLEAN_UP or any(view.must_redo for view in scene.views):
+    plan, old = state.plan, state.status
+    if status.phase == CLEAN_UP or any(view.must_redo for view in state.views):
         return True
     if plan.restarts_together and status.restarts != old.restarts:
         return True
     return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
 
 
-def _is_last_sight(scene: _Scene) -> bool:
+def _is_last_sight(state: JobState) -> bool:
     """Has a replica succeeded whose Job is gone, or goes once that is on record?"""
-    stale = {job.metadata.name for job in scene.gate.stale} if scene.gate is not None else ()
+    stale = {job.metadata.name for job in state.turnover.stale}
     return any(
-        view.job is None or view.replica.name in stale or not is_of_generation(scene.plan, view.job)
-        for view in untold_successes(scene.views, scene.job.status)
+        view.job is None or view.replica.name in stale or not is_of_generation(state.plan, view.job)
+        for view in untold_successes(state.views, state.status)
     )
 
 
-def _wake_after(scene: _Scene, status: TrainingStatus) -> float | None:
-    plan, views, wait, now = scene.plan, scene.views, scene.wait, scene.now
+def _wake_after(state: JobState, status: TrainingStatus) -> float | None:
+    plan, views, wait, now = state.plan, state.views, state.wait, state.now
     times = (
         seconds_to_deadline(plan, status.start_time, now),
         seconds_to_next_look(views, status.start_time, now),
-        seconds_to_lost(plan, scene.observed, now),
+        seconds_to_lost(plan, state.observed, now),
         seconds_to_start(plan, status, now) or None,
         seconds_to_verdict(views, now),
-        seconds_to_wait(plan, of_steps_to_do(plan, views), now),
+        seconds_to_wait(plan, state.unfinished, now),
         wait.seconds_left if wait is not None and not plan.is_suspended else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)

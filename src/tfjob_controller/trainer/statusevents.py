@@ -8,11 +8,10 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons, replicas
 from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
 from tfjob_controller.trainer.phases import CLEAN_UP, DONE, FAILED
-from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import shortened
-from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.restarts import restarted_ids
-from tfjob_controller.trainer.training import how_failed, to_restart
+from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.training import how_failed
 
 # How many replicas a sentence names.
 _SHOWN = 5
@@ -30,9 +29,10 @@ def listed(ids: Sequence[str]) -> str:
     return f"{shown} and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else shown
 
 
-def events_of(plan: Plan, old: TrainingStatus, new: TrainingStatus, views: Sequence[View]) -> Iterator[Emit]:
+def events_of(state: JobState, new: TrainingStatus) -> Iterator[Emit]:
+    old = state.status
     if new.restarts > old.restarts:
-        yield Emit(WARNING, reasons.RESTARTED, _restart_note(plan, old, new, views))
+        yield Emit(WARNING, reasons.RESTARTED, _restart_note(state, new))
     was_suspended = conditions.has_true(old.conditions, conditions.SUSPENDED)
     if was_suspended != conditions.has_true(new.conditions, conditions.SUSPENDED):
         yield Emit(NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended))
@@ -65,10 +65,11 @@ def _suspension_note(was_suspended: bool) -> str:
     return "Job is resumed" if was_suspended else "Job is suspended: its pods are stopped"
 
 
-def _restart_note(plan: Plan, old: TrainingStatus, new: TrainingStatus, views: Sequence[View]) -> str:
-    failed = to_restart(plan, views)
-    if failed:
-        words = f"All are started again, for {how_failed(failed[0])}"
-        limit = plan.policy.backoff_limit
+def _restart_note(state: JobState, new: TrainingStatus) -> str:
+    if state.must_restart_all:
+        words = f"All are started again, for {how_failed(state.restart_causes[0])}"
+        limit = state.plan.policy.backoff_limit
         return f"{shortened(words)} (restart {new.restarts}{'' if limit is None else f' of {limit}'})"
-    return f"Restarted {listed(restarted_ids(views, old.restart_counts))}: {new.restarts} restarts so far"
+    return (
+        f"Restarted {listed(restarted_ids(state.views, state.status.restart_counts))}: {new.restarts} restarts so far"
+    )

@@ -8,45 +8,42 @@ from typing import Any
 from msgspec.structs import replace
 
 from tfjob_controller.api.tfjob import WORKER
-from tfjob_controller.api.trainingstatus import Progress, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.trainingstatus import ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
+from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan, Role
+from tfjob_controller.trainer.progress import next_progress
 from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.restarts import next_restart_counts
-from tfjob_controller.trainer.training import to_restart
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.state.evaluation import JobState
 
 
-def counted(
-    job: Work, plan: Plan, views: Sequence[View], now_text: str, progress: Progress | None, *, starts: bool
-) -> TrainingStatus:
+def counted(state: JobState) -> TrainingStatus:
     """The old status with all that is simply counted brought up to date."""
-    old = job.status
-    alone = [view for view in views if not view.replica.role.restarts_together]
-    restart_counts = next_restart_counts(alone, old.restart_counts)
+    old, plan, views = state.status, state.plan, state.views
     return replace(
         old,
-        observed_generation=job.metadata.generation,
-        start_time=(old.start_time or now_text) if starts and not plan.policy.suspend else None,
+        observed_generation=state.job.metadata.generation,
+        start_time=(old.start_time or to_text(state.now)) if state.has_started and not plan.policy.suspend else None,
         **_by_role(plan, views),
-        progress=progress,
+        progress=next_progress(plan, state.observed, old.progress),
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),
-        restart_counts=restart_counts,
-        restarts=old.restarts if plan.restarts_together else sum(restart_counts.values()),
+        restart_counts=state.restart_counts,
+        restarts=state.restarts,
         worker_replicas=sum(view.job is not None and view.replica.role.replica_type == WORKER for view in views),
         worker_selector=_worker_selector(plan),
     )
 
 
-def restarted(plan: Plan, views: Sequence[View], status: TrainingStatus) -> TrainingStatus:
+def restarted(state: JobState, status: TrainingStatus) -> TrainingStatus:
     """Where all are started again: those who have succeeded are so, too, and nothing of the new set is there yet."""
-    if not to_restart(plan, views):
+    if not state.must_restart_all:
         return status
+    views = state.views
     together = {view.replica.id for view in views if view.replica.role.restarts_together}
     kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
     anew = [View(view.replica, replicas.RUNNING) if view.replica.id in together else view for view in views]
-    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(plan, anew))
+    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(state.plan, anew))
 
 
 def _by_role(plan: Plan, views: Sequence[View]) -> dict[str, Any]:

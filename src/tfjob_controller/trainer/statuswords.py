@@ -19,9 +19,10 @@ from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.predecessors import why_not_made
 from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.statusevents import listed
 from tfjob_controller.trainer.steps import Step
-from tfjob_controller.trainer.training import Verdict, of_steps_to_do, to_restart
+from tfjob_controller.trainer.training import Verdict
 
 # The summary of a job that does not run yet, in kubectl's word for pods. A job whose phase stays Running while all of
 # its replicas are started again is pending for that time.
@@ -72,31 +73,22 @@ def suspended(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
 
 
 def going_on(
-    plan: Plan,
-    figures: TrainingStatus,
-    views: Sequence[View],
-    step: Step,
-    said: Conditions,
-    obstacles: Sequence[Obstacle],
-    wait: Wait | None,
-    *,
-    is_waiting: bool,
+    state: JobState, figures: TrainingStatus, said: Conditions, obstacles: Sequence[Obstacle]
 ) -> TrainingStatus:
-    """`is_waiting`: nothing may run now, whatever the chief does."""
-    chief, runner = views[0], _runner(views[0], step)
+    chief, runner = state.views[0], _runner(state.views[0], state.step)
     said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
-    if runner.is_up and not to_restart(plan, views):
+    if runner.is_up and not state.must_restart_all:
         said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
     else:
         said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
-    _say_restarting(plan, of_steps_to_do(plan, views), said)
-    phase = RUNNING if (runner.is_up or figures.phase == RUNNING) and not is_waiting else CREATING
-    reason = "; ".join(_why_waiting(step, obstacles, wait))
+    _say_restarting(state, said)
+    phase = RUNNING if (runner.is_up or figures.phase == RUNNING) and not state.is_held_back else CREATING
+    reason = "; ".join(_why_waiting(state.step, obstacles, state.wait))
     return replace(
         figures,
         phase=phase,
-        state=_state_of(plan, phase, chief),
-        summary=RUNNING if said.is_true(conditions.RUNNING) and not is_waiting else PENDING,
+        state=_state_of(state.plan, phase, chief),
+        summary=RUNNING if said.is_true(conditions.RUNNING) and not state.is_held_back else PENDING,
         reason=reason,
         conditions=said.all(),
     )
@@ -116,15 +108,21 @@ def _state_of(plan: Plan, phase: str, chief: View) -> str:
     return replicas.RUNNING if phase == RUNNING else replicas.UNKNOWN
 
 
-def _say_restarting(plan: Plan, views: Sequence[View], said: Conditions) -> None:
-    over = {view.replica.id for view in to_restart(plan, views)}
-    restarting = [view.replica.id for view in views if view.is_restarting or view.replica.id in over]
+def _say_restarting(state: JobState, said: Conditions) -> None:
+    over = {view.replica.id for view in state.restart_causes}
+    restarting = [view.replica.id for view in state.unfinished if view.is_restarting or view.replica.id in over]
     if restarting:
         words = f"{listed(restarting)} to be started again"
         # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
         said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
-    elif not (plan.restarts_together and said.is_true(conditions.RESTARTING) and not _are_up_together(views)):
+    elif not _is_still_restarting(state, said):
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
+
+
+def _is_still_restarting(state: JobState, said: Conditions) -> bool:
+    if not state.plan.restarts_together or not said.is_true(conditions.RESTARTING):
+        return False
+    return not _are_up_together(state.unfinished)
 
 
 def _are_up_together(views: Sequence[View]) -> bool:

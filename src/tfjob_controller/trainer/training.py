@@ -31,19 +31,22 @@ class Verdict:
 def judge(
     plan: Plan,
     views: Sequence[View],
-    obstacles: Sequence[Obstacle],
+    unfinished: Sequence[View],
+    causes: Sequence[View],
     restarts: int,
     started: str | None,
     now: datetime,
 ) -> Verdict | None:
-    """The end of the job, None while it goes on. `views` are in the plan's order: the chief's is the first."""
+    """The end of the job, None while it goes on. `views` are in the plan's order: the chief's is the first.
+
+    `unfinished`: those of steps that are not completed; `causes`: those for which all must be started again.
+    """
     if has_succeeded(plan, views):
         return Verdict(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, views))
     return (
-        _failed_replica(of_steps_to_do(plan, views), to_restart(plan, views), now)
-        or _not_carried(plan, of_steps_to_do(plan, views), now)
-        or _refused(obstacles)
-        or (_no_restart_left(plan, views, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
+        _failed_replica(unfinished, causes, now)
+        or _not_carried(plan, unfinished, now)
+        or (_no_restart_left(plan, causes, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
         or _too_late(plan, started, now)
     )
 
@@ -63,11 +66,11 @@ def _who_succeeded(plan: Plan, views: Sequence[View]) -> str:
     return f"all {len(needed)} {needed[0].role.name}s succeeded"
 
 
-def to_restart(plan: Plan, views: Sequence[View]) -> Sequence[View]:
+def to_restart(plan: Plan, unfinished: Sequence[View]) -> Sequence[View]:
     """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
     if not plan.restarts_together or plan.policy.suspend:
         return ()
-    left = [view for view in of_steps_to_do(plan, views) if view.replica.role.restarts_together]
+    left = [view for view in unfinished if view.replica.role.restarts_together]
     over = [view for view in left if _is_over(view)]
     is_somebodys_fault = any(view.state == replicas.FAILED and not is_consequence(view, over) for view in left)
     return () if is_somebodys_fault else over
@@ -127,8 +130,8 @@ def _why_failed(view: View) -> str:
     return next(messages, "") or "its Job failed"
 
 
-def _no_restart_left(plan: Plan, views: Sequence[View], restarts: int) -> Verdict | None:
-    limit, failed = plan.policy.backoff_limit, to_restart(plan, views)
+def _no_restart_left(plan: Plan, failed: Sequence[View], restarts: int) -> Verdict | None:
+    limit = plan.policy.backoff_limit
     if not failed or limit is None or restarts < limit:
         return None
     words = how_failed(failed[0])
@@ -141,7 +144,8 @@ def _no_restart_left(plan: Plan, views: Sequence[View], restarts: int) -> Verdic
     )
 
 
-def _refused(obstacles: Sequence[Obstacle]) -> Verdict | None:
+def refused(obstacles: Sequence[Obstacle]) -> Verdict | None:
+    """The end of a job of which a write can never succeed."""
     words = next((obstacle.words for obstacle in obstacles if obstacle.permanent), None)
     return None if words is None else Verdict(False, reasons.CREATE_REFUSED, shortened(words))
 

@@ -357,7 +357,7 @@ def test_a_whole_job_takes_four_status_writes() -> None:
 
 def test_the_same_input_gives_the_same_object() -> None:
     cluster = running_world()
-    result = next_status(cluster.job, cluster.plan, cluster.observed, cluster.now)
+    result = next_status(cluster.state)
     assert result.status is cluster.job.status
     assert result.events == ()
 

@@ -9,23 +9,21 @@ import pytest
 from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.trainer.blame import GRACE_SECONDS
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.training import Verdict, has_succeeded, judge, to_restart
-from tfjob_controller.trainer.views import views_of
+from tfjob_controller.trainer.training import Verdict, has_succeeded, judge
 
 
 def views(cluster: World) -> Sequence[View]:
-    plan = fitted(cluster.plan, cluster.observed, cluster.status)
-    return views_of(plan, cluster.observed, cluster.status, cluster.now)
+    return cluster.state.views
 
 
 def verdict(cluster: World, restarts: int = 0) -> Verdict | None:
-    return judge(cluster.plan, views(cluster), (), restarts, None, cluster.now)
+    state = cluster.state
+    return judge(state.plan, state.views, state.unfinished, state.restart_causes, restarts, None, state.now)
 
 
 def failed(cluster: World) -> list[str]:
-    return [view.replica.id for view in to_restart(cluster.plan, views(cluster))]
+    return [view.replica.id for view in cluster.state.restart_causes]
 
 
 def test_all_that_are_needed_must_succeed_and_no_others() -> None:
