@@ -55,7 +55,7 @@ unit: $(READY) ## Unit and property tests: no cluster, less than a minute
 	@$(PY) -m pytest -n 2 --dist worksteal test/unit test/property
 
 .PHONY: check
-check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/store.py …"; without FILE of those that changed
+check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/cache/store.py …"; without FILE of those that changed
 	@$(PY) -m moduletests $(FILE)
 
 .PHONY: test

@@ -1,9 +1,10 @@
-"""Runs the tests of single modules: `make check FILE="src/tfjob_controller/kube/store.py hack/demo/play.py"`.
+"""Runs the tests of single modules: `make check FILE="src/tfjob_controller/kube/cache/store.py hack/demo/play.py"`.
 
-The tests of a module are its mirror (src/tfjob_controller/kube/store.py is tested by test/unit/kube/test_store.py, and
-modules of hack in the same way), the mirror's further parts (test_store_*.py where store_*.py is no module), and the
-property tests that import the module. A module without a mirror gets the unit tests that import it. A test file or a
-folder of tests that is named runs as it is. Without a file, those are taken that differ from the last commit.
+The tests of a module are its mirror (src/tfjob_controller/kube/cache/store.py is tested by
+test/unit/kube/cache/test_store.py, and modules of hack in the same way), the mirror's further parts (test_store_*.py
+where store_*.py is no module), and the property tests that import the module. A module without a mirror gets the unit
+tests that import it. A test file or a folder of tests that is named runs as it is. Without a file, those are taken that
+differ from the last commit.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str], execute: Callable[[str, list[str]], object] =
     """Print which tests the files have, and run them in place of this process; returns 2 if there are none."""
     files = [_relative(each) for each in arguments] or changed_files()
     if not files:
-        print('no file has changed: name one, as in make check FILE="src/tfjob_controller/kube/store.py"')
+        print('no file has changed: name one, as in make check FILE="src/tfjob_controller/kube/cache/store.py"')
         return EXIT_USAGE
     try:
         every = [find_tests(file) for file in files]

@@ -27,7 +27,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.fakekubelet import FakeKubelet
 
 if TYPE_CHECKING:
-    from tfjob_controller.kube.transport import Transport
+    from tfjob_controller.kube.http.transport import Transport
 
 NODE_COUNT = 2
 # A file that gets one JSON line per run with the counts (hack/run-tests adds them up).
@@ -104,8 +104,10 @@ def namespace(control_plane: Cluster, api: Api) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def requester(control_plane: Cluster) -> Iterator[Transport]:
     """The transport under test, as administrator, without a limit."""
-    from tfjob_controller.kube.config import load_config  # here, so that other tests start without the client
-    from tfjob_controller.kube.transport import Transport
+    from tfjob_controller.kube.config.kubeconfig import (
+        load_config,  # here, so that other tests start without the client
+    )
+    from tfjob_controller.kube.http.transport import Transport
 
     transport = Transport(load_config(str(control_plane.kubeconfig)), qps=0)
     yield transport

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import urllib3
 
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.requester import JSON
 
 

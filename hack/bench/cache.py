@@ -28,8 +28,8 @@ from bench.stage import stage
 from bench.start import report_start
 from bench.usage import resident_bytes
 from bench.watch import Counter, bare_loop, informer_of_pods
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.transport import Transport
 
 POD_COUNT = size(20_000, tiny=50)
 # Of these the baseline's lines are made; all would take more memory than what is measured.

@@ -38,8 +38,8 @@ from tfjob_controller.extender.gate import Gate
 from tfjob_controller.extender.server import ExtenderServer
 from tfjob_controller.extender.service import NodeAnswer, Service
 from tfjob_controller.extender.wire import FilterResult, WirePod, encode_answer
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import Clock, RealClock
 
 NODES = size(1000, tiny=10)

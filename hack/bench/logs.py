@@ -24,8 +24,8 @@ from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.util.clock import RealClock
 
 LOGS = size(100, tiny=5)
@@ -52,7 +52,7 @@ def running_pod(name: str) -> Pod:
 def measured(kubeconfig: Path, logs: int, *, is_silent: bool) -> Round:
     """Follow so many logs for a while. Raises TimeoutError, and RuntimeError if what was sent was not all read."""
     clock = RealClock()
-    follower = LogFollower(Dialer(load_config(str(kubeconfig)), clock), lambda key: None, clock)
+    follower = LogFollower(Connector(load_config(str(kubeconfig)), clock), lambda key: None, clock)
     follower.start()
     for number in range(logs):
         follower.follow(f"bench/{number}", str(number), running_pod(str(number)), "trainer", DEFAULT_METRICS)

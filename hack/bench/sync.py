@@ -33,9 +33,9 @@ from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.tfjob import TFJobKind
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.events import EventRecorder
-from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.events.recorder import EventRecorder
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import RealClock
 

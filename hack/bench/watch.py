@@ -20,13 +20,13 @@ from pathlib import Path
 from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report, size
 from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.cache.store import by_controller_uid, by_label
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.requester import Lines, Requester
-from tfjob_controller.kube.store import by_controller_uid, by_label
-from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.util.clock import RealClock
 
 POD_COUNT = size(1000, tiny=10)
@@ -68,10 +68,10 @@ class FromMemory:
     def request(self, method: str, path: str, **options: object) -> bytes:
         raise ApiError(405, "MethodNotAllowed", f"{method} {path}")
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         return self
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> LineStream:
         return self
 
     def __exit__(self, *exc: object) -> None: ...

@@ -4,17 +4,20 @@ Theory of operation. The fields of a dataclass are a table: each says its type, 
 help and how its text is read. The command line, the environment and docs/reference are made from it. A value comes from
 the flag, else from the environment (`TFJOB_CONTROLLER_` and the flag's name in capitals), else it is the default.
 
-Nothing here does any I/O, and only the standard library is imported: `--help` is fast.
+Nothing here does any I/O, and nothing but the standard library and `util` is imported: `--help` is fast.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from tfjob_controller.util.durations import parse_duration
 
 OptionsT = TypeVar("OptionsT")
 
@@ -24,8 +27,6 @@ ENV_PREFIX = "TFJOB_CONTROLLER_"
 OFF = "0"
 
 _METADATA = "option"
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h)?")
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -109,11 +110,10 @@ def _rate(value: str) -> float:
 
 
 def _duration(value: str) -> float:
-    match = _DURATION.fullmatch(value)
-    seconds = float(match["number"]) * _UNIT_SECONDS[match["unit"] or "s"] if match else 0.0
-    if seconds <= 0:
-        raise ValueError("must be a time above zero such as 15s, 500ms or 2m")
-    return seconds
+    with contextlib.suppress(ValueError):
+        if (seconds := parse_duration(value)) > 0:
+            return seconds
+    raise ValueError("must be a time above zero such as 15s, 500ms or 2m")
 
 
 def _address(value: str) -> BindAddress | None:

@@ -15,9 +15,9 @@ from helpers.poll import eventually
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
 from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.transport import Transport
-from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.responsestream import Connector
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
@@ -54,7 +54,7 @@ print(f'step={step} accuracy=0.5')
 @pytest.fixture
 def follower(nodes: Cluster) -> Iterator[LogFollower]:
     clock = RealClock()
-    made = LogFollower(Dialer(load_config(str(nodes.kubeconfig)), clock), lambda key: None, clock)
+    made = LogFollower(Connector(load_config(str(nodes.kubeconfig)), clock), lambda key: None, clock)
     made.start()
     yield made
     assert made.stop(60.0)

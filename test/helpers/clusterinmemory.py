@@ -43,7 +43,6 @@ from tfjob_controller.trainer.actions import Actions, Patch
 from tfjob_controller.trainer.difference import plan_actions
 from tfjob_controller.trainer.emit import Emit
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.replicas import job_outcome
@@ -51,6 +50,7 @@ from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.status import StatusResult, next_status
 from tfjob_controller.trainer.tfjobplan import build_plan
 from tfjob_controller.trainer.work import Work
+from tfjob_controller.util.timestamps import format_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _uids = itertools.count(1)
@@ -58,7 +58,7 @@ _uids = itertools.count(1)
 
 def decoded(manifest: dict[str, Any], **metadata: Any) -> TFJob:
     """The job of a manifest as the API server would hand it out, RuntimeId included."""
-    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": to_text(START), **metadata}
+    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": format_time(START), **metadata}
     spec = {"RuntimeId": "a6no", **manifest["spec"]}
     return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": spec}, TFJob)
 
@@ -210,7 +210,7 @@ class World:
 
     def _create(self, kind: str, name: str, body: dict[str, Any]) -> None:
         self.created.append(f"{kind}/{name}")
-        meta = {"uid": f"uid-{next(_uids)}", "creationTimestamp": to_text(self.now)}
+        meta = {"uid": f"uid-{next(_uids)}", "creationTimestamp": format_time(self.now)}
         given = {**body, "metadata": body["metadata"] | meta}
         if kind == "Job":
             assert name not in self.jobs, f"{name} exists"
@@ -231,7 +231,7 @@ class World:
 
     def _begin_deletion(self, name: str) -> None:
         job = self.jobs[name]
-        self.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=to_text(self.now)))
+        self.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=format_time(self.now)))
 
     def reap(self) -> None:
         """All that is on its way out has gone."""
@@ -249,7 +249,7 @@ class World:
         self.pods[name] = [self._going(pod) for pod in self.pods.get(name, [])]
 
     def _going(self, pod: Pod) -> Pod:
-        since = pod.metadata.deletion_timestamp or to_text(self.now)
+        since = pod.metadata.deletion_timestamp or format_time(self.now)
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
 
     def _patch(self, patch: Patch) -> None:
@@ -305,7 +305,7 @@ class World:
         self.jobs[name] = replace(job, status=replace(job.status, **status))
 
     def job_ends(self, replica_id: str, outcome: str, message: str = "") -> None:
-        condition = Condition(outcome, "True", message=message, last_transition_time=to_text(self.now))
+        condition = Condition(outcome, "True", message=message, last_transition_time=format_time(self.now))
         self.job_status(replica_id, conditions=(condition,), active=0)
 
     def pod(self, replica_id: str, *, newest: bool = False, **status: Any) -> Pod:
@@ -314,7 +314,7 @@ class World:
         pods = self.pods.setdefault(name, [])
         if newest or not pods or not self._is_of_job(pods[-1], name):
             pods.append(self._new_pod(name))
-        given = {"start_time": to_text(self.now), **status} if not pods[-1].status.start_time else status
+        given = {"start_time": format_time(self.now), **status} if not pods[-1].status.start_time else status
         pods[-1] = replace(pods[-1], status=replace(pods[-1].status, **given))
         return pods[-1]
 
@@ -327,7 +327,7 @@ class World:
         meta = PodMeta(
             name=f"{name}-{uid}",
             uid=uid,
-            creation_timestamp=to_text(self.now),
+            creation_timestamp=format_time(self.now),
             labels=self.jobs[name].metadata.labels,
             owner_references=(owner,),
         )
@@ -358,7 +358,7 @@ class World:
     def exits(self, replica_id: str, exit_code: int, reason: str = "", message: str = "", phase: str = "") -> None:
         """The training container ends; the pod ends with it unless `phase` says otherwise."""
         phase = phase or ("Failed" if exit_code else "Succeeded")
-        ended = Terminated(exit_code, reason, message, finished_at=to_text(self.now))
+        ended = Terminated(exit_code, reason, message, finished_at=format_time(self.now))
         self.pod(replica_id, phase=phase, container_statuses=(terminated(ended, name=self._container(replica_id)),))
 
     def pods_catch_up(self) -> None:

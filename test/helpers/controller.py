@@ -15,7 +15,7 @@ from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.manager import Manager

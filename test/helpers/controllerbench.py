@@ -19,9 +19,9 @@ from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
 from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.util.clock import FakeClock

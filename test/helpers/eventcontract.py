@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.recorder import EVENTS, EventRecorder
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.util.clock import FakeClock, RealClock, micro_time
+from tfjob_controller.util.clock import FakeClock, RealClock
+from tfjob_controller.util.timestamps import format_micro_time
 
 STOP_SECONDS = 10.0
 Object = dict[str, Any]
@@ -43,7 +45,7 @@ class EventContract:
         """Wait until so many writes were confirmed."""
 
         def wait(count: int) -> None:
-            eventually(lambda: recorder.statistics().tally.created + recorder.statistics().tally.patched >= count)
+            eventually(lambda: recorder.statistics().counts.created + recorder.statistics().counts.patched >= count)
 
         return wait
 
@@ -71,7 +73,7 @@ class EventContract:
         assert event == {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "eventTime": micro_time(clock.now()),
+            "eventTime": format_micro_time(clock.now()),
             "reportingController": "tfjob-controller",
             "reportingInstance": "tfjob-controller-7d9f_abc",
             "action": "Create",
@@ -108,7 +110,7 @@ class EventContract:
         clock.advance(3.0)
         recorder.event(job, "Warning", "FailedCreate", "exceeded quota", "Create")
         written(2)
-        seen = micro_time(clock.now())
+        seen = format_micro_time(clock.now())
         assert [event["series"] for event in events()] == [{"count": 2, "lastObservedTime": seen}]
         for _ in range(5):
             recorder.event(job, "Warning", "FailedCreate", "exceeded quota", "Create")
@@ -133,8 +135,8 @@ class EventContract:
         recorder.event(job, "Normal", "Running", "it runs")
         written(2)
         (event,) = events()
-        assert event["series"] == {"count": 2, "lastObservedTime": micro_time(clock.now())}
-        assert event["eventTime"] == micro_time(clock.now() - timedelta(seconds=3))
+        assert event["series"] == {"count": 2, "lastObservedTime": format_micro_time(clock.now())}
+        assert event["eventTime"] == format_micro_time(clock.now() - timedelta(seconds=3))
 
     def test_repeats_before_the_first_write_are_in_it(
         self, requester: Requester, clock: FakeClock, job: ObjectReference, events: Read

@@ -13,7 +13,7 @@ from typing import Any
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
-from tfjob_controller.kube.requester import JSON, Lines, Priority
+from tfjob_controller.kube.requester import JSON, LineStream, Priority
 
 GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
 
@@ -73,7 +73,7 @@ class Bindings:
             self.bodies.append(json.loads(body or b"null"))
         return b"{}"
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         raise NotImplementedError
 
     @property

@@ -14,10 +14,11 @@ from typing import Any
 from helpers.poll import eventually
 from localcluster.api import Api
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.gangscheduler import GangScheduler
-from tfjob_controller.util.clock import Clock, RealClock, micro_time
+from tfjob_controller.util.clock import Clock, RealClock
+from tfjob_controller.util.timestamps import format_micro_time
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 
@@ -73,7 +74,7 @@ def hold_lease(api: Api, namespace: str, name: str, holder: str) -> None:
     The gang scheduler counts only a renewal that follows what it has read first, so a test repeats this until it works.
     """
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    moment = micro_time(RealClock().now())
+    moment = format_micro_time(RealClock().now())
     spec = {"holderIdentity": f"{holder}_play", "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": moment}
     if not api.create_if_missing(path, {"metadata": {"name": name}, "spec": spec}):
         api.patch(f"{path}/{name}", {"spec": spec})

@@ -28,15 +28,16 @@ from tfjob_controller.extender.lifecycle import pods_by_member
 from tfjob_controller.extender.placements import GangPlacements
 from tfjob_controller.extender.roomcheck import RoomCheck
 from tfjob_controller.extender.statuswriter import StatusWriter
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.events import ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.requester import Lines
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.scheduling.decide import Policy
 from tfjob_controller.scheduling.scaling import ScalePolicy
-from tfjob_controller.util.clock import FakeClock, micro_time
+from tfjob_controller.util.clock import FakeClock
+from tfjob_controller.util.timestamps import format_micro_time
 
 NAMESPACE = "team"
 GANG_PATH = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs"
@@ -62,7 +63,7 @@ class _Pods:
         self.woken.append(name)
         return msgspec.json.encode(found)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
 
 
@@ -268,7 +269,7 @@ class GangWorld:
             node=pod.spec.node_name,
             uid=pod.metadata.uid,
             phase=pod.status.phase,
-            ends=micro_time(self.clock.now()),
+            ends=format_micro_time(self.clock.now()),
         )
 
     def remove_pod(self, name: str) -> None:

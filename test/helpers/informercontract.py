@@ -14,7 +14,7 @@ import pytest
 from helpers.mutation import MutationDetector
 from helpers.poll import eventually
 from helpers.things import Thing
-from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import RealClock

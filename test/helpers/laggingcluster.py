@@ -19,11 +19,11 @@ from helpers.trainworld import admit
 from tfjob_controller.api.core import JOBS, Condition, Job, Pod
 from tfjob_controller.trainer.actions import Actions, Create, Delete
 from tfjob_controller.trainer.difference import plan_actions
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import job_outcome
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
 from tfjob_controller.trainer.status import next_status
+from tfjob_controller.util.timestamps import format_time
 
 _FIRST_RETRYABLE = 128
 
@@ -154,7 +154,7 @@ class LaggingCluster:
 
     def _says_suspended(self, replica_id: str, job: Job) -> None:
         if not job.status.conditions:
-            said = Condition("Suspended", "True", last_transition_time=to_text(self.truth.now))
+            said = Condition("Suspended", "True", last_transition_time=format_time(self.truth.now))
             self.truth.job_status(replica_id, conditions=(said,))
 
     def _outcome(self, pods: Sequence[Pod]) -> str:

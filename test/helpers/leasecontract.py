@@ -1,4 +1,4 @@
-"""The contract of kube/lease.py, for any API server: one in memory (unit) and a real one (integration).
+"""The contract of kube/leaderelection/lease.py, for any API server: one in memory (unit) and a real one (integration).
 
 Both run on a fake clock, since a candidate goes by its own time alone: 15 seconds pass at once.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tfjob_controller.kube.lease import LEASES, Candidate, LeaseLock, LeaseTimes, State
+from tfjob_controller.kube.leaderelection.lease import LEASES, Candidate, CandidateState, LeaseLock, LeaseTimes
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import FakeClock
 
@@ -96,7 +96,7 @@ class LeaseContract:
         clock.advance(0.1)
         assert not first.is_leader
         assert not first.try_acquire_or_renew()
-        assert first.state is State.ENDED
+        assert first.state is CandidateState.ENDED
 
     def test_a_silent_holder_is_replaced_when_its_lease_has_run_out_since_it_was_last_seen_to_change(
         self, candidate: Start, requester: Requester, namespace: str, clock: FakeClock
@@ -165,7 +165,7 @@ class LeaseContract:
         first.try_acquire_or_renew()
         first.release()
         assert not first.try_acquire_or_renew()
-        assert first.state is State.ENDED
+        assert first.state is CandidateState.ENDED
 
     def test_who_does_not_lead_releases_nothing(self, candidate: Start, requester: Requester, namespace: str) -> None:
         first, second = candidate(), candidate()
@@ -212,7 +212,7 @@ class LeaseContract:
         first.try_acquire_or_renew()
         self.edit(requester, namespace, holderIdentity="somebody else")
         assert not first.try_acquire_or_renew()
-        assert (first.state, first.leader) == (State.ENDED, "somebody else")
+        assert (first.state, first.leader) == (CandidateState.ENDED, "somebody else")
 
     def test_a_leader_whose_lease_was_freed_by_another_ends_too(
         self, candidate: Start, requester: Requester, namespace: str
@@ -222,7 +222,7 @@ class LeaseContract:
         first.try_acquire_or_renew()
         self.edit(requester, namespace, holderIdentity="")
         assert not first.try_acquire_or_renew()
-        assert first.state is State.ENDED
+        assert first.state is CandidateState.ENDED
         assert not self.read(requester, namespace)["spec"].get("holderIdentity")
 
     def test_a_leader_whose_lease_was_deleted_makes_it_anew(

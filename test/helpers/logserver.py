@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
-from tfjob_controller.kube.config import Config, load_config
+from tfjob_controller.kube.config.kubeconfig import Config, load_config
 
 WAIT_SECONDS = 60.0
 

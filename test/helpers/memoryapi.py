@@ -18,7 +18,7 @@ from typing import Any
 
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
-from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Lines
+from tfjob_controller.kube.requester import JSON, MERGE_PATCH, LineStream
 from tfjob_controller.util.clock import FakeClock
 
 Object = dict[str, Any]
@@ -83,7 +83,7 @@ class MemoryApi:
             fault.after(request)
         return answer
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
 
     def apply(self, request: Request) -> bytes:

@@ -12,8 +12,8 @@ from typing import Generic
 
 import msgspec
 
+from tfjob_controller.kube.cache.store import Added, Change, Store, Updated
 from tfjob_controller.kube.meta import ObjectT, key_of
-from tfjob_controller.kube.store import Added, Change, Store, Updated
 
 
 class MutationDetector(Generic[ObjectT]):

@@ -19,8 +19,8 @@ from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome
 from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.controller.trainjob import TrainJobKind
+from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.informer import Informer
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of

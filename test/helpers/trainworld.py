@@ -26,11 +26,11 @@ from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
 from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
 from tfjob_controller.trainer.work import Work
+from tfjob_controller.util.timestamps import format_time
 
 CONFIG = ControllerConfig(initializer_image="localhost/storage")
 CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
@@ -43,7 +43,7 @@ IN_STEPS: Manifest = {
 
 def decoded_train(manifest: Manifest, **metadata: Any) -> TrainJob:
     """The job of a manifest as the API server would hand it out."""
-    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": to_text(START), **metadata}
+    meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": format_time(START), **metadata}
     return msgspec.convert({"metadata": manifest["metadata"] | meta, "spec": manifest["spec"]}, TrainJob)
 
 

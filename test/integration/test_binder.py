@@ -11,7 +11,7 @@ import pytest
 from localcluster.api import Api
 from tfjob_controller.extender.bindcalls import POD_GONE, PodToBind
 from tfjob_controller.extender.binder import Binder
-from tfjob_controller.kube.transport import Transport
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,8 @@ from helpers.eventcontract import STOP_SECONDS, EventContract, Object, Read
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.kube.events import EVENTS, EventRecorder, ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.recorder import EVENTS, EventRecorder
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import RealClock
 
@@ -99,11 +100,11 @@ def test_a_terminating_namespace_gets_no_events_and_the_others_do(
     eventually(lambda: api.get(f"/api/v1/namespaces/{dying}")["status"]["phase"] == "Terminating")
     real_recorder.event(ObjectReference("v1", "Thing", dying, "a", "uid-1"), "Normal", "Seen", "it is there")
     real_recorder.event(ObjectReference("v1", "Thing", namespace, "b", "uid-2"), "Normal", "Seen", "it is there")
-    eventually(lambda: real_recorder.statistics().tally.created == 1)
-    assert real_recorder.statistics().tally.refused == 1
+    eventually(lambda: real_recorder.statistics().counts.created == 1)
+    assert real_recorder.statistics().counts.refused == 1
     api.patch(f"/api/v1/namespaces/{dying}/configmaps/holder", {"metadata": {"finalizers": None}})
 
 
 def test_a_namespace_that_is_gone_gets_no_events(real_recorder: EventRecorder) -> None:
     real_recorder.event(ObjectReference("v1", "Thing", "never-was", "a", "uid-1"), "Normal", "Seen", "it is there")
-    eventually(lambda: real_recorder.statistics().tally.refused == 1)
+    eventually(lambda: real_recorder.statistics().counts.refused == 1)

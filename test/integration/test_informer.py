@@ -22,13 +22,14 @@ from helpers.things import Thing, decode_thing
 from localcluster.api import Api
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import APISERVER
-from tfjob_controller.kube import codec, course
+from tfjob_controller.kube import codec
+from tfjob_controller.kube.cache import listwatch
+from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import ObjectMeta, Resource, version_of
 from tfjob_controller.kube.requester import APPLY_PATCH
-from tfjob_controller.kube.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -166,7 +167,7 @@ def test_a_deletion_has_a_version_of_its_own(parcels: Parcels) -> None:
 def test_a_server_that_refuses_streaming_lists_is_listed_in_pages(
     parcels: Parcels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "PAGE_SIZE", 2)
+    monkeypatch.setattr(listwatch, "PAGE_SIZE", 2)
     for number in range(5):
         parcels.put(f"n{number}", number)
     parcels.proxy.next(Reply(422, "Invalid"), path="sendInitialEvents")

@@ -16,10 +16,10 @@ from helpers.leasecontract import LeaseContract
 from helpers.poll import eventually
 from helpers.timing import shortest
 from localcluster.faultproxy import FaultProxy
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.leaderelection import LeaderElector
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
 pytestmark = pytest.mark.cluster

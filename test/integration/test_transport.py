@@ -20,11 +20,11 @@ from localcluster.faultproxy import FaultProxy, LoseAnswer, Reply
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 from tfjob_controller.kube.requester import JSON_PATCH, STRATEGIC_MERGE_PATCH
-from tfjob_controller.kube.transport import Transport
 
 pytestmark = pytest.mark.cluster
 

@@ -25,10 +25,10 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.trainer.actions import Actions, Delete
 from tfjob_controller.trainer.gang import is_placed
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, job_outcome
 from tfjob_controller.trainer.status import next_status
+from tfjob_controller.util.timestamps import format_time
 
 WORKERS = 3
 REPLICAS = ("master-0", *(f"worker-{index}" for index in range(WORKERS)))
@@ -77,7 +77,7 @@ class Play:
 
     def _begin_deletion(self, name: str) -> None:
         job = self.cluster.jobs[name]
-        going = replace(job.metadata, deletion_timestamp=to_text(self.cluster.now))
+        going = replace(job.metadata, deletion_timestamp=format_time(self.cluster.now))
         self.cluster.jobs[name] = replace(job, metadata=going)
 
     def _check(self, creates: bool) -> None:

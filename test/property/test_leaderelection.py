@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from helpers.examples import examples
 from helpers.memoryapi import Fault, MemoryApi, Request
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.lease import Candidate, LeaseLock, LeaseTimes, State
+from tfjob_controller.kube.leaderelection.lease import Candidate, CandidateState, LeaseLock, LeaseTimes
 from tfjob_controller.util.clock import FakeClock
 
 RATES = (0.9, 1.0, 1.1)
@@ -108,7 +108,7 @@ class ElectionMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def restart_after_a_loss(self, number: int) -> None:
-        if self.candidates[number].state is State.ENDED:
+        if self.candidates[number].state is CandidateState.ENDED:
             self.candidates[number] = self.new_candidate(number)
 
     @rule(number=NUMBERS)

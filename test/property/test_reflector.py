@@ -9,10 +9,10 @@ from helpers.examples import examples
 from helpers.scripted import PatientClock
 from helpers.things import THINGS, Thing, decode_thing
 from helpers.world import NAMES, Act, Action, World
+from tfjob_controller.kube.cache.reflector import Reflector
+from tfjob_controller.kube.cache.store import Added, Change, Deleted, Store, Synced, Updated
+from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, DeleteDelta, Delta, ReplaceDelta, UpsertDelta
 from tfjob_controller.kube.meta import key_of, version_of
-from tfjob_controller.kube.reflector import Reflector
-from tfjob_controller.kube.store import Added, Change, Deleted, Store, Synced, Updated
-from tfjob_controller.kube.watchstream import Bookmark, Delete, Event, Replace, Upsert
 
 COMMON = (Act.CREATE_OR_UPDATE, Act.DELETE, Act.WRITE_AND_ASSUME, Act.ASSUME_LATE, Act.DELIVER, Act.DELIVER)
 RARE = tuple(set(Act) - set(COMMON))
@@ -49,15 +49,15 @@ class Cache:
         self.check()
         return taken
 
-    def apply(self, change: Event[Thing]) -> None:
+    def apply(self, change: Delta[Thing]) -> None:
         event(type(change).__name__)
-        if isinstance(change, Replace):
+        if isinstance(change, ReplaceDelta):
             self.store.replace(change.objects, change.version, change.unreadable)
-        elif isinstance(change, Upsert):
+        elif isinstance(change, UpsertDelta):
             self.store.upsert(change.obj)
-        elif isinstance(change, Delete):
+        elif isinstance(change, DeleteDelta):
             self.store.delete(change.key, change.version, change.last_state)
-        elif isinstance(change, Bookmark):
+        elif isinstance(change, BookmarkDelta):
             self.store.bookmark(change.version)
         self.check()
 

@@ -15,8 +15,8 @@ from helpers.examples import examples
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.actions import NOTHING
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.status import next_status
+from tfjob_controller.util.timestamps import format_time
 
 Step = Callable[[World], None]
 
@@ -51,7 +51,7 @@ def exits(replica_id: str, exit_code: int, reason: str, in_place: bool) -> Step:
 def disrupted(replica_id: str) -> Step:
     def step(cluster: World) -> None:
         if _has_pod(cluster, replica_id):
-            marked = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+            marked = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
             cluster.pod(replica_id, conditions=(marked,))
             cluster.pod_deleted(replica_id)
 

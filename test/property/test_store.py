@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from helpers.examples import examples
 from helpers.mutation import MutationDetector
 from helpers.things import Thing, thing
+from tfjob_controller.kube.cache.store import Added, Change, Deleted, Store, Synced, Updated
 from tfjob_controller.kube.meta import key_of, version_of
-from tfjob_controller.kube.store import Added, Change, Deleted, Store, Synced, Updated
 
 names = st.sampled_from("abcd")
 steps = st.integers(0, 4)

@@ -19,10 +19,10 @@ from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS, is_lost, job_outcome
 from tfjob_controller.trainer.status import next_status
+from tfjob_controller.util.timestamps import format_time
 
 Step = Callable[[World], None]
 
@@ -73,7 +73,7 @@ def is_taken(replica_id: str, disrupted: bool) -> Step:
         if not _has_pod(cluster, replica_id):
             return
         if disrupted:
-            marked = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+            marked = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
             cluster.pod(replica_id, conditions=(marked,))
         cluster.pod_deleted(replica_id)
 
@@ -199,7 +199,7 @@ def new_world(in_steps: bool, **job: object) -> World:
 
 def living_generations(cluster: World) -> set[str]:
     """Of the pods that may still run somewhere, as far as anybody can know."""
-    lost_before = to_text(cluster.now - timedelta(seconds=LOST_AFTER_SECONDS))
+    lost_before = format_time(cluster.now - timedelta(seconds=LOST_AFTER_SECONDS))
     pods = (pod for some in cluster.pods.values() for pod in some)
     living = (pod for pod in pods if not is_finished(pod) and not is_lost(pod, lost_before))
     return {pod.metadata.labels[GENERATION] for pod in living if GENERATION in pod.metadata.labels}

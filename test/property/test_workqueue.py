@@ -9,10 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from helpers.examples import examples
 from helpers.poll import eventually
-from tfjob_controller.kube.delayingqueue import DelayingQueue
-from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.workqueue import ShutDown, WorkQueue
+from tfjob_controller.kube.workqueue.delaying import DelayingQueue
+from tfjob_controller.kube.workqueue.queue import ShutDown, WorkQueue
+from tfjob_controller.kube.workqueue.ratelimiting import ItemExponentialRateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import FakeClock
 
 ITEMS = st.sampled_from("abcdef")
@@ -83,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.model = Model()
         self.queue = RateLimitingQueue(
-            DelayingQueue(WorkQueue[str](self.clock)), ItemExponential(BASE_SECONDS, cap_seconds=8.0)
+            DelayingQueue(WorkQueue[str](self.clock)), ItemExponentialRateLimiter(BASE_SECONDS, cap_seconds=8.0)
         )
         self.has_thread = False
         # Distinct fractions keep two items from ever falling due at the same moment, whose order is nobody's promise.

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tfjob_controller.api.controllerconfig import ConfigError, parse_controller_config
-from tfjob_controller.kube.config import load_config
-from tfjob_controller.kube.credentials import ConfigError as KubeconfigError
+from tfjob_controller.kube.config.credentials import KubeconfigError as KubeconfigError
+from tfjob_controller.kube.config.kubeconfig import load_config
 
 # Each list holds the one before nine times: written out it would be 9 to the power of 20.
 BILLION_LAUGHS = "a0: &a0 [lol]\n" + "".join(

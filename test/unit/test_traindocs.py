@@ -14,7 +14,7 @@ from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import TrainJob
 from tfjob_controller.api.trainjobvalidation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
 from tfjob_controller.controller.runtimes import PATIENCE_SECONDS, Runtimes
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer import labels
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 from tfjob_controller.trainer.setbackoff import BASE_SECONDS, CAP_SECONDS

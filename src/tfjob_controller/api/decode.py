@@ -45,7 +45,7 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
     def decode(raw: bytes | msgspec.Raw) -> _KindT:
         data = bytes(raw)
         if nesting.is_too_deep(data):
-            return _decode_in_parts(kind, nesting.cut(data), invalid=_TOO_DEEP)
+            return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
         try:
             found = whole.decode(data)
         except msgspec.ValidationError:

@@ -58,11 +58,12 @@ class Connection:
 
 def connect(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:
     """A configuration and a transport of it. The Kubernetes client is loaded here, which takes a while."""
-    from tfjob_controller.kube.config import ConfigError, load_config
-    from tfjob_controller.kube.transport import Transport
+    from tfjob_controller.kube.config.credentials import KubeconfigError
+    from tfjob_controller.kube.config.kubeconfig import load_config
+    from tfjob_controller.kube.http.transport import Transport
 
     try:
         config = load_config(kubeconfig, context)
-    except ConfigError as error:
+    except KubeconfigError as error:
         raise ClientError(str(error)) from None
     return config, Transport(config, qps=0, user_agent=user_agent)

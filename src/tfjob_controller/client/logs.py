@@ -15,7 +15,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reads import Reader
 from tfjob_controller.client.views import status_of, views_of
-from tfjob_controller.kube.requester import Lines, Requester
+from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
 from tfjob_controller.trainer.replicas import SUCCEEDED, View
@@ -81,7 +81,7 @@ class LogReader:
         self._looked_at = -math.inf
         self._seen: tuple[list[View], bool] = ([], False)
         self._lock = threading.Lock()
-        self._streams: set[Lines] = set()
+        self._streams: set[LineStream] = set()
 
     def chosen(self) -> list[View]:
         """The replicas that are meant; none once closed. If followed, waits until the job has replicas."""
@@ -141,7 +141,7 @@ class LogReader:
             stream.close()
 
     @contextmanager
-    def _known(self, lines: Lines) -> Iterator[None]:
+    def _known(self, lines: LineStream) -> Iterator[None]:
         """To `close`, which may have come already."""
         with self._lock:
             self._streams.add(lines)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfjob_controller.util.text import numbered
+from tfjob_controller.util.text import escape
 
 
 def one_line(text: str) -> str:
     """Without control characters: what a program wrote must not rule the reader's terminal."""
-    shown = (each if each.isprintable() else " " if each.isspace() else numbered(each) for each in text)
+    shown = (each if each.isprintable() else " " if each.isspace() else escape(each) for each in text)
     return " ".join("".join(shown).split())

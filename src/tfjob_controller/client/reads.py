@@ -121,7 +121,7 @@ class Reader:
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs as they are, but for their managedFields."""
         items = (item for page in self._own.pages(self._namespace, self._label_selector) for item in page.items)
-        found = [msgspec.json.decode(nesting.cut(bytes(item))) for item in items]
+        found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
         for each in found:
             each["metadata"].pop("managedFields", None)
         return found

@@ -67,7 +67,7 @@ def decoder_of(kind: Kind) -> Callable[[bytes | msgspec.Raw], Snapshot]:
     """Raises msgspec.DecodeError for what is no Kubernetes object."""
 
     def decode(raw: bytes | msgspec.Raw) -> Snapshot:
-        body = nesting.cut(bytes(raw))
+        body = nesting.truncate(bytes(raw))
         return Snapshot(kind, kind.decode(body), body)
 
     return decode

@@ -1,11 +1,11 @@
 """One job as it changes: a watch that goes on after what ends watches.
 
-Theory of operation. `Course` says which request is next and what its end means (a broken connection, a version that is
-compacted away, a server that knows no streaming lists); this module sends it, in the caller's own thread. What can only
+Theory of operation. `ListWatchState` decides which request comes next and what its failure means (a broken connection,
+a compacted version, a server without streaming lists); this module sends it, in the caller's own thread. What can only
 be mended by a person (no rights, not logged in, no such kind) is raised; everything else rests and is tried again until
 the deadline. So that a silent connection cannot outlast the deadline, a timer closes the stream then.
 
-Source: kube/reflector.py, which does the same for caches, for ever and in a thread.
+Source: kube/cache/reflector.py, which does the same for caches, for ever and in a thread.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import Kind
 from tfjob_controller.client.snapshot import Snapshot, decoder_of
+from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
+from tfjob_controller.kube.cache.watchdecoder import (
+    DeleteDelta,
+    Delta,
+    ObjectReader,
+    ReplaceDelta,
+    UpsertDelta,
+    WatchDecoder,
+    replace_of,
+    version_of_delta,
+)
 from tfjob_controller.kube.codec import decode_list
-from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.requester import Lines
-from tfjob_controller.kube.watchstream import (
-    Delete,
-    Event,
-    ObjectReader,
-    Replace,
-    Upsert,
-    WatchStream,
-    replace_of,
-    version_of_event,
-)
+from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 
-# See kube/reflector.py: bookmarks come each minute.
+# See kube/cache/reflector.py: bookmarks come each minute.
 _SILENT_SECONDS = 70.0
 _WATCH_SECONDS = 300.0
 _ANSWER_SECONDS = 30.0
@@ -80,7 +80,7 @@ class _Watcher:
         self._name = name
         self._deadline = deadline
         self._reader = ObjectReader(decoder_of(kind))
-        self._course = Course()
+        self._state = ListWatchState()
         self._backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
 
     def left(self) -> float:
@@ -90,7 +90,7 @@ class _Watcher:
         """What one list or watch says; rests after one that failed."""
         begin, opened = self._clock.monotonic(), False
         try:
-            if self._course.mode is Mode.LIST:
+            if self._state.mode is RequestMode.LIST:
                 yield from self._told(self._list())
                 return
             with self._stream() as lines:
@@ -100,7 +100,7 @@ class _Watcher:
             if is_final(error) or (error.is_not_found and not opened):
                 raise
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
-            self._course.failed(error, opened=opened, silent=silent)
+            self._state.record_failure(error, opened=opened, silent=silent)
             self._rest(error)
 
     def _rest(self, error: ApiError) -> None:
@@ -108,9 +108,9 @@ class _Watcher:
         self._clock.sleep(min(seconds, max(0.0, self.left())), threading.Event())
 
     def _query(self, seconds: float = 0.0) -> dict[str, str]:
-        return self._course.query(math.ceil(seconds)) | {"fieldSelector": f"metadata.name={self._name}"}
+        return self._state.query(math.ceil(seconds)) | {"fieldSelector": f"metadata.name={self._name}"}
 
-    def _list(self) -> Event[Snapshot]:
+    def _list(self) -> Delta[Snapshot]:
         timeout = max(0.001, min(_ANSWER_SECONDS, self.left()))
         body = self._requester.request("GET", self._path, query=self._query(), timeout_seconds=timeout, retry=False)
         try:
@@ -121,7 +121,7 @@ class _Watcher:
             raise ApiError(NO_RESPONSE, "BrokenList", f"the server sent what is no list: {error}") from None
 
     @contextmanager
-    def _stream(self) -> Iterator[Lines]:
+    def _stream(self) -> Iterator[LineStream]:
         """Closed at the deadline, whoever reads it."""
         left = max(0.001, self.left())
         query = self._query(min(_WATCH_SECONDS, left))
@@ -131,25 +131,25 @@ class _Watcher:
         ):
             yield lines
 
-    def _follow(self, lines: Lines) -> Iterator[Snapshot | None]:
-        machine = WatchStream(self._reader, initial_events=self._course.mode is Mode.STREAM)
+    def _follow(self, lines: LineStream) -> Iterator[Snapshot | None]:
+        decoder = WatchDecoder(self._reader, initial_events=self._state.mode is RequestMode.STREAM)
         heard = False
         for line in lines:
             heard = True
-            if (event := machine.feed(line)) is not None:
+            if (event := decoder.feed(line)) is not None:
                 yield from self._told(event)
             if self.left() <= 0:
                 return
-        if (machine.is_listing or not heard) and self.left() > 0:
+        if (decoder.is_listing or not heard) and self.left() > 0:
             raise ApiError(NO_RESPONSE, "CutShort", "the watch ended before it had begun")
 
-    def _told(self, event: Event[Snapshot]) -> Iterator[Snapshot | None]:
-        if isinstance(event, Replace):
-            self._course.listed(event.version)
+    def _told(self, event: Delta[Snapshot]) -> Iterator[Snapshot | None]:
+        if isinstance(event, ReplaceDelta):
+            self._state.record_list(event.version)
             yield event.objects[0] if event.objects else None
             return
-        self._course.heard(version_of_event(event))
-        if isinstance(event, Upsert):
+        self._state.record_progress(version_of_delta(event))
+        if isinstance(event, UpsertDelta):
             yield event.obj
-        elif isinstance(event, Delete):
+        elif isinstance(event, DeleteDelta):
             yield None

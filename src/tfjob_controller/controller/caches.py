@@ -44,14 +44,13 @@ from tfjob_controller.controller.snapshot import BY_OWNER, PodGroups, ReadingsOf
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.controller.writer import Children, Writer
+from tfjob_controller.kube.cache.informer import Informer, InformerGroup
+from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.informergroup import InformerGroup
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.store import Store, by_controller_uid
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 from tfjob_controller.util.clock import Clock
 

@@ -36,10 +36,10 @@ from tfjob_controller.controller.restingstatus import RestingStatus
 from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.teller import Recorder, Teller
 from tfjob_controller.controller.writer import Report, Writer
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.actions import Actions
 from tfjob_controller.trainer.difference import plan_actions, stop_all
 from tfjob_controller.trainer.observed import Observed

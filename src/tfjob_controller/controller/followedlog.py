@@ -28,12 +28,12 @@ import structlog
 
 from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.trickle import Dialer, Trickle
+from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
 from tfjob_controller.trainer.metricpairs import Pair, PairScanner
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.timestamps import format_time
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class FollowedLog:
     def __init__(
         self,
         target: Target,
-        dialer: Dialer,
+        connector: Connector,
         selector: selectors.BaseSelector,
         clock: Clock,
         rng: random.Random,
@@ -115,12 +115,12 @@ class FollowedLog:
     ) -> None:
         self.target = target
         self.is_done = False
-        self._dialer = dialer
+        self._connector = connector
         self._selector = selector
         self._clock = clock
         self._counters = counters
         self._problem = ""
-        self._trickle: Trickle | None = None
+        self._stream: ResponseStream | None = None
         self._is_following = False
         self._scanner = PairScanner(target.names)
         self._since: datetime | None = None
@@ -132,7 +132,7 @@ class FollowedLog:
 
     @property
     def is_open(self) -> bool:
-        return self._trickle is not None
+        return self._stream is not None
 
     @property
     def is_hurried(self) -> bool:
@@ -142,14 +142,14 @@ class FollowedLog:
     @property
     def has_more(self) -> bool:
         """Is there something to read of which no selector tells?"""
-        return self._trickle is not None and self._trickle.has_more
+        return self._stream is not None and self._stream.has_more
 
     @property
     def due_at(self) -> float:
         """When it is to be opened, or lost patience with; monotonic."""
         if self.is_done:
             return float("inf")
-        if self._trickle is None:
+        if self._stream is None:
             return self._not_before
         return self._active_at + self._patience_seconds
 
@@ -161,7 +161,7 @@ class FollowedLog:
 
     @property
     def _may_be_silent(self) -> bool:
-        return self._is_following and self._trickle is not None and self._trickle.has_begun
+        return self._is_following and self._stream is not None and self._stream.has_begun
 
     def aim(self, target: Target) -> None:
         """The same log, of which more is known by now."""
@@ -177,9 +177,9 @@ class FollowedLog:
         if self._is_following:
             query["follow"] = "true"
         if self._since is not None:
-            query["sinceTime"] = to_text(self._since)
-        self._trickle = self._dialer.open(self.target.path, query)
-        self._selector.register(self._trickle, selectors.EVENT_READ, self)
+            query["sinceTime"] = format_time(self._since)
+        self._stream = self._connector.open(self.target.path, query)
+        self._selector.register(self._stream, selectors.EVENT_READ, self)
         self._counters.opened += 1
         self._active_at = self._clock.monotonic()
         self._tail_lines, self._behind = TAIL_LINES, 0
@@ -192,11 +192,11 @@ class FollowedLog:
 
     def read(self) -> Mapping[str, Pair]:
         """What has come since the last time: the last pair of each name."""
-        trickle = self._trickle
-        if trickle is None:
+        stream = self._stream
+        if stream is None:
             return {}
         try:
-            data = trickle.read(_LAST_BYTES if self.target.has_ended else ROUND_BYTES)
+            data = stream.read(_LAST_BYTES if self.target.has_ended else ROUND_BYTES)
         except ApiError as error:
             self._failed(error)
             return {}
@@ -204,16 +204,16 @@ class FollowedLog:
         if data:
             self._counters.bytes_read += len(data)
             self._active_at = self._clock.monotonic()
-        if trickle.has_ended:
+        if stream.has_ended:
             found |= self._scanner.end()
             self._ended()
         elif not self.target.has_ended:
-            self._keep_pace(trickle)
+            self._keep_pace(stream)
         return self._news(found)
 
     def check(self) -> None:
         """To be called when `due_at` has come: an answer that keeps silent for too long is given up."""
-        if self._trickle is None or self._clock.monotonic() < self.due_at:
+        if self._stream is None or self._clock.monotonic() < self.due_at:
             return
         if self._may_be_silent:
             self._hang_up()
@@ -247,8 +247,8 @@ class FollowedLog:
         self.is_done = is_lost or self._last_failures >= _LAST_TRIES or self._gone >= _GONE_TRIES
         self._rest(self._backoff.next_seconds(error.retry_after_seconds or 0.0))
 
-    def _keep_pace(self, trickle: Trickle) -> None:
-        self._behind = self._behind + 1 if trickle.has_more else 0
+    def _keep_pace(self, stream: ResponseStream) -> None:
+        self._behind = self._behind + 1 if stream.has_more else 0
         if self._behind >= BEHIND_ROUNDS:
             self._counters.jumps += 1
             self._hang_up()
@@ -270,9 +270,9 @@ class FollowedLog:
         self._not_before = self._clock.monotonic() + (min(seconds, 1.0) if self.target.has_ended else seconds)
 
     def _hang_up(self) -> None:
-        if self._trickle is None:
+        if self._stream is None:
             return
         self._since = self._scanner.last_logged_at or self._since
-        self._selector.unregister(self._trickle)
-        self._trickle.close()
-        self._trickle = None
+        self._selector.unregister(self._stream)
+        self._stream.close()
+        self._stream = None

@@ -18,9 +18,9 @@ from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.causes import ADDED, DELETED, MODIFIED, UNKNOWN, Causes
 from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT, of_other
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.trainer.labels import RUNTIME_ID
 
 # Longer than it takes the pods of a swarm to follow one another, shorter than a person's "at once".

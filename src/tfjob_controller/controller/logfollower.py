@@ -1,9 +1,10 @@
 """Follows the log of one pod of each job that says what it measures there, and keeps the last value of each metric.
 
-Theory of operation. One thread has all logs (followedlog.py), each with a connection of its own (kube/trickle.py). It
-sleeps in a selector while nobody logs. Once somebody does, it lets what is said gather for a second, and then reads all
-that there is of all of them: so it wakes once a second whether a line comes in that time or ten thousand, and what it
-costs follows the bytes. A log from which more comes than it may bring in a round holds up no other.
+Theory of operation. One thread has all logs (followedlog.py), each with a connection of its own
+(kube/http/responsestream.py). It sleeps in a selector while nobody logs. Once somebody does, it lets what is said
+gather for a second, and then reads all that there is of all of them: so it wakes once a second whether a line comes in
+that time or ten thousand, and what it costs follows the bytes. A log from which more comes than it may bring in a round
+holds up no other.
 
 Syncs say whose log is wanted (`follow`), and take the values from here (`metrics_of`); the thread says that there is
 something new by `tell`, at most once in `TELL_SECONDS` for each job, and at once when the log of a container that has
@@ -32,12 +33,12 @@ import structlog
 from tfjob_controller.api.core import Pod
 from tfjob_controller.controller.followedlog import Counters, FollowedLog, Target, target_of
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.trainer.metricpairs import Measured, Pair
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
+from tfjob_controller.util.timestamps import format_time
 
 log = structlog.get_logger(__name__)
 
@@ -83,8 +84,8 @@ class _Job:
 class LogFollower:
     """See the module. `tell` is given the key of a job that something new is known of, in the follower's thread."""
 
-    def __init__(self, dialer: Dialer, tell: Callable[[str], object], clock: Clock) -> None:
-        self._dialer = dialer
+    def __init__(self, connector: Connector, tell: Callable[[str], object], clock: Clock) -> None:
+        self._connector = connector
         self._tell = tell
         self._clock = clock
         self._lock = threading.Lock()
@@ -207,7 +208,7 @@ class LogFollower:
         for job in self._jobs.values():
             job.log.close()
         self._selector.close()
-        self._dialer.close()
+        self._connector.close()
         self._woken.close()
         self._waker.close()
 
@@ -257,7 +258,7 @@ class LogFollower:
 
     def _job_of(self, target: Target, before: Mapping[str, Measured]) -> _Job:
         """With what is known already, as far as it is still wanted."""
-        log_ = FollowedLog(target, self._dialer, self._selector, self._clock, self._rng, self._counters)
+        log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
         return _Job(log_, values={name: each for name, each in before.items() if name in target.names})
 
     def _readable(self) -> list[_Job]:
@@ -265,10 +266,10 @@ class LogFollower:
         return [job for uid, job in self._jobs.items() if uid in ready or job.log.has_more]
 
     def _take(self, job: _Job, found: Mapping[str, Pair]) -> None:
-        now = to_text(self._clock.now())
+        now = format_time(self._clock.now())
         for name, pair in found.items():
             before = job.values.get(name)
-            job.values[name] = Measured(pair.value, to_text(pair.logged_at) if pair.logged_at else now)
+            job.values[name] = Measured(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
             job.is_news |= before is None or before.value != pair.value
 
     def _open(self) -> None:

@@ -24,10 +24,10 @@ from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.api.steps import pattern_of
 from tfjob_controller.api.tfjob import CONTAINER_NAME, WORKER, TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.labels import JOB_TYPE
 from tfjob_controller.trainer.observed import Reading
 from tfjob_controller.trainer.phases import is_finished

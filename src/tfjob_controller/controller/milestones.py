@@ -7,8 +7,8 @@ from typing import Protocol
 
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, phases
-from tfjob_controller.trainer.moments import from_text
 from tfjob_controller.trainer.work import Work
+from tfjob_controller.util.timestamps import parse_time
 
 
 class JobObserver(Protocol):
@@ -38,7 +38,7 @@ def tell(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -
     if new.phase == phases.RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
     if phases.is_finished(new) and not phases.is_finished(old):
-        ended = from_text(new.completion_time) if new.completion_time else now
+        ended = parse_time(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
 
 
@@ -47,4 +47,4 @@ def _has_run(status: TrainingStatus) -> bool:
 
 
 def _seconds_between(begin: str | None, end: datetime) -> float | None:
-    return max(0.0, (end - from_text(begin)).total_seconds()) if begin else None
+    return max(0.0, (end - parse_time(begin)).total_seconds()) if begin else None

@@ -18,12 +18,12 @@ from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.api.trainjobdefaults import framework_of
 from tfjob_controller.api.trainjobvalidation import validate_runtime, validate_with_runtime
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.plan import UnplannableError
+from tfjob_controller.util.timestamps import seconds_until
 
 # For how long after its creation a job waits for its runtime.
 PATIENCE_SECONDS = 15.0

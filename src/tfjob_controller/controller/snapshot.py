@@ -10,8 +10,8 @@ from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, controller_of
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.labels import POD_JOB_NAME
 from tfjob_controller.trainer.observed import Observed, Reading
 from tfjob_controller.trainer.plan import Plan

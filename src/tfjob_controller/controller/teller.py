@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from tfjob_controller.controller.writer import Report
-from tfjob_controller.kube.events import ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Recorder(Protocol):
-    """Takes events and never blocks; `kube.events.EventRecorder`."""
+    """Takes events and never blocks; `kube.events.recorder.EventRecorder`."""
 
     def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
 

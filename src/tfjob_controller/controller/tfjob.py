@@ -13,9 +13,9 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.api.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.milestones import JobObserver, tell
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.statuspatch import status_patch
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.names import new_runtime_id
 from tfjob_controller.trainer.observed import Observed

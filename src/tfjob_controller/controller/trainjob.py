@@ -21,8 +21,8 @@ from tfjob_controller.api.trainjobvalidation import validate, validate_change
 from tfjob_controller.controller.handlers import runtime_key
 from tfjob_controller.controller.milestones import JobObserver, tell
 from tfjob_controller.controller.runtimes import Runtimes
+from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
-from tfjob_controller.kube.statuspatch import status_patch
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of

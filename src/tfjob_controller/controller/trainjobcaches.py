@@ -12,11 +12,11 @@ from tfjob_controller.controller.causes import ADDED, UNKNOWN, Causes
 from tfjob_controller.controller.handlers import BY_RUNTIME, JobHandler
 from tfjob_controller.controller.runtimes import Runtimes
 from tfjob_controller.controller.trainjob import by_runtime_id
-from tfjob_controller.kube.informer import Informer
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
 
 

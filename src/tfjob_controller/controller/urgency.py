@@ -7,7 +7,7 @@ ourselves come back from the watch, pods get a node, start and are ready. That i
 words: with starts among what is urgent the children of a burst came later, once by 13 % (docs/benchmarks.md).
 What the initial list brings goes last.
 
-None waits for ever, however many are urgent: see `kube.workqueue`.
+None waits for ever, however many are urgent: see `kube.workqueue.queue`.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ import structlog
 from tfjob_controller.controller.causes import UNKNOWN, Causes
 from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
 from tfjob_controller.controller.urgency import LIVE, URGENT
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
-from tfjob_controller.kube.trace import reconciling
-from tfjob_controller.kube.workqueue import ShutDown
+from tfjob_controller.kube.trace import new_trace
+from tfjob_controller.kube.workqueue.queue import ShutDown
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
@@ -105,7 +105,7 @@ class Workers:
         self._observer.sync_started(self._name)
         result = "panic"
         try:
-            with reconciling(key):
+            with new_trace(key):
                 result = self._sync_and_settle(key)
         finally:
             self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)
@@ -135,7 +135,7 @@ class Workers:
             return "terminal"
         if isinstance(outcome, Gone):
             # A deadline in weeks would be remembered for weeks. A new job of that name is queued when it is seen.
-            self._queue.take_back(key)
+            self._queue.cancel(key)
             return "success"
         assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are five
         return "success"

@@ -21,10 +21,10 @@ from tfjob_controller.api.core import JOBS
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.faults import Fault, fault_of
 from tfjob_controller.controller.remembered import Remembered
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 

@@ -33,9 +33,9 @@ from tfjob_controller.extender.lifecycle import Standing, pods_by_member, standi
 from tfjob_controller.extender.resizing import Resizing
 from tfjob_controller.extender.statuswriter import Result, StatusWriter, Step
 from tfjob_controller.extender.waiting import WaitingLine
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
-from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.decide import Policy, Verdict
 from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
 from tfjob_controller.scheduling.resizes import ScalePolicy

@@ -35,7 +35,7 @@ from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
 from tfjob_controller.kube.codec import decoder_for, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.kube.trace import reconciling
+from tfjob_controller.kube.trace import new_trace
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -157,7 +157,7 @@ class Binder:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             try:
-                with reconciling(_key(task.pod)):
+                with new_trace(_key(task.pod)):
                     self._attempt(task)
             except Exception as error:
                 # A fault of ours: whoever waits hears of it, and the thread is started anew.

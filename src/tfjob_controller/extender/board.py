@@ -17,8 +17,8 @@ from tfjob_controller.api.gang import ADMITTED, Gang
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.podneeds import PodNeeds
 from tfjob_controller.extender.refusals import Refusals
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.resizes import Kept
 from tfjob_controller.scheduling.view import ClusterView
 from tfjob_controller.util.clock import Clock

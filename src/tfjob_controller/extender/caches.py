@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from tfjob_controller.api.cluster import NODES, Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import GANG_LABEL, GANGS, Gang, decode_gang
-from tfjob_controller.kube.informer import Informer
-from tfjob_controller.kube.informergroup import InformerGroup
+from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 

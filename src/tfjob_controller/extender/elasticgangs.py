@@ -22,9 +22,9 @@ from tfjob_controller.api.gang import BOUND, MEMBER_LABEL, Gang, kind_of, placed
 from tfjob_controller.extender import lifecycle
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.elastic import Elastic, elastic_kind, elastic_of
-from tfjob_controller.scheduling.queue import moment_of
 from tfjob_controller.scheduling.resizes import Ending
 from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # How long a pod may take to go once its grace period is over, or an owner to delete it.
 PATIENCE_SECONDS = 60.0
@@ -87,7 +87,10 @@ class ElasticGangs:
 
     def ending(self, now: datetime) -> tuple[Sequence[Ending], datetime | None]:
         """Room that will come free by itself, and when some of that will be counted on no more."""
-        counted = [(_end(moment_of(until), now), Ending(node, amounts)) for node, amounts, until in self._view.ending()]
+        counted = [
+            (_end(parse_time_or_none(until), now), Ending(node, amounts))
+            for node, amounts, until in self._view.ending()
+        ]
         for each in self._seen.values():
             end = _end(each.elastic.last_resize, now)
             counted += [(end, ending) for ending in each.left_behind]
@@ -97,7 +100,7 @@ class ElasticGangs:
         return [ending for _, ending in left], min((end for end, _ in left), default=None)
 
     def _note_wait(self, gang: Gang, now: datetime) -> None:
-        admitted, since = moment_of(gang.status.admitted_time), moment_of(gang.status.waiting_since)
+        admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.waiting_since)
         if admitted is None or since is None or admitted > now:
             return
         if (admitted - since).total_seconds() >= _AT_ONCE_SECONDS:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 import structlog
 
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.lease import LeaseLock, LeaseRecord
+from tfjob_controller.kube.leaderelection.lease import LeaseLock, LeaseRecord
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread

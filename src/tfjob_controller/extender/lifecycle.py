@@ -41,8 +41,7 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.scheduling.elastic import elastic_kind
-from tfjob_controller.trainer.moments import to_text
-from tfjob_controller.util.clock import micro_time
+from tfjob_controller.util.timestamps import format_micro_time, format_time
 
 SCHEDULED = "Scheduled"
 REASON_ADMITTED = "Admitted"
@@ -186,7 +185,7 @@ def admitted(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangSta
         missing=(),
         message=message,
         not_before=None,
-        admitted_time=micro_time(now),
+        admitted_time=format_micro_time(now),
         bound_at=None,
         last_resize_time=None,
         waiting_since=gang.status.waiting_since or gang.metadata.creation_timestamp,
@@ -260,8 +259,8 @@ def resized(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
     return replace(
         status if is_asked(gang) else without_wish(status),
         phase=BOUND,
-        bound_at=status.bound_at or micro_time(now),
-        last_resize_time=micro_time(now) if is_other else status.last_resize_time,
+        bound_at=status.bound_at or format_micro_time(now),
+        last_resize_time=format_micro_time(now) if is_other else status.last_resize_time,
         placement=placement_of(nodes),
         members=members_in_words(gang.spec, len(nodes)),
         message=message,
@@ -333,7 +332,7 @@ def returned(gang: Gang, bound_count: int, rest_seconds: float, now: datetime) -
         placement=(),
         members=members_in_words(gang.spec, 0),
         message=message,
-        not_before=micro_time(now + timedelta(seconds=rest_seconds)),
+        not_before=format_micro_time(now + timedelta(seconds=rest_seconds)),
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, False, REASON_NO_PROGRESS, message, now),
     )
@@ -355,7 +354,7 @@ def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: date
         phase=phase,
         placement=(),
         members=members_in_words(gang.spec, 0),
-        waiting_since=gang.status.waiting_since or micro_time(now),
+        waiting_since=gang.status.waiting_since or format_micro_time(now),
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, False, reason, status.message, now),
     )
@@ -365,5 +364,5 @@ def _said(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -
     """The condition Scheduled; its time is that of the last change between True and False."""
     status = "True" if is_true else "False"
     old = next((each for each in gang.status.conditions if each.type == SCHEDULED), None)
-    since = old.last_transition_time if old is not None and old.status == status else to_text(now)
+    since = old.last_transition_time if old is not None and old.status == status else format_time(now)
     return (GangCondition(SCHEDULED, status, reason, message, since, gang.metadata.generation),)

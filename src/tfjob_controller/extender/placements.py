@@ -26,7 +26,7 @@ from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.service import NodeAnswer
 from tfjob_controller.extender.wire import WirePod
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.scheduling.rooms import full_nodes
 
 NO_GANG = "there is no Gang of the name that the pod's label says"

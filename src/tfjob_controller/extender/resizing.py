@@ -24,8 +24,8 @@ from tfjob_controller.extender.lifecycle import Standing, standing_of
 from tfjob_controller.extender.podneeds import PodNeeds
 from tfjob_controller.extender.relocation import resized_nodes
 from tfjob_controller.extender.statuswriter import Result, Step
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.store import Store
 from tfjob_controller.scheduling.queue import Queued
 from tfjob_controller.scheduling.scaling import Plan, Resize, ScalePolicy, plan_resizes
 from tfjob_controller.scheduling.view import ClusterView

@@ -37,7 +37,7 @@ from tfjob_controller.extender.bindcalls import NO_ROOM, NOT_ADMITTED, STOPPING,
 from tfjob_controller.extender.binder import Objection, OnResult
 from tfjob_controller.extender.board import Board
 from tfjob_controller.extender.caches import gang_key_of
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.scheduling.demand import Demand, demands_understood
 from tfjob_controller.scheduling.rooms import Room
 from tfjob_controller.util.clock import Clock

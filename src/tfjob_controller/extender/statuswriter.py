@@ -19,13 +19,13 @@ import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.events import ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.statuspatch import status_patch
-from tfjob_controller.kube.store import Store
-from tfjob_controller.kube.trace import reconciling
+from tfjob_controller.kube.trace import new_trace
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class Observer(Protocol):
 
 
 class Recorder(Protocol):
-    """Takes events and never blocks; `kube.events.EventRecorder`."""
+    """Takes events and never blocks; `kube.events.recorder.EventRecorder`."""
 
     def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
 
@@ -125,7 +125,7 @@ class StatusWriter:
         return zip(steps, errors, strict=True)
 
     def _traced(self, step: Step) -> ApiError | None:
-        with reconciling(key_of(step.gang)):
+        with new_trace(key_of(step.gang)):
             return self._write(step)
 
     def _write(self, step: Step) -> ApiError | None:

@@ -17,7 +17,8 @@ from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, placed_nodes
 from tfjob_controller.extender.lifecycle import is_bound_member, pods_by_member
 from tfjob_controller.scheduling.decide import Admit, Unschedulable, Verdict
 from tfjob_controller.scheduling.explain import HELD_BACK
-from tfjob_controller.scheduling.queue import in_order, moment_of
+from tfjob_controller.scheduling.queue import in_order
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Does a gang that waits fit now? Held: it would, but the room is for another that comes first. Unknown: no pass of the
 # admission loop has looked at it.
@@ -37,7 +38,7 @@ def partly_bound(
 ) -> Iterator[float]:
     """Of each gang of which some members are bound and others are not yet: seconds since it was admitted."""
     for gang in gangs:
-        since = moment_of(gang.status.admitted_time)
+        since = parse_time_or_none(gang.status.admitted_time)
         if gang.status.phase == ADMITTED and since is not None and _is_partly_bound(gang, pods_of(gang)):
             yield max((now - since).total_seconds(), 0.0)
 

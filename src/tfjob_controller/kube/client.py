@@ -19,11 +19,21 @@ from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.meta import ObjectT, Resource
 from tfjob_controller.kube.requester import JSON, MERGE_PATCH, Requester
+from tfjob_controller.util.lazylog import get_logger
+
+log = get_logger(__name__)
 
 Body = Mapping[str, Any] | msgspec.Struct | bytes
 
 # client-go's tools/pager: a page that the server can build from etcd in one go.
 PAGE_SIZE = 500
+# The one request that all waits for is given up, said to be in trouble and sent again after this time.
+_VERSION_SECONDS = 5.0
+
+
+class _VersionInfo(msgspec.Struct):
+    major: str
+    minor: str
 
 
 class ResourceClient(Generic[ObjectT]):
@@ -163,6 +173,23 @@ class ResourceClient(Generic[ObjectT]):
             return self._decode(data)
         except msgspec.MsgspecError as error:
             raise _invalid_answer(error, writes=writes) from error
+
+
+def server_version(requester: Requester) -> tuple[int, int]:
+    """Major and minor of the API server; (0, 0) where it does not tell us. Raises ApiError if it cannot be asked."""
+    try:
+        said = msgspec.json.decode(
+            requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_VersionInfo
+        )
+        # Vendors write "36+".
+        return int(said.major), int("".join(filter(str.isdigit, said.minor)))
+    except (msgspec.DecodeError, ValueError):
+        return (0, 0)
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            log.warning("the API server does not tell its version, assuming an old one", error=str(error))
+            return (0, 0)
+        raise
 
 
 def _invalid_answer(error: msgspec.MsgspecError, *, writes: bool) -> ApiError:

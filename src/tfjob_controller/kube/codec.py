@@ -24,6 +24,7 @@ from tfjob_controller.kube import nesting
 from tfjob_controller.kube.errors import ApiError
 
 T = TypeVar("T")
+JsonObject = dict[str, Any]
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -116,7 +117,7 @@ def decoder_for(type_: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
     decode = msgspec.json.Decoder(type_).decode
 
     def decode_copy(data: bytes | msgspec.Raw) -> T:
-        return nesting.decoded(decode, bytes(data) if isinstance(data, msgspec.Raw) else data)
+        return nesting.decode_truncated(decode, bytes(data) if isinstance(data, msgspec.Raw) else data)
 
     return decode_copy
 
@@ -126,16 +127,36 @@ def encode(obj: Mapping[str, Any] | msgspec.Struct | bytes) -> bytes:
     return obj if isinstance(obj, bytes) else _encoder.encode(obj)
 
 
+def status_patch(old: msgspec.Struct, new: msgspec.Struct, resource_version: str) -> JsonObject:
+    """Only what differs, and only if nobody has written since `resource_version`: else the server says 409."""
+    changes = merge_patch(msgspec.to_builtins(old), msgspec.to_builtins(new))
+    return {"metadata": {"resourceVersion": resource_version}, "status": changes}
+
+
+def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject:
+    """What has to be sent: objects are compared field by field, everything else as a whole; null removes."""
+    patch: JsonObject = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = merge_patch(before, value)
+            if inner:
+                patch[name] = inner
+        elif name not in old or before != value:
+            patch[name] = value
+    return patch
+
+
 def decode_list(body: bytes) -> ListPage:
     """The envelope of a list of any kind."""
-    page = nesting.decoded(_list_decoder.decode, body)
+    page = nesting.decode_truncated(_list_decoder.decode, body)
     meta = page.metadata
     return ListPage(meta.resource_version, meta.continue_, page.items or [], meta.remaining_item_count or 0)
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:
     """One line of a watch; an ERROR event is raised as the `ApiError` that it holds (410 comes so, under HTTP 200)."""
-    event = nesting.decoded(_event_decoder.decode, line)
+    event = nesting.decode_truncated(_event_decoder.decode, line)
     if event.type == ERROR:
         raise api_error(500, bytes(event.object))
     return event
@@ -159,7 +180,7 @@ def api_error(
     A Status object gives its own code, reason, message and causes; anything else its first words.
     """
     try:
-        parsed = nesting.decoded(_status_decoder.decode, body)
+        parsed = nesting.decode_truncated(_status_decoder.decode, body)
     except msgspec.MsgspecError:
         parsed = None
     if parsed is None or parsed.kind != "Status":

@@ -1,13 +1,14 @@
-"""How many requests in a second one process sends.
+"""Client-side rate limits.
 
-Theory of operation. A bucket of `burst` tokens fills with `qps` per second. A request takes its token at once, which
-may be one that does not exist yet, and rests until it does: requests go in the order in which they came, without a
-queue and without threads that race for a new token.
+Theory of operation. A token bucket of `burst` tokens is refilled with `qps` tokens per second. A request takes its
+token at once, possibly one that does not exist yet, and waits until it does. Requests are therefore sent in the order
+in which they arrive, without a queue and without threads that compete for a new token.
 
-Requests for leases never rest: a leader that waits behind its own thousand creates would lose its lease. They take
-their token all the same, so that the overall rate is the one configured.
+Requests for leases never wait: a leader that waited behind its own thousand creates would lose its lease. They take
+their token all the same, so that the overall rate is the configured one.
 
-Source: client-go util/flowcontrol/throttle.go, rest/config.go (a QPS below zero means no limit).
+Source: client-go util/flowcontrol/throttle.go, rest/config.go (a QPS below zero means no limit);
+golang.org/x/time/rate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import enum
 import threading
 
-from tfjob_controller.kube.ratelimit import TokenBucket
 from tfjob_controller.util.clock import Clock
 
 
@@ -24,6 +24,41 @@ class Priority(enum.Enum):
 
     LEASE = "lease"
     NORMAL = "normal"
+
+
+class TokenBucket:
+    """Allows `burst` requests at once, then `rate` per second. Starts full. Thread-safe."""
+
+    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
+        if rate <= 0 or burst < 1:
+            raise ValueError(f"a token bucket needs a rate above 0 and a burst of at least 1, not {rate} and {burst}")
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tokens = float(burst)  # below zero: reserved by callers that wait for them
+        self._filled_at = clock.monotonic()
+
+    def reserve_seconds(self) -> float:
+        """Take a token, possibly one that does not exist yet; returns the seconds until it does."""
+        with self._lock:
+            self._fill()
+            self._tokens -= 1.0
+            return max(0.0, -self._tokens / self._rate)
+
+    def try_take(self, leaving: int = 0) -> bool:
+        """Take a token if one exists now and `leaving` others remain; otherwise take nothing and return False."""
+        with self._lock:
+            self._fill()
+            if self._tokens < 1.0 + leaving:
+                return False
+            self._tokens -= 1.0
+            return True
+
+    def _fill(self) -> None:
+        now = self._clock.monotonic()
+        self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._rate)
+        self._filled_at = now
 
 
 class FlowControl:
@@ -40,7 +75,7 @@ class FlowControl:
         """Take a token; rest until it exists or `stop` is set. The answer is how many seconds it was to rest."""
         if self._bucket is None:
             return 0.0
-        delay_seconds = self._bucket.delay_seconds(None)
+        delay_seconds = self._bucket.reserve_seconds()
         if delay_seconds <= 0 or priority is Priority.LEASE:
             return 0.0
         self._clock.sleep(delay_seconds, stop)

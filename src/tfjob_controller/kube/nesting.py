@@ -43,7 +43,7 @@ def is_too_deep(data: bytes) -> bool:
     return False
 
 
-def cut(data: bytes) -> bytes:
+def truncate(data: bytes) -> bytes:
     """The same with null for what is nested too deep; `is_too_deep` says so of what is left, too."""
     if not _may_be(data):
         return data
@@ -62,12 +62,12 @@ def cut(data: bytes) -> bytes:
     return b"".join([*kept, data[copied:]])
 
 
-def decoded(decode: Callable[[DataT], T], data: DataT) -> T:
+def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:
     """What `decode` says; of what is nested so deep that it cannot, what is left when that is cut."""
     try:
         return decode(data)
     except RecursionError:
-        return decode(cut(bytes(data)))
+        return decode(truncate(bytes(data)))
 
 
 def _may_be(data: bytes) -> bool:

@@ -41,20 +41,20 @@ class Requester(Protocol):
         only, False forbids any second attempt. Raises `ApiError` for everything but 2xx.
         """
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         """Open a long GET. Raises `ApiError` if it cannot be opened; never tries twice (but after a 401)."""
 
 
-class Lines(Protocol):
-    """What other modules need of a stream: `Stream`, or a scripted one in tests."""
+class LineStream(Protocol):
+    """What other modules need of a stream: `http.linestream.HttpLineStream`, or a scripted one in tests."""
 
-    def __enter__(self) -> Lines: ...
+    def __enter__(self) -> LineStream: ...
     def __exit__(self, *exc: object) -> None: ...
     def __iter__(self) -> Iterator[bytes]: ...
     def close(self) -> None: ...
 
 
-class Observer(Protocol):
+class RequestObserver(Protocol):
     """Is told what the transport does, in the calling thread.
 
     `code` is the HTTP status, `<error>` if there was none.

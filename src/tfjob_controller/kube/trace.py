@@ -1,7 +1,7 @@
 """Which piece of work a request belongs to: from the log of a program to the audit log of the API server.
 
-Theory of operation. Whoever begins a piece of work (a worker, for one sync) does it within `reconciling`, or makes a
-`Trace` and does it within `following`. Every request that is sent meanwhile, also by threads that run in a copy of the
+Theory of operation. Code that begins a piece of work (a worker, for one sync) runs it within `new_trace`, or creates a
+`Trace` and runs it within `use_trace`. Every request that is sent meanwhile, also by threads that run in a copy of the
 context, carries the header `Audit-ID`, made of the trace's id and a number. The API server takes that as the `auditID`
 of its audit event instead of a random one. So the id of a log line finds the requests in the audit log, and the other
 way round. Events carry the id as an annotation.
@@ -48,17 +48,17 @@ def current() -> Trace | None:
 
 
 @contextlib.contextmanager
-def reconciling(key: str) -> Iterator[None]:
+def new_trace(key: str) -> Iterator[None]:
     """A piece of work that is about one object begins: log lines have its `key` and a new `reconcile_id`."""
     import structlog  # what only reads has no syncs, and starts without it
 
     work = Trace(uuid.uuid4().hex)
-    with structlog.contextvars.bound_contextvars(key=key, reconcile_id=work.id), following(work):
+    with structlog.contextvars.bound_contextvars(key=key, reconcile_id=work.id), use_trace(work):
         yield
 
 
 @contextlib.contextmanager
-def following(trace: Trace | None) -> Iterator[None]:
+def use_trace(trace: Trace | None) -> Iterator[None]:
     """What is sent within belongs to this piece of work; None: to none."""
     token = _current.set(trace)
     try:

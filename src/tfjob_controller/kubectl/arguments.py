@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
+from tfjob_controller.util.durations import parse_duration
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job
@@ -35,9 +36,6 @@ _CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[hms])+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 class UsageError(Exception):
@@ -227,11 +225,10 @@ def _whole_number(text: str, least: int) -> int:
 
 def seconds(text: str) -> float:
     """A duration as Go writes it, or plain seconds."""
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    if not _DURATION.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}") from None
 
 
 def command_for(job: Job, command: str) -> str:

@@ -76,10 +76,10 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
 def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
     """What is said of it, and the exit code; None for what is no refusal but a fault of this program."""
     from tfjob_controller.client.errors import ClientError, in_words
-    from tfjob_controller.kube.credentials import ConfigError
+    from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.errors import ApiError
 
-    if isinstance(error, ConfigError):
+    if isinstance(error, KubeconfigError):
         return str(error), EXIT_USAGE
     # The client's own remedies are for programs.
     refused = error.api_error if isinstance(error, ClientError) else error

@@ -10,10 +10,10 @@ from typing import Any
 from tfjob_controller.client.ages import age
 from tfjob_controller.client.oneline import one_line
 from tfjob_controller.kubectl.arguments import JSON, YAML
-from tfjob_controller.util.text import RULING
+from tfjob_controller.util.text import CONTROL_CHARACTERS
 
 # What JSON may hold as it is. In YAML it is escaped already.
-_RULES = re.compile(f"[{RULING}]")
+_RULES = re.compile(f"[{CONTROL_CHARACTERS}]")
 
 
 def print_value(value: Any, output: str) -> int:

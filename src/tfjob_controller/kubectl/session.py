@@ -11,14 +11,14 @@ from tfjob_controller.kubectl.arguments import JobName, UsageError
 if TYPE_CHECKING:
     from tfjob_controller.client.client import Client
     from tfjob_controller.client.job import Job
-    from tfjob_controller.kube.config import Config
-    from tfjob_controller.kube.requester import Lines, Requester
-    from tfjob_controller.kube.transport import Transport
+    from tfjob_controller.kube.config.kubeconfig import Config
+    from tfjob_controller.kube.http.transport import Transport
+    from tfjob_controller.kube.requester import LineStream, Requester
     from tfjob_controller.kubectl.watchedrows import TableStreams
 
 
 class Session:
-    """The cluster that the command line names. Every use may raise `ConfigError`, requests raise `ApiError`."""
+    """The cluster that the command line names. Every use may raise `KubeconfigError`, requests raise `ApiError`."""
 
     def __init__(self, parsed: Any, *, logs: bool = False) -> None:
         """With `logs` this is the process, and what is logged goes to standard error: the other is for answers."""
@@ -30,7 +30,7 @@ class Session:
     @property
     def config(self) -> Config:
         if self._config is None:
-            from tfjob_controller.kube.config import find_config
+            from tfjob_controller.kube.config.kubeconfig import find_config
 
             self._config = find_config(self._parsed.kubeconfig or None, self._parsed.context or None)
         return self._config
@@ -48,8 +48,8 @@ class Session:
     def _once(self) -> _Once:
         """No limit on requests, and each is sent once: whoever waits is a person, who can ask again."""
         if self._transport is None:
-            from tfjob_controller.kube.lazylog import before_first_line
-            from tfjob_controller.kube.transport import Transport, default_user_agent
+            from tfjob_controller.kube.http.transport import Transport, default_user_agent
+            from tfjob_controller.util.lazylog import before_first_line
 
             if self._logs:
                 before_first_line(_log_to_standard_error)
@@ -102,7 +102,9 @@ class _Once:
     def request(self, method: str, path: str, **options: Any) -> bytes:
         return self._transport.request(method, path, **options | {"retry": False})
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON) -> Lines:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON
+    ) -> LineStream:
         return self._transport.stream(path, query=query, read_timeout_seconds=read_timeout_seconds, accept=accept)
 
 

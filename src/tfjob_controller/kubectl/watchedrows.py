@@ -1,6 +1,6 @@
 """The jobs of one kind as they change, in rows of the server's table: what `list --watch` prints after its table.
 
-`Course` says whether to watch on or to list anew after a watch has ended; this module sends the request, in the
+`ListWatchState` says whether to watch on or to list anew after a watch has ended; this module sends the request, in the
 caller's own thread. Only what a person must change (no rights, no such kind) is raised; after anything else it rests
 and tries again. Rows are handed on and not kept.
 
@@ -18,12 +18,18 @@ import msgspec
 
 from tfjob_controller.client.reads import TABLE, Reader, Row
 from tfjob_controller.client.watching import is_final
+from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
+from tfjob_controller.kube.cache.watchdecoder import (
+    DeleteDelta,
+    ObjectReader,
+    UpsertDelta,
+    WatchDecoder,
+    version_of_delta,
+)
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.course import Course, Mode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.meta import ObjectMeta, version_of
-from tfjob_controller.kube.requester import Lines
-from tfjob_controller.kube.watchstream import Delete, ObjectReader, Upsert, WatchStream, version_of_event
+from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.util.clock import Clock, RealClock
 
 _WATCH_SECONDS = 300
@@ -39,7 +45,7 @@ class TableStreams(Protocol):
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = ...
-    ) -> Lines: ...
+    ) -> LineStream: ...
 
 
 class _Shown(msgspec.Struct, frozen=True):
@@ -81,8 +87,8 @@ class RowWatch:
         self._say = say
         self._clock = clock or RealClock()
         self._rows = ObjectReader(_decode_row)
-        self._course = Course()
-        self._course.listed(version)
+        self._state = ListWatchState()
+        self._state.record_list(version)
         self._said = ""
 
     def rows(self) -> Iterator[Row]:
@@ -93,7 +99,7 @@ class RowWatch:
     def _next_request(self) -> Iterator[Row]:
         begin, opened = self._clock.monotonic(), False
         try:
-            if self._course.mode is not Mode.WATCH:
+            if self._state.mode is not RequestMode.WATCH:
                 yield from self._listed_anew()
                 return
             with self._stream() as lines:
@@ -103,7 +109,7 @@ class RowWatch:
             if is_final(error) or (error.is_not_found and not opened):
                 raise
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
-            self._course.failed(error, opened=opened, silent=silent)
+            self._state.record_failure(error, opened=opened, silent=silent)
             if not (opened or error.message == self._said):
                 self._say(f"{error.message}; trying again")
                 self._said = error.message
@@ -111,34 +117,34 @@ class RowWatch:
 
     def _listed_anew(self) -> Iterator[Row]:
         """What is newer than the last event; deletions that were missed cannot be told."""
-        known, version = self._course.version, 0
+        known, version = self._state.version, 0
         for table in self._reader.tables():
             version = version or int(table.metadata.resource_version)
             for row in table.rows or ():
                 if version_of(_Shown(row.object.metadata, row)) > known:
                     yield row
-        self._course.listed(version)
+        self._state.record_list(version)
 
-    def _stream(self) -> Lines:
+    def _stream(self) -> LineStream:
         reader = self._reader
-        query = self._course.query(_WATCH_SECONDS)
+        query = self._state.query(_WATCH_SECONDS)
         if reader.label_selector:
             query["labelSelector"] = reader.label_selector
         path = reader.kind.resource.path(reader.namespace)
         return self._streams.stream(path, query=query, read_timeout_seconds=_SILENT_SECONDS, accept=TABLE)
 
-    def _followed(self, lines: Lines) -> Iterator[Row]:
-        machine = WatchStream(self._rows, initial_events=False)
+    def _followed(self, lines: LineStream) -> Iterator[Row]:
+        decoder = WatchDecoder(self._rows, initial_events=False)
         heard = False
         for line in lines:
             heard = True
-            event = machine.feed(line)
+            event = decoder.feed(line)
             if event is None:
                 continue
-            self._course.heard(version_of_event(event))
-            if isinstance(event, Upsert):
+            self._state.record_progress(version_of_delta(event))
+            if isinstance(event, UpsertDelta):
                 yield event.obj.row
-            elif isinstance(event, Delete) and event.last_state is not None:
+            elif isinstance(event, DeleteDelta) and event.last_state is not None:
                 yield event.last_state.row
         if not heard:
             raise ApiError(NO_RESPONSE, "CutShort", "the watch ended before it had begun")

@@ -21,8 +21,8 @@ from tfjob_controller.controller.trainjob import TrainJobKind
 from tfjob_controller.controller.trainjobcaches import TrainJobCaches
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gangterms import GangPolicy
 from tfjob_controller.util.clock import Clock

@@ -38,10 +38,11 @@ from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFil
 from tfjob_controller.extender.service import Service
 from tfjob_controller.extender.statuswriter import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.config import Config, ConfigError, find_config
-from tfjob_controller.kube.events import EventRecorder
+from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.kubeconfig import Config, find_config
+from tfjob_controller.kube.events.recorder import EventRecorder
+from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.kube.transport import Transport
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.decide import Policy
@@ -70,7 +71,7 @@ def run(options: ExtenderOptions) -> int:
     try:
         config = find_config(options.kubeconfig or None, options.context or None)
         scheduler = GangScheduler(options, config, stop=stop)
-    except (ConfigError, health.BindError, ListenError) as error:
+    except (KubeconfigError, health.BindError, ListenError) as error:
         raise StartError(str(error)) from None
     on_signals(stop)
     return scheduler.run()

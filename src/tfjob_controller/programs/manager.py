@@ -39,15 +39,22 @@ from tfjob_controller.controller.logfollower import LogFollower
 from tfjob_controller.controller.logreader import LogReader
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.workers import Workers
-from tfjob_controller.kube.config import Config, ConfigError, find_config
+from tfjob_controller.kube.client import server_version
+from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.kubeconfig import Config, find_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.events import EventRecorder
-from tfjob_controller.kube.leaderelection import LeaderElector
-from tfjob_controller.kube.ratelimit import ItemExponential, RateLimiter, SlowestOf, TokenBucket
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.kube.transport import Transport
-from tfjob_controller.kube.trickle import Dialer
-from tfjob_controller.kube.version import server_version
+from tfjob_controller.kube.events.recorder import EventRecorder
+from tfjob_controller.kube.http.responsestream import Connector
+from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.kube.leaderelection.elector import LeaderElector
+from tfjob_controller.kube.workqueue.ratelimiting import (
+    BucketRateLimiter,
+    ItemExponentialRateLimiter,
+    MaxOfRateLimiter,
+    RateLimiter,
+    RateLimitingQueue,
+    new_rate_limiting_queue,
+)
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.engines import Shared, tfjob_engine, trainjob_engine
 from tfjob_controller.programs.gangpolicy import gang_policy
@@ -98,7 +105,7 @@ def _build(options: RunOptions, stop: threading.Event) -> Manager:
         controller_config = _read_controller_config(options.controller_config_file)
         config = find_config(options.kubeconfig or None, options.context or None)
         return Manager(options, config, controller_config, stop=stop)
-    except (ConfigError, FileError, health.BindError) as error:
+    except (KubeconfigError, FileError, health.BindError) as error:
         raise StartError(str(error)) from None
 
 
@@ -165,8 +172,8 @@ class Manager:
         self._logs = LogReader(
             self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
         )
-        dialer = Dialer(config, self._clock, observer=self.metrics.requests)
-        self._follower = LogFollower(dialer, self._train_queue.add, self._clock)
+        connector = Connector(config, self._clock, observer=self.metrics.requests)
+        self._follower = LogFollower(connector, self._train_queue.add, self._clock)
         self._workers: list[Workers] = []
         self._engines: list[Engine[Any]] = []
         self.metrics.collect_jobs(self._jobs_led)
@@ -377,6 +384,7 @@ class Manager:
 
 
 def _retry_limiter(clock: Clock) -> RateLimiter:
-    return SlowestOf(
-        ItemExponential(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS), TokenBucket(_RETRY_RATE, _RETRY_BURST, clock)
+    return MaxOfRateLimiter(
+        ItemExponentialRateLimiter(_RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS),
+        BucketRateLimiter(_RETRY_RATE, _RETRY_BURST, clock),
     )

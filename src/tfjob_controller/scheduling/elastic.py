@@ -13,7 +13,7 @@ from datetime import datetime
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.demand import Demand, demand_of
-from tfjob_controller.scheduling.queue import moment_of
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Whoever else a gang has, its workers want to be near these.
 PARAMETER_SERVERS = "ps"
@@ -118,8 +118,8 @@ def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = Fa
         may_resize=not (is_over or is_finishing)
         and nodes.keys() <= wanted
         and (target != member.count or not is_changing),
-        bound_at=moment_of(status.bound_at),
-        last_resize=moment_of(status.last_resize_time),
+        bound_at=parse_time_or_none(status.bound_at),
+        last_resize=parse_time_or_none(status.last_resize_time),
         target=target,
         leaving=status.leaving if target < member.count else (),
         reason=status.target_reason if target != member.count else "",

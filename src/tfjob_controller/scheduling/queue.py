@@ -11,13 +11,13 @@ priorities are for. Among equals nobody starves, since whoever has waited longes
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import key_of
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # The longest rest after a failed attempt.
 REST_CAP_SECONDS = 60.0
@@ -43,7 +43,7 @@ class Queued:
 
 def rest_seconds(gang: Gang, now: datetime) -> float:
     """How long the gang still rests after an attempt that failed; 0 if it does not."""
-    until = moment_of(gang.status.not_before)
+    until = parse_time_or_none(gang.status.not_before)
     left = (until - now).total_seconds() if until is not None else 0.0
     return left if 0 < left <= REST_CAP_SECONDS else 0.0
 
@@ -56,14 +56,8 @@ def in_order(gangs: Iterable[Gang]) -> list[Queued]:
 
 
 def _since(gang: Gang) -> datetime:
-    return moment_of(gang.status.waiting_since) or moment_of(gang.metadata.creation_timestamp) or _BEGINNING
-
-
-@functools.lru_cache(maxsize=16384)
-def moment_of(text: str | None) -> datetime | None:
-    """None also for what is no time: a status can be edited by hand."""
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
+    return (
+        parse_time_or_none(gang.status.waiting_since)
+        or parse_time_or_none(gang.metadata.creation_timestamp)
+        or _BEGINNING
+    )

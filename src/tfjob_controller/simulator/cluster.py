@@ -17,7 +17,7 @@ from tfjob_controller.scheduling.demand import demands_of
 from tfjob_controller.scheduling.placement import NoFit, place
 from tfjob_controller.scheduling.view import ClusterView
 from tfjob_controller.simulator.jobs import SimJob, SimulationError
-from tfjob_controller.util.clock import micro_time
+from tfjob_controller.util.timestamps import format_micro_time
 
 GPU = "nvidia.com/gpu"
 NAMESPACE = "default"
@@ -70,7 +70,7 @@ def key(job: SimJob) -> str:
 
 def gang_of(job: SimJob, *, elastic: bool) -> Gang:
     """As the controller writes it, and as the gang scheduler finds it: it waits since the job's arrival."""
-    since = micro_time(moment_of(job.arrival_ms))
+    since = format_micro_time(moment_of(job.arrival_ms))
     spec = GangSpec(
         members=_members(job),
         min_members={WORKER: job.least} if elastic else {},

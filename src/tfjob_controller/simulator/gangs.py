@@ -31,7 +31,7 @@ from tfjob_controller.simulator.jobs import SimJob, ms
 from tfjob_controller.simulator.policy import Policy, Settings
 from tfjob_controller.simulator.spreading import node_for, spread_members
 from tfjob_controller.simulator.timeline import Timeline
-from tfjob_controller.util.clock import micro_time
+from tfjob_controller.util.timestamps import format_micro_time
 
 # Who is admitted sooner has not waited: as the extender counts it.
 _AT_ONCE_MS = 5000
@@ -127,7 +127,7 @@ class Gangs:
         gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
         if self._timeline.now - job.arrival_ms >= _AT_ONCE_MS:
             self._waited_at = now
-        status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_at=micro_time(now))
+        status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_at=format_micro_time(now))
         self._keep(gang_key, replace(gang, status=status), node_of)
         self._executions.start(job, node_of, len(node_of) * ms(self._settings.pod_seconds))
 
@@ -192,7 +192,7 @@ class Gangs:
             if gang is not self._bound[gang_key]:
                 self._keep(gang_key, gang, before)
             return False
-        status = replace(gang.status, leaving=(), last_resize_time=micro_time(now))
+        status = replace(gang.status, leaving=(), last_resize_time=format_micro_time(now))
         self._keep(gang_key, replace(gang, status=status), nodes)
         self._executions.resize(gang.metadata.name, nodes, ms(self._settings.pause_seconds), reason)
         return True

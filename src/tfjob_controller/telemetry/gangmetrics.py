@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tfjob_controller.api.gang import PHASES, WAITING, Gang
+from tfjob_controller.util.timestamps import parse_time
 
 # From a gang that starts at once to one that waits a day.
 _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
@@ -118,9 +118,7 @@ class GangMetrics:
         if result in _DIRECTIONS:
             self._asked.labels(_DIRECTIONS[result]).inc()
         if result == "admitted" and gang.status.waiting_since and gang.status.admitted_time:
-            waited = datetime.fromisoformat(gang.status.admitted_time) - datetime.fromisoformat(
-                gang.status.waiting_since
-            )
+            waited = parse_time(gang.status.admitted_time) - parse_time(gang.status.waiting_since)
             self._waited.observe(max(0.0, waited.total_seconds()))
 
     def binding_ended(self, result: str, seconds: float) -> None:

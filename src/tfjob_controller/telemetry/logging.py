@@ -24,10 +24,10 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import Processor
 
-from tfjob_controller.util.text import RULING, numbered
+from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 
 # All control characters but the tab; and halves of characters, which no stream can write.
-_RULES = re.compile(f"[\x00-\x08\x0a-\x1f{RULING}\ud800-\udfff]")
+_RULES = re.compile(f"[\x00-\x08\x0a-\x1f{CONTROL_CHARACTERS}\ud800-\udfff]")
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -72,7 +72,7 @@ def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlo
 
 
 def _seen(text: str) -> str:
-    return _RULES.sub(lambda match: numbered(match[0]), text)
+    return _RULES.sub(lambda match: escape(match[0]), text)
 
 
 class _LossyStream:

@@ -22,8 +22,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from tfjob_controller.kube import queuemetrics
-from tfjob_controller.kube.informer import InformerStatistics
+from tfjob_controller.kube.cache.informer import InformerStatistics
+from tfjob_controller.kube.workqueue import metrics
 from tfjob_controller.telemetry.jobmetrics import JobCollector, JobMetrics, WorkerCollector
 from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
 from tfjob_controller.trainer.work import Work
@@ -104,25 +104,25 @@ class QueueMetrics:
         self._longest = gauge("longest_running_processor_seconds", "Time that the oldest item in work has been so.")
         self._retries = counter("retries_total", "Adds with a delay.")
 
-    def new_depth_metric(self, name: str) -> queuemetrics.Gauge:
+    def new_depth_metric(self, name: str) -> metrics.Gauge:
         return self._depth.labels(name)
 
-    def new_adds_metric(self, name: str) -> queuemetrics.Counter:
+    def new_adds_metric(self, name: str) -> metrics.Counter:
         return self._adds.labels(name)
 
-    def new_latency_metric(self, name: str) -> queuemetrics.Histogram:
+    def new_latency_metric(self, name: str) -> metrics.Histogram:
         return self._latency.labels(name)
 
-    def new_work_duration_metric(self, name: str) -> queuemetrics.Histogram:
+    def new_work_duration_metric(self, name: str) -> metrics.Histogram:
         return self._work.labels(name)
 
-    def new_unfinished_work_seconds_metric(self, name: str) -> queuemetrics.SettableGauge:
+    def new_unfinished_work_seconds_metric(self, name: str) -> metrics.SettableGauge:
         return self._unfinished.labels(name)
 
-    def new_longest_running_processor_seconds_metric(self, name: str) -> queuemetrics.SettableGauge:
+    def new_longest_running_processor_seconds_metric(self, name: str) -> metrics.SettableGauge:
         return self._longest.labels(name)
 
-    def new_retries_metric(self, name: str) -> queuemetrics.Counter:
+    def new_retries_metric(self, name: str) -> metrics.Counter:
         return self._retries.labels(name)
 
 

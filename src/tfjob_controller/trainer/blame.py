@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.replicas import FAILED, View
+from tfjob_controller.util.timestamps import seconds_until
 
 # A kubelet looks at its containers each second, and its report takes a while on a busy machine.
 GRACE_SECONDS = 3.0

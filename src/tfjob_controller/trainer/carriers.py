@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.core import ContainerStatus, Pod
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import how_it_ended, is_finished, training_container
 from tfjob_controller.trainer.replicas import RUNNING, View
+from tfjob_controller.util.timestamps import seconds_until
 
 # Long enough for a Secret that is applied together with its job, or that another controller makes.
 CONFIG_WAIT_SECONDS = 300

@@ -17,11 +17,11 @@ from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import PERMANENT_EXIT_CODES
 from tfjob_controller.trainer.gang import must_let_go
 from tfjob_controller.trainer.groups import is_group_there
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import FAILED, all_containers_ended, is_finished
 from tfjob_controller.trainer.replicas import View, job_outcome
+from tfjob_controller.util.timestamps import seconds_until
 
 
 def jobs_to_stop(plan: Plan, observed: Observed, views: Sequence[View]) -> list[str]:

@@ -45,8 +45,8 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE
+from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
-from tfjob_controller.kube.statuspatch import merge_patch
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.cluster import environment_of
 from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats

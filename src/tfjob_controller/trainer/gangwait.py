@@ -14,10 +14,10 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang import Gate
 from tfjob_controller.trainer.gangterms import GangTerms
-from tfjob_controller.trainer.moments import from_text, to_text
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.training import Verdict
+from tfjob_controller.util.timestamps import format_time, parse_time
 
 _NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
 _OFF = "The job asks for gang scheduling, which is turned off: its replicas are scheduled one by one"
@@ -65,7 +65,7 @@ def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus,
     seconds_left = (end - now).total_seconds()
     if seconds_left > 0:
         follows = _WHAT_FOLLOWS.get(terms.on_timeout, "that is told")
-        message = f"{message}; {follows} at {to_text(end)}"
+        message = f"{message}; {follows} at {format_time(end)}"
         return Wait(False, reason, message, _in_words(message), seconds_left)
     return _timed_out(terms, message)
 
@@ -105,7 +105,7 @@ def _since(status: TrainingStatus, now: datetime) -> datetime:
     if scheduled is None or scheduled.status != conditions.FALSE:
         return now
     if suspended is None:
-        return from_text(scheduled.last_transition_time)
+        return parse_time(scheduled.last_transition_time)
     if suspended.status != conditions.FALSE:
         return now
-    return from_text(max(scheduled.last_transition_time, suspended.last_transition_time))
+    return parse_time(max(scheduled.last_transition_time, suspended.last_transition_time))

@@ -28,11 +28,11 @@ from tfjob_controller.api.trainingstatus import ScalingStatus
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, View, job_outcome
+from tfjob_controller.util.timestamps import seconds_until
 
 
 @dataclass(frozen=True, slots=True)

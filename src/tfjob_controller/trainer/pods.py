@@ -10,8 +10,8 @@ from tfjob_controller.api.tfjob import CONTAINER_NAME
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.exit_codes import in_words
 from tfjob_controller.trainer.labels import POD_JOB_NAME
-from tfjob_controller.trainer.moments import from_text, to_text
 from tfjob_controller.trainer.startfailures import start_failure, why_never_started
+from tfjob_controller.util.timestamps import format_time, parse_time
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -99,8 +99,8 @@ def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
         return False
-    told = from_text(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
-    return (exited.finished_at or "") >= to_text(told)
+    told = parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
+    return (exited.finished_at or "") >= format_time(told)
 
 
 def has_succeeded(pod: Pod, name: str) -> bool:

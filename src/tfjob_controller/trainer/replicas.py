@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.core import Condition, Job, Pod, Terminated
 from tfjob_controller.trainer.exit_codes import is_permanent_error
-from tfjob_controller.trainer.moments import seconds_until, to_text
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan, Replica
 from tfjob_controller.trainer.pods import FAILED as POD_FAILED
@@ -38,6 +37,7 @@ from tfjob_controller.trainer.pods import (
     was_told_to_end,
     why_pending,
 )
+from tfjob_controller.util.timestamps import format_time, seconds_until
 
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
@@ -93,7 +93,7 @@ def classify(
     no_pod_before = now - timedelta(seconds=NO_POD_AFTER_SECONDS)
     times = _Times(
         lost_before=lost_before(now),
-        no_pod_before="" if (started or "") > to_text(no_pod_before) else to_text(no_pod_before),
+        no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
     )
     done = frozenset(succeeded)
     views = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas)
@@ -264,7 +264,7 @@ def _counts(view: View, pod: Pod, exited: Terminated) -> bool:
 
 
 def lost_before(now: datetime) -> str:
-    return to_text(now - timedelta(seconds=LOST_AFTER_SECONDS))
+    return format_time(now - timedelta(seconds=LOST_AFTER_SECONDS))
 
 
 def is_lost(pod: Pod, moment: str) -> bool:

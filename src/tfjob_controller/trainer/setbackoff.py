@@ -12,8 +12,8 @@ from datetime import datetime
 
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.util.timestamps import seconds_until
 
 # As the kubelet's own for containers (pkg/kubelet, MaxContainerBackOff).
 BASE_SECONDS, CAP_SECONDS = 10, 300

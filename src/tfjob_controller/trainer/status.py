@@ -25,7 +25,6 @@ from tfjob_controller.trainer.cleanup import is_clean, seconds_to_live
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.emit import WARNING, Emit
 from tfjob_controller.trainer.generations import is_of_generation, seconds_to_lost
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, FAILED, is_finished
 from tfjob_controller.trainer.progress import has_last_words, is_unread
@@ -38,6 +37,7 @@ from tfjob_controller.trainer.statusfigures import counted, restarted, untold_su
 from tfjob_controller.trainer.statuswords import PENDING, ended, going_on, last_phase, suspended
 from tfjob_controller.trainer.training import refused, seconds_to_deadline
 from tfjob_controller.trainer.work import Work
+from tfjob_controller.util.timestamps import format_time
 
 # A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
 _UNREAD_SECONDS = 2.0
@@ -78,7 +78,7 @@ def invalid_status(job: Work, why: str, now: datetime) -> StatusResult:
         return finished_status(job, now)
     if job.status.phase == CLEAN_UP:
         return _finished(job, now)
-    text = to_text(now)
+    text = format_time(now)
     words = f"invalid job spec: {why}"
     said = Conditions(job.status.conditions, text, job.metadata.generation)
     said.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
@@ -131,7 +131,7 @@ def _finished(job: Work, now: datetime) -> StatusResult:
 
 
 def _seen(job: Work, now: datetime) -> Conditions:
-    said = Conditions(job.status.conditions, to_text(now), job.metadata.generation)
+    said = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
     said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
     return said
 
@@ -148,7 +148,7 @@ def _active(state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
         if state.observed.is_unread or is_unread(plan, state.observed):
             return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
         nothing_to_clean = is_clean(plan, state.observed, state.views)
-        status = ended(figures, completion, said, to_text(state.now), nothing_to_clean=nothing_to_clean)
+        status = ended(figures, completion, said, format_time(state.now), nothing_to_clean=nothing_to_clean)
         return _told(state, status, Resizing(old.scaling))
     resizing = resizing_of(state, said)
     figures = restarted(state, replace(figures, scaling=resizing.scaling))

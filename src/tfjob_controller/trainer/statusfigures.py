@@ -11,11 +11,11 @@ from tfjob_controller.api.tfjob import WORKER
 from tfjob_controller.api.trainingstatus import ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.labels import replica_type_labels, selector_string
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan, Role
 from tfjob_controller.trainer.progress import next_progress
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.util.timestamps import format_time
 
 
 def counted(state: JobState) -> TrainingStatus:
@@ -24,7 +24,9 @@ def counted(state: JobState) -> TrainingStatus:
     return replace(
         old,
         observed_generation=state.job.metadata.generation,
-        start_time=(old.start_time or to_text(state.now)) if state.has_started and not plan.policy.suspend else None,
+        start_time=(old.start_time or format_time(state.now))
+        if state.has_started and not plan.policy.suspend
+        else None,
         **_by_role(plan, views),
         progress=next_progress(plan, state.observed, old.progress),
         succeeded_indexes=_succeeded(old.succeeded_indexes, views),

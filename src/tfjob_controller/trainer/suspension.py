@@ -9,10 +9,10 @@ from tfjob_controller.api.core import Pod
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.actions import SetSuspend
 from tfjob_controller.trainer.cleanup import goes_on
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import is_finished, last_exit, training_container
 from tfjob_controller.trainer.replicas import JOB_COMPLETE, JOB_SUSPENDED, View, job_outcome
+from tfjob_controller.util.timestamps import format_time
 
 
 def toggled(views: Sequence[View], suspend: bool) -> Iterator[SetSuspend]:
@@ -54,7 +54,7 @@ def _stopped_at(view: View, now: datetime) -> str:
     if job is None or not job.spec.suspend or view.state == replicas.SUCCEEDED or job_outcome(job) == JOB_COMPLETE:
         return ""
     said = (each for each in job.status.conditions if each.type == JOB_SUSPENDED and each.status == "True")
-    return next((each.last_transition_time or "" for each in said), to_text(now))
+    return next((each.last_transition_time or "" for each in said), format_time(now))
 
 
 def _began_before(pod: Pod, moment: str) -> bool:

@@ -11,12 +11,12 @@ from datetime import datetime
 from tfjob_controller.trainer import reasons, replicas
 from tfjob_controller.trainer.blame import is_consequence, seconds_to_blame
 from tfjob_controller.trainer.carriers import has_tried_too_often, waits_too_long
-from tfjob_controller.trainer.moments import seconds_until
 from tfjob_controller.trainer.observed import Obstacle
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.pods import how_it_ended, shortened
 from tfjob_controller.trainer.replicas import JOB_FAILED, View
 from tfjob_controller.trainer.startfailures import why_never_started
+from tfjob_controller.util.timestamps import seconds_until
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,3 @@ class FakeClock:
     def _drop(self, waiter: _Waiter | None) -> None:
         if waiter in self._waiters:  # else `advance` has woken it
             self._waiters.remove(waiter)
-
-
-def micro_time(moment: datetime) -> str:
-    """A moment as the API's MicroTime: RFC 3339 in UTC with exactly six decimals, since its parser takes no other."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

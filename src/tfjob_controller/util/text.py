@@ -12,9 +12,9 @@ from __future__ import annotations
 
 # For a set in a regular expression: DEL and the control characters of eight bits; the two ends of lines; embeddings,
 # overrides and isolates of either direction.
-RULING = "\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+CONTROL_CHARACTERS = "\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 
 
-def numbered(character: str) -> str:
+def escape(character: str) -> str:
     r"""As `\x1b` or `\u202e`: what it does is to be seen, not done."""
     return character.encode("unicode_escape").decode()

@@ -16,7 +16,7 @@ from tfjob_controller.api.tfjob import TFJob, TFJobSpec
 from tfjob_controller.controller.caches import Caches
 from tfjob_controller.controller.urgency import URGENT
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.util.clock import RealClock
 
 KINDS = 9

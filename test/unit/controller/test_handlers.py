@@ -26,9 +26,9 @@ from tfjob_controller.controller.handlers import (
 )
 from tfjob_controller.controller.tfjob import by_runtime_id
 from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.util.clock import FakeClock
 
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)

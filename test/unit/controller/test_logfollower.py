@@ -34,7 +34,7 @@ from tfjob_controller.controller.followedlog import (
     TAIL_LINES,
 )
 from tfjob_controller.controller.logfollower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
-from tfjob_controller.kube.trickle import Dialer
+from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.util.clock import FakeClock, RealClock
 
@@ -113,7 +113,7 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with LogServer() as server:
         clock, told = FakeClock(), list[str]()
-        follower = LogFollower(Dialer(server.config(tmp_path), clock), told.append, clock)
+        follower = LogFollower(Connector(server.config(tmp_path), clock), told.append, clock)
         yield Bench(server, follower, clock, told)
         # Ends its connections as a thread of its own would.
         follower.stop(0.0)
@@ -315,7 +315,7 @@ def test_nor_where_the_api_server_is_not_there(tmp_path: Path) -> None:
     with LogServer() as server:
         config = server.config(tmp_path)
     clock, told = FakeClock(), list[str]()
-    follower = LogFollower(Dialer(config, clock), told.append, clock)
+    follower = LogFollower(Connector(config, clock), told.append, clock)
     follower.follow("ns/job", "u-job", pod(state=ENDED), "trainer", NAMES)
 
     def look() -> bool:
@@ -339,7 +339,7 @@ def test_while_the_api_server_is_not_there_it_is_seldom_asked(tmp_path: Path) ->
         def request_retried(self, method: str, host: str, code: str) -> None: ...
         def rate_limited(self, method: str, host: str, seconds: float) -> None: ...
 
-    follower = LogFollower(Dialer(config, clock, observer=Observer()), str, clock)
+    follower = LogFollower(Connector(config, clock, observer=Observer()), str, clock)
     for number in range(50):
         follower.follow(f"ns/{number}", f"u-{number}", pod(f"p{number}"), "trainer", NAMES)
     for _ in range(1000):
@@ -493,7 +493,7 @@ def test_too_many_to_follow_are_looked_at_now_and_then(bench: Bench, monkeypatch
 def test_the_thread_follows_sleeps_and_stops(tmp_path: Path) -> None:
     with LogServer() as server:
         clock, told = RealClock(), list[str]()
-        follower = LogFollower(Dialer(server.config(tmp_path), clock), told.append, clock)
+        follower = LogFollower(Connector(server.config(tmp_path), clock), told.append, clock)
         follower.start()
         follower.follow("ns/job", "u-job", pod(), "trainer", NAMES)
         asked = server.asked().begin()
@@ -514,7 +514,7 @@ def test_the_thread_follows_sleeps_and_stops(tmp_path: Path) -> None:
 def test_the_thread_does_not_wake_while_nobody_logs(tmp_path: Path) -> None:
     with LogServer() as server:
         clock = RealClock()
-        follower = LogFollower(Dialer(server.config(tmp_path), clock), str, clock)
+        follower = LogFollower(Connector(server.config(tmp_path), clock), str, clock)
         follower.start()
         follower.follow("ns/job", "u-job", pod(), "trainer", NAMES)
         server.asked().begin()

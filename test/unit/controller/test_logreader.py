@@ -24,8 +24,8 @@ from tfjob_controller.controller import logreader
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.logreader import KEPT_SECONDS, PERIOD_SECONDS, LogReader
 from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.observed import Reading
 from tfjob_controller.util.clock import FakeClock
 

@@ -14,7 +14,7 @@ from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.controller.runtimes import PATIENCE_SECONDS, Found, Runtimes
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 from tfjob_controller.trainer.plan import UnplannableError
 

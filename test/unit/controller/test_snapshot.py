@@ -13,8 +13,8 @@ from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kube.store import Store, by_controller_uid
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan import Plan
 

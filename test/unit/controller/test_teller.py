@@ -7,7 +7,7 @@ from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.controller.faults import Fault
 from tfjob_controller.controller.teller import Teller
 from tfjob_controller.controller.writer import Report
-from tfjob_controller.kube.events import ObjectReference
+from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions import Create, Delete
 from tfjob_controller.trainer.emit import Emit

@@ -18,7 +18,7 @@ from tfjob_controller.api.trainjob import MANAGED_HERE, TRAINJOBS, TrainJob
 from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
 from tfjob_controller.controller.runtimes import Runtimes
 from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS, TrainJobKind, by_runtime_id, trainjob_work
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.names import runtime_id_of
 from tfjob_controller.trainer.plan import UnplannableError
 from tfjob_controller.trainer.status import waiting_status

@@ -14,9 +14,9 @@ from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob
 from tfjob_controller.api.trainjobstatus import TrainJobStatus
 from tfjob_controller.controller.trainjobcaches import RuntimeHandler
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.kube.store import Store
+from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.util.clock import FakeClock
 
 Queue = RateLimitingQueue[str]

@@ -13,9 +13,12 @@ from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, Req
 from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
-from tfjob_controller.kube.ratelimit import ItemExponential
-from tfjob_controller.kube.ratelimitingqueue import RateLimitingQueue, new_rate_limiting_queue
-from tfjob_controller.kube.workqueue import QueueStatistics
+from tfjob_controller.kube.workqueue.queue import QueueStatistics
+from tfjob_controller.kube.workqueue.ratelimiting import (
+    ItemExponentialRateLimiter,
+    RateLimitingQueue,
+    new_rate_limiting_queue,
+)
 from tfjob_controller.util.clock import FakeClock
 
 
@@ -49,7 +52,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> Queue:
-    return new_rate_limiting_queue(clock, limiter=ItemExponential(1.0, 60.0))
+    return new_rate_limiting_queue(clock, limiter=ItemExponentialRateLimiter(1.0, 60.0))
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from tfjob_controller.api.core import JOBS, SERVICES, Job, Secret, Service
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.remembered import Remembered
 from tfjob_controller.controller.writer import Children, Report, Writer
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.kube.store import Store
 from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend, deletion
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 

@@ -15,7 +15,7 @@ from helpers.scripted import PatientClock
 from tfjob_controller.extender.bindcalls import POD_GONE, STOPPING, PodToBind
 from tfjob_controller.extender.binder import Binder, Objection
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.requester import JSON, Lines, Priority
+from tfjob_controller.kube.requester import JSON, LineStream, Priority
 from tfjob_controller.util.clock import RealClock
 
 POD = PodToBind("ns", "p", "uid-1", "n1")
@@ -61,7 +61,7 @@ class Api:
             raise answer
         return answer or b"{}"
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         raise NotImplementedError
 
     @property

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangSpec, GangStatus, NodePlacement
 from tfjob_controller.extender.bindcalls import MemberOfGang
 from tfjob_controller.extender.board import Board
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.store import Store
 from tfjob_controller.util.clock import FakeClock
 
 KEY = "team/one"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.nesting import MAX_LEVELS, cut, is_too_deep
+from tfjob_controller.kube.nesting import MAX_LEVELS, is_too_deep, truncate
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='[{}]"\\a', max_size=6),
@@ -44,14 +44,14 @@ def an_object(levels: int, where: str = "spec") -> bytes:
 )
 def test_what_is_nested_too_deep_is_seen_and_what_was_cut_still_is(levels: int, too_deep: bool) -> None:
     data = nested(levels)
-    assert (is_too_deep(data), is_too_deep(cut(data))) == (too_deep, too_deep)
-    json.loads(cut(data))
+    assert (is_too_deep(data), is_too_deep(truncate(data))) == (too_deep, too_deep)
+    json.loads(truncate(data))
 
 
 def test_only_what_is_too_deep_is_cut() -> None:
     data = b'{"deep":%s,"deep too":%s,"after":[1,"]}"]}' % (nested(2_000), nested(4_000))
-    assert json.loads(cut(data))["after"] == [1, "]}"]
-    assert cut(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+    assert json.loads(truncate(data))["after"] == [1, "]}"]
+    assert truncate(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
 
 
 @given(VALUES)
@@ -59,14 +59,14 @@ def test_brackets_and_quotes_in_strings_are_no_levels(value: Any) -> None:
     inner = json.dumps(value).encode()
     whole = nested(MAX_LEVELS - 40, inner)
     beside = json.dumps(["[" * 300, '\\"' * 300]).encode()
-    assert json.loads(cut(b"[%s,%s]" % (beside, whole))) == json.loads(b"[%s,%s]" % (beside, whole))
+    assert json.loads(truncate(b"[%s,%s]" % (beside, whole))) == json.loads(b"[%s,%s]" % (beside, whole))
     assert not is_too_deep(b"[%s,%s]" % (beside, whole))
 
 
 @pytest.mark.parametrize("data", [b'"' * 4_001 + b"{" * 4_001, b'"\\' * 40_001 + b"[" * 4_001, b"}" * 900 + b"{" * 900])
 def test_what_is_no_json_ends_too(data: bytes) -> None:
     """Within the test's own time: nothing here may look again and again at what it has seen."""
-    cut(data)
+    truncate(data)
     is_too_deep(data)
 
 

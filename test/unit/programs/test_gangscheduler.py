@@ -9,7 +9,7 @@ from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.gangscheduler import GangScheduler
 

@@ -12,9 +12,9 @@ from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.kube.config import load_config
+from tfjob_controller.kube.client import server_version
+from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.version import server_version
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.manager import Manager
 

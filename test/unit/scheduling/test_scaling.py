@@ -14,7 +14,7 @@ from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
 from tfjob_controller.scheduling.elastic import elastic_of
 from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, plan_resizes
-from tfjob_controller.util.clock import micro_time
+from tfjob_controller.util.timestamps import format_micro_time
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
 PS = Member("ps", 1, {"cpu": "1"})
@@ -214,7 +214,7 @@ def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> No
         assert not found.may_resize
     for changed in (
         replace(gang, spec=replace(gang.spec, suspend=True)),
-        replace(gang, metadata=replace(gang.metadata, deletion_timestamp=micro_time(NOW))),
+        replace(gang, metadata=replace(gang.metadata, deletion_timestamp=format_micro_time(NOW))),
         # Its owner has followed, its placement not yet.
         replace(gang, spec=replace(gang.spec, members=(workers(3),))),
     ):
@@ -380,7 +380,7 @@ def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full
 
 
 def test_a_gang_that_rests_or_cannot_be_understood_is_not_the_head(full: ScalingWorld) -> None:
-    until = micro_time(full.now + timedelta(seconds=5))
+    until = format_micro_time(full.now + timedelta(seconds=5))
     waiting = full.waiting.pop("ns/next")
     full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, not_before=until))
     assert full.plan().resizes == ()
@@ -484,7 +484,7 @@ def test_nobody_grows_while_a_gang_waits_or_just_after_one_has(idle: ScalingWorl
 
 def test_nor_a_gang_that_was_bound_just_now(idle: ScalingWorld) -> None:
     gang = idle.running["ns/b"]
-    idle.running["ns/b"] = replace(gang, status=replace(gang.status, bound_at=micro_time(idle.now)))
+    idle.running["ns/b"] = replace(gang, status=replace(gang.status, bound_at=format_micro_time(idle.now)))
     assert wishes(idle.plan()) == {"a": (4, "")}
 
 
@@ -504,7 +504,7 @@ def test_a_wish_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: Scal
     first = idle.plan()
     # Somebody else's size was changed by hand, and its priority.
     gang = idle.running["ns/a"]
-    status = replace(gang.status, last_resize_time=micro_time(idle.now))
+    status = replace(gang.status, last_resize_time=format_micro_time(idle.now))
     idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, priority=1), status=status)
     assert idle.plan() == first
     idle.runs("c", [("n0", members(0, 1, 2))], workers(3))

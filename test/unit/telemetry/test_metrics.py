@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import ReplicaStatus, ScalingStatus, TrainingStatus
-from tfjob_controller.kube.feed import HandlerStatistics
-from tfjob_controller.kube.informer import InformerStatistics
+from tfjob_controller.kube.cache.informer import InformerStatistics
+from tfjob_controller.kube.cache.processor import HandlerStatistics
+from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kube.reflector import ReflectorStatistics
-from tfjob_controller.kube.workqueue import WorkQueue
+from tfjob_controller.kube.workqueue.queue import WorkQueue
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import FakeClock
 

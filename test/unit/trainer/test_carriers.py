@@ -8,7 +8,7 @@ from helpers.clusterinmemory import World, terminated, waiting
 from helpers.trainworld import IN_STEPS, ends, train_world, true_conditions, world_in_steps
 from tfjob_controller.api.core import Terminated
 from tfjob_controller.trainer.carriers import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
-from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.util.timestamps import format_time
 
 DATASET, MODEL, EXPORTER = "dataset-initializer-0", "model-initializer-0", "model-exporter-0"
 NO_SECRET = 'secret "bucket-keys" not found'
@@ -83,7 +83,7 @@ def test_one_within_a_node_waits_as_long_counted_from_the_end_of_the_one_before_
     cluster.settle()
     cluster.pod("node-0", phase="Pending")
     cluster.advance(1000)
-    done = Terminated(0, "Completed", finished_at=to_text(cluster.now))
+    done = Terminated(0, "Completed", finished_at=format_time(cluster.now))
     before = terminated(done, name="another")
     stuck = waiting(NO_CONFIG, NO_SECRET, name="dataset-initializer")
     cluster.pod("node-0", init_container_statuses=(before, stuck))
@@ -103,7 +103,7 @@ def test_what_a_nodes_own_container_waits_for_is_waited_for() -> None:
 
 def fails_in_place(cluster: World, carrier: str, attempts: int) -> None:
     """It waits for the kubelet's back-off after so many attempts."""
-    ended = Terminated(203, "Error", "no connection", finished_at=to_text(cluster.now))
+    ended = Terminated(203, "Error", "no connection", finished_at=format_time(cluster.now))
     name = carrier.rpartition("-")[0]
     status = waiting("CrashLoopBackOff", name=name, last=ended, restart_count=attempts - 1)
     cluster.pod(carrier, phase="Running", container_statuses=(status,))

@@ -12,7 +12,7 @@ from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import JOBS, Condition, Job, PodSpec
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions import NOTHING, Actions, deletion
-from tfjob_controller.trainer.moments import to_text
+from tfjob_controller.util.timestamps import format_time
 
 
 def created(actions: Actions) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_child_that_is_on_its_way_out_is_neither_deleted_nor_created_again() -
     cluster.sync()
     name = "example-job-ps-a6no-0"
     job = cluster.jobs[name]
-    cluster.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=to_text(cluster.now)))
+    cluster.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=format_time(cluster.now)))
     assert cluster.actions() is NOTHING
 
 
@@ -124,7 +124,7 @@ def test_a_chief_on_a_lost_node_gets_a_new_job() -> None:
 
 def test_a_preempted_replica_that_ended_with_0_runs_again() -> None:
     cluster = running_world()
-    earlier = to_text(cluster.now - timedelta(seconds=1))
+    earlier = format_time(cluster.now - timedelta(seconds=1))
     cluster.exits("worker-0", 0)
     cluster.pod("worker-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=earlier),))
     cluster.settle()

@@ -26,8 +26,8 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.trainer.actions import NOTHING, Patch
 from tfjob_controller.trainer.difference import stop_all
 from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.tfjobplan import gang_problem
+from tfjob_controller.util.timestamps import format_time
 
 REQUESTED = GangPolicy(ON_REQUEST, "gang-scheduler")
 PINNED = GangPolicy(ON_REQUEST, "gang-scheduler", pins=True)
@@ -315,7 +315,7 @@ def test_the_next_attempt_begins_only_when_the_last_ones_pods_are_gone() -> None
     says(cluster, WAITING, placement=())
     name = cluster.name("worker-1")
     dying = replace(
-        cluster.jobs[name], metadata=replace(cluster.jobs[name].metadata, deletion_timestamp=to_text(cluster.now))
+        cluster.jobs[name], metadata=replace(cluster.jobs[name].metadata, deletion_timestamp=format_time(cluster.now))
     )
     cluster.settle()
     cluster.jobs[name] = dying
@@ -363,7 +363,7 @@ def test_what_a_program_exits_with_while_it_is_taken_down_says_nothing(replica: 
     cluster.pods[name] = pods  # the Job's end is known before its pod's
     cluster.settle()
     assert cluster.job.status.phase == "Creating"
-    going = replace(job.metadata, deletion_timestamp=to_text(cluster.now))
+    going = replace(job.metadata, deletion_timestamp=format_time(cluster.now))
     cluster.jobs[name] = replace(job, metadata=going, status=replace(job.status, failed=1))
     cluster.settle()
     assert (cluster.job.status.phase, cluster.job.status.restarts) == ("Creating", 0)

@@ -12,8 +12,8 @@ from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import world_in_steps
 from tfjob_controller.api.gang import ADMITTED, NodePlacement, member_ids
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS
+from tfjob_controller.util.timestamps import format_time
 
 ELASTIC = {"workerReplicas": 2, "autoscaling": {"minWorkers": 1, "maxWorkers": 4}}
 
@@ -132,7 +132,7 @@ def test_what_they_had_exited_with_before_counts(grace_seconds: int) -> None:
     cluster.told_to_go(name)
     cluster.advance(grace_seconds)
     (pod,) = cluster.pods[name]
-    deadline = {"deletion_timestamp": to_text(cluster.now), "deletion_grace_period_seconds": grace_seconds}
+    deadline = {"deletion_timestamp": format_time(cluster.now), "deletion_grace_period_seconds": grace_seconds}
     cluster.pods[name] = [replace(pod, metadata=replace(pod.metadata, **deadline))]
     cluster.settle()
     assert cluster.created == []

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running, running_world, terminated, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import Condition, Terminated
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS, View, classify
+from tfjob_controller.util.timestamps import format_time
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
 
@@ -174,7 +174,7 @@ def evicted(cluster: World) -> None:
 
 def marked(cluster: World) -> None:
     cluster.exits("master-0", 1)
-    condition = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+    condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
     cluster.pod("master-0", conditions=(condition,))
 
 
@@ -189,14 +189,14 @@ def test_a_disruption_is_retryable_whatever_the_exit_code(disrupt: Callable[[Wor
 def test_a_disruption_after_the_end_takes_nothing_back() -> None:
     cluster = running_world()
     cluster.exits("master-0", 0)
-    later = to_text(cluster.now + timedelta(seconds=1))
+    later = format_time(cluster.now + timedelta(seconds=1))
     cluster.pod("master-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=later),))
     assert view_of(cluster, "master-0").state == "Succeeded"
 
 
 def test_a_disrupted_replica_that_ended_with_0_is_made_anew() -> None:
     cluster = running_world()
-    condition = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+    condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
     cluster.exits("worker-0", 0)
     cluster.pod("worker-0", conditions=(condition,))
     cluster.job_ends("worker-0", "Complete")

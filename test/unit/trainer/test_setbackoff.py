@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, plan_of
 from helpers.trainworld import train_plan
 from tfjob_controller.api.trainingstatus import JobCondition, TrainingStatus
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.setbackoff import BASE_SECONDS, CAP_SECONDS, delay_seconds, seconds_to_start
+from tfjob_controller.util.timestamps import format_time
 
 
 def restarting(restarts: int, status: str = "True") -> TrainingStatus:
-    said = JobCondition("Restarting", status, "ReplicasRestarting", "", to_text(START), 1)
+    said = JobCondition("Restarting", status, "ReplicasRestarting", "", format_time(START), 1)
     return TrainingStatus(phase="Running", restarts=restarts, conditions=(said,))
 
 

@@ -11,13 +11,13 @@ from helpers.clusterinmemory import START
 from helpers.trainworld import running_train_world
 from tfjob_controller.api.trainingstatus import JobCondition, Progress, ReplicaStatus, TrainingStatus
 from tfjob_controller.trainer.emit import NORMAL, Emit
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.status import StatusResult
 from tfjob_controller.trainer.substance import is_minor
+from tfjob_controller.util.timestamps import format_time
 
 
 def said(condition: str, status: str = "True", message: str = "") -> JobCondition:
-    return JobCondition(condition, status, "Reason", message, to_text(START), 1)
+    return JobCondition(condition, status, "Reason", message, format_time(START), 1)
 
 
 OLD = TrainingStatus(phase="Running", state="Running", conditions=(said("Running"), said("Scheduled", message="a")))
@@ -37,7 +37,7 @@ OLD = TrainingStatus(phase="Running", state="Running", conditions=(said("Running
         pytest.param({"phase": "CleanUp"}, False, id="the-phase"),
         pytest.param({"restarts": 1}, False, id="a-restart-decides-what-is-of-which-generation"),
         pytest.param({"restart_counts": {"uid": 1}}, False, id="restart-counts"),
-        pytest.param({"start_time": to_text(START)}, False, id="a-time"),
+        pytest.param({"start_time": format_time(START)}, False, id="a-time"),
         pytest.param({"observed_generation": 2}, False, id="the-generation"),
     ],
 )

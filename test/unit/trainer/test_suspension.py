@@ -11,13 +11,13 @@ from helpers.manifests import master
 from helpers.trainworld import train_plan
 from tfjob_controller.api.core import Job, JobSpec, Pod, PodMeta, PodStatus
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS, RUNNING, View
 from tfjob_controller.trainer.suspension import is_one_stopping
+from tfjob_controller.util.timestamps import format_time
 
-JUST_NOW = to_text(START)
-LONG_AGO = to_text(START - timedelta(seconds=LOST_AFTER_SECONDS + 1))
+JUST_NOW = format_time(START)
+LONG_AGO = format_time(START - timedelta(seconds=LOST_AFTER_SECONDS + 1))
 
 
 def stops(plan: Plan, job: Job | None, deleted: str | None, phase: str) -> bool:

@@ -24,9 +24,9 @@ from tfjob_controller.api.gang import BOUND, WAITING, member_ids
 from tfjob_controller.trainer.actions import NOTHING
 from tfjob_controller.trainer.blame import GRACE_SECONDS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.setbackoff import BASE_SECONDS
+from tfjob_controller.util.timestamps import format_time
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 INITIALIZERS = ["dataset-initializer-0", "model-initializer-0"]
@@ -401,7 +401,7 @@ def test_a_permanent_error_restarts_nobody_though_its_childs_end_was_seen_before
 
 def test_a_pod_that_was_taken_restarts_the_set_whatever_it_exits_with() -> None:
     cluster = running_train_world()
-    moment = to_text(cluster.now)
+    moment = format_time(cluster.now)
     cluster.pod("node-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=moment),))
     ends(cluster, "node-0", exit_code=1)
     cluster.settle()
@@ -505,7 +505,7 @@ def test_if_only_some_were_stopped_when_a_job_is_resumed_the_others_are_stopped_
     """The controller was killed between two writes, say."""
     cluster = running_train_world()
     cluster.advance(60)
-    stops_at(cluster, "node-0", to_text(cluster.now) if has_looked else "")
+    stops_at(cluster, "node-0", format_time(cluster.now) if has_looked else "")
     names = [cluster.name(node) for node in NODES]
     assert [(each.name, each.suspend) for each in cluster.actions().suspends] == [(names[1], True)]
     cluster.stops_slowly = True
@@ -522,7 +522,7 @@ def test_a_node_that_was_resumed_already_goes_on_until_the_others_are() -> None:
     cluster = running_train_world()
     cluster.advance(60)
     for node in NODES:
-        stops_at(cluster, node, to_text(cluster.now))
+        stops_at(cluster, node, format_time(cluster.now))
     cluster.suspend_job(cluster.name("node-1"), False)
     cluster.runs("node-1", newest=True)
     cluster.advance(1)

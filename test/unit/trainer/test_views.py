@@ -11,9 +11,9 @@ from helpers.manifests import master, workers
 from helpers.trainworld import ends, running_train_world, train_world
 from tfjob_controller.api.core import Condition
 from tfjob_controller.trainer.elastic import fitted
-from tfjob_controller.trainer.moments import to_text
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.views import views_of
+from tfjob_controller.util.timestamps import format_time
 
 
 def views(cluster: World) -> Mapping[str, View]:
@@ -82,7 +82,7 @@ def test_after_a_restart_only_the_new_ones_are_seen() -> None:
 def test_an_evicted_replica_that_ended_with_0_has_not_succeeded_when_its_pod_has_gone(replica_id: str) -> None:
     """Its kubelet may delete the pod after the restart was recorded, and before the Job is deleted for it."""
     cluster = running_world(master(), workers(1))
-    evicted = Condition("DisruptionTarget", "True", last_transition_time=to_text(cluster.now))
+    evicted = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
     cluster.exits(replica_id, 0, "Completed")
     cluster.pod(replica_id, conditions=(evicted,))
     cluster.told_to_go(cluster.name(replica_id))

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tfjob_controller.util.clock import Clock, FakeClock, RealClock, micro_time
+from tfjob_controller.util.clock import Clock, FakeClock, RealClock
 
 JOIN_SECONDS = 10.0
 
@@ -209,17 +209,3 @@ def test_many_waiters_and_many_moves_leave_nobody_behind(run: Run) -> None:
 def test_waiting_for_waiters_that_never_come_ends() -> None:
     with pytest.raises(TimeoutError, match="0 threads wait"):
         FakeClock().await_waiters(1, timeout_seconds=0.01)
-
-
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        pytest.param(datetime(2026, 1, 2, 3, 4, 5, 600, UTC), "2026-01-02T03:04:05.000600Z", id="microseconds"),
-        pytest.param(datetime(2026, 1, 2, 3, 4, 5, 0, UTC), "2026-01-02T03:04:05.000000Z", id="always six decimals"),
-        pytest.param(
-            datetime(2026, 1, 2, 3, 0, tzinfo=timezone(timedelta(hours=2))), "2026-01-02T01:00:00.000000Z", id="UTC"
-        ),
-    ],
-)
-def test_micro_time(moment: datetime, text: str) -> None:
-    assert micro_time(moment) == text

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from tfjob_controller.util.text import RULING, numbered
+from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 
 # Embeddings, overrides and isolates, and what ends them: Unicode's names of their directions (UAX #9).
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -26,7 +26,7 @@ def rules_a_reader(character: str) -> bool:
 
 def test_all_of_unicode_that_rules_a_reader_is_named_and_nothing_else() -> None:
     everything = map(chr, range(sys.maxunicode + 1))
-    found = re.compile(f"[{RULING}]")
+    found = re.compile(f"[{CONTROL_CHARACTERS}]")
     assert [each for each in everything if bool(found.match(each)) != rules_a_reader(each)] == []
 
 
@@ -35,5 +35,5 @@ def test_all_of_unicode_that_rules_a_reader_is_named_and_nothing_else() -> None:
     [("\x1b", r"\x1b"), ("\x9b", r"\x9b"), ("\u202e", r"\u202e"), ("\ud800", r"\ud800"), ("\n", r"\n")],
 )
 def test_a_character_is_shown_by_its_number(character: str, shown: str) -> None:
-    assert numbered(character) == shown
-    assert numbered(character).isprintable()
+    assert escape(character) == shown
+    assert escape(character).isprintable()

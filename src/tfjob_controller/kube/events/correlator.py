@@ -1,0 +1,378 @@
+"""Which events are written, when, and how often? No I/O, no threads.
+
+Theory of operation. What is reported again and again is one Event with a count. `observe` takes what was reported;
+`next_write` returns what to send now, `rest_seconds` when to ask again; `record_success` and `record_failure` take the
+server's answer. Four rules, from client-go:
+
+- *Series.* The same again (object, type, reason, action, note, related object) within 6 minutes of the last time adds
+  to the count of the first Event instead of making one more. The first repeat is written at once, so that one sees that
+  it repeats; further ones at most every 10 s, with the count that they have reached by then. Nothing is lost: what has
+  not been written when a series ends is written then.
+- *Similar events.* Of events that differ in their note alone, nine within 10 minutes of each other are written as they
+  are; the others become one, whose note says that it is combined.
+- *Spam.* For each object and type there are 25 writes, and one more every 5 minutes. A new Event that finds none left
+  is dropped; a count waits. Counts leave some of them to new Events: a job that fails all the time can still say that
+  it has ended.
+- *Failures.* What may pass is tried again, up to 12 times, not counting those that never reached the server. While
+  there is no answer at all, everything waits, so that a server that is down is not asked by each Event. What will not
+  pass is given up with a line in the log. An Event that has vanished (they live for an hour) is made anew, with its
+  count.
+
+The note belongs to the identity, as in client-go's tools/record, which all controllers of Kubernetes use. Its newer
+tools/events leaves it out: then the first note stands for all, and `Created job: a` would hide `Created job: b`; the
+note of an existing Event cannot be changed. The object's resourceVersion does not belong to it: in tools/events it
+does, and a series ends at each change of the object.
+
+Source: client-go tools/record/events_cache.go, tools/events/event_broadcaster.go.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.trace import Trace
+from tfjob_controller.util.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+SERIES_SECONDS = 360.0
+REFRESH_SECONDS = 10.0
+SIMILAR_SECONDS = 600.0
+MAX_SIMILAR = 10  # the tenth is the first that is combined
+SPAM_BURST = 25
+SPAM_RATE = 1 / 300
+RESERVED_FOR_NEW = 5
+MAX_TRIES = 12
+RETRY_BASE_SECONDS = 1.0
+RETRY_CAP_SECONDS = 10.0
+# Objects and series that are remembered, and writes that may wait: some megabytes.
+MAX_REMEMBERED = 4096
+
+COMBINED = "(combined from similar events): "
+# What the API takes; it counts bytes.
+MAX_NOTE_BYTES = 1024
+MAX_WORD_BYTES = 128
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_MAX_NAME = 253
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Names an object, as `core/v1` does."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something was reported once; `trace` is the work in which it was."""
+
+    regarding: ObjectReference
+    type: str
+    reason: str
+    note: str
+    action: str
+    observed: datetime
+    related: ObjectReference | None = None
+    trace: Trace | None = None
+
+    @property
+    def similarity(self) -> Hashable:
+        """Equal for all that differ in note and time alone."""
+        return (_same_object(self.regarding), self.type, self.reason, self.action, _same_object(self.related))
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """An Event and how often it happened. Only `Correlator` changes it."""
+
+    key: Hashable
+    first: Observation
+    note: str
+    name: str
+    bucket: TokenBucket
+    count: int = 0
+    last_observed: datetime | None = None  # wall time, for people
+    last_trace: Trace | None = None
+    ends_at: float = 0.0  # monotonic, if it is not observed again
+    is_posted: bool = False
+    written_count: int = 0
+    earliest_write_at: float = 0.0
+    tries: int = 0
+    needs_token: bool = True
+    is_pending: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Events on objects that are in no namespace live in `default`."""
+        return self.first.regarding.namespace or "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request: create the Event, or patch its series. The count is what it will say."""
+
+    series: Series
+    is_create: bool
+    count: int
+    last_observed: datetime
+    trace: Trace | None = None
+
+
+@dataclass(slots=True)
+class EventCounts:
+    """Counted since the start. `full` are dropped since too much waits, `spam` by the limit for each object."""
+
+    observed: int = 0
+    created: int = 0
+    patched: int = 0
+    full: int = 0
+    spam: int = 0
+    refused: int = 0
+    given_up: int = 0
+
+
+@dataclass(slots=True)
+class _Similar:
+    notes: set[int] = field(default_factory=set)  # their hashes: thousands of notes would be megabytes
+    last_at: float = 0.0
+
+
+class Correlator:
+    """Turns what is reported into writes. One thread."""
+
+    def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
+        self.counts = EventCounts()
+        self._clock = clock
+        self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
+        self._series: OrderedDict[Hashable, Series] = OrderedDict()  # the longest silent first
+        self._pending: list[tuple[float, int, Series]] = []  # (due, order, series): each series that has to be written
+        self._order = itertools.count()
+        self._names = itertools.count()  # tells events of the same microsecond apart
+        self._similar: LRUCache[Hashable, _Similar] = LRUCache(MAX_REMEMBERED)
+        self._buckets: LRUCache[Hashable, TokenBucket] = LRUCache(MAX_REMEMBERED)
+        self._outages = 0
+        self._hold_until = 0.0
+        self._is_flushing = False
+
+    @property
+    def pending(self) -> int:
+        """Series with something that is not written yet."""
+        return len(self._pending)
+
+    def observe(self, observation: Observation) -> None:
+        now = self._clock.monotonic()
+        self.counts.observed += 1
+        self._end_silent(now)
+        series = self._series_of(observation, now)
+        if series is None:
+            self.counts.full += 1
+            return
+        series.count += 1
+        series.last_observed = observation.observed
+        series.last_trace = observation.trace
+        series.ends_at = now + SERIES_SECONDS
+        self._push(series, max(now, series.earliest_write_at))
+
+    def next_write(self) -> Write | None:
+        """What to send now, if anything. Say `record_success` or `record_failure` before asking again."""
+        now = self._clock.monotonic()
+        self._end_silent(now)
+        while self._pending and max(self._pending[0][0], self._hold_until) <= now:
+            series = heapq.heappop(self._pending)[2]
+            series.is_pending = False
+            if self._may_write(series, now):
+                last = series.last_observed or series.first.observed
+                return Write(series, not series.is_posted, series.count, last, series.last_trace)
+        return None
+
+    def rest_seconds(self) -> float | None:
+        """When to ask again, if nothing is observed before; None for never."""
+        times = [max(self._pending[0][0], self._hold_until)] if self._pending else []
+        if self._series:
+            times.append(next(iter(self._series.values())).ends_at)
+        return max(0.0, min(times) - self._clock.monotonic()) if times else None
+
+    def record_success(self, write: Write) -> None:
+        if write.is_create:
+            self.counts.created += 1
+        else:
+            self.counts.patched += 1
+            write.series.earliest_write_at = self._clock.monotonic() + REFRESH_SECONDS
+        self._written(write.series, write.count)
+
+    def record_failure(self, write: Write, error: ApiError) -> None:
+        series = write.series
+        self._outages = self._outages + 1 if error.is_no_response else 0
+        if write.is_create and error.is_already_exists:
+            # The name is random: an earlier attempt of ours was carried out, though its answer was lost.
+            self.counts.created += 1
+            self._written(series, 1)
+        elif not write.is_create and error.is_not_found:
+            series.is_posted = False
+            self._push(series, self._clock.monotonic())
+        elif error.is_retryable or error.is_conflict:
+            self._try_again(series, error)
+        else:
+            self.counts.refused += 1
+            self._forget(series)
+            log.warning("event refused", error=str(error), **_log_keys(series))
+
+    def flush(self) -> None:
+        """The end is near: from now on counts wait neither for their time nor for a token."""
+        self._is_flushing = True
+        now = self._clock.monotonic()
+        pending, self._pending = self._pending, []
+        for _, _, series in sorted(pending, key=lambda entry: entry[:2]):
+            series.is_pending = False
+            self._push(series, now)
+
+    def _series_of(self, observation: Observation, now: float) -> Series | None:
+        key, note = self._classify(observation, now)
+        series = self._series.get(key)
+        if series is None:
+            if len(self._pending) >= MAX_REMEMBERED:
+                return None
+            series = Series(key, observation, note, self._new_name(observation), self._bucket(observation))
+            self._series[key] = series
+        self._series.move_to_end(key)
+        if len(self._series) > MAX_REMEMBERED:
+            self._end(next(iter(self._series.values())), now)
+        return series
+
+    def _new_name(self, observation: Observation) -> str:
+        """Unique, and in the order of time: `kubectl describe` shows events of this API in the order of their names.
+
+        It begins with the object's name where the API allows that as part of a name.
+        """
+        order = f"{_microseconds(observation.observed):014x}{next(self._names) & 0xFFFF:04x}"
+        suffix = f"{order}{secrets.token_hex(3)}"
+        name = f"{observation.regarding.name}.{suffix}"
+        return name if len(name) <= _MAX_NAME and _NAME.fullmatch(name) else f"event.{suffix}"
+
+    def _classify(self, observation: Observation, now: float) -> tuple[Hashable, str]:
+        """The key of the series it belongs to, and the note of that series if it is new."""
+        note = truncate_utf8(observation.note, MAX_NOTE_BYTES)
+        similar = self._similar.get(observation.similarity)
+        if similar is None or now - similar.last_at > SIMILAR_SECONDS:
+            similar = _Similar()
+        self._similar[observation.similarity] = similar
+        similar.last_at = now
+        if hash(note) not in similar.notes and len(similar.notes) + 1 >= MAX_SIMILAR:
+            return (observation.similarity, None), truncate_utf8(COMBINED + observation.note, MAX_NOTE_BYTES)
+        similar.notes.add(hash(note))
+        return (observation.similarity, note), note
+
+    def _bucket(self, observation: Observation) -> TokenBucket:
+        key = (_same_object(observation.regarding), observation.type)
+        bucket = self._buckets.get(key) or TokenBucket(SPAM_RATE, SPAM_BURST, self._clock)
+        self._buckets[key] = bucket
+        return bucket
+
+    def _may_write(self, series: Series, now: float) -> bool:
+        """Is there a token for it? Otherwise a new Event is dropped, and a count waits."""
+        is_free = not series.needs_token or (self._is_flushing and series.is_posted)
+        if is_free or series.bucket.try_take(RESERVED_FOR_NEW if series.is_posted else 0):
+            series.needs_token = False  # trying again costs no other
+            return True
+        if series.is_posted:
+            self._push(series, now + REFRESH_SECONDS)
+        else:
+            self.counts.spam += 1
+            self._forget(series)
+        return False
+
+    def _written(self, series: Series, count: int) -> None:
+        self._outages = 0
+        series.is_posted = True
+        series.written_count = count
+        series.tries = 0
+        series.needs_token = self._series.get(series.key) is series  # the last write of an ended one is free
+        if series.count > count:
+            self._push(series, 0.0 if self._is_flushing else series.earliest_write_at)
+
+    def _try_again(self, series: Series, error: ApiError) -> None:
+        now = self._clock.monotonic()
+        series.tries += not error.is_no_response or error.outcome_unknown
+        if series.tries >= MAX_TRIES:
+            self.counts.given_up += 1
+            self._forget(series)
+            log.warning("event given up", tries=series.tries, error=str(error), **_log_keys(series))
+            return
+        rest = max(self._rest_after(max(1, series.tries)), error.retry_after_seconds or 0.0)
+        if error.is_no_response or error.is_too_many_requests:
+            self._hold_until = now + max(self._rest_after(max(1, self._outages)), error.retry_after_seconds or 0.0)
+        self._push(series, now + rest)
+
+    def _rest_after(self, tries: int) -> float:
+        return min(RETRY_CAP_SECONDS, RETRY_BASE_SECONDS * 2.0 ** (tries - 1)) * self._rng.uniform(0.75, 1.0)
+
+    def _push(self, series: Series, due: float) -> None:
+        if not series.is_pending:
+            series.is_pending = True
+            heapq.heappush(self._pending, (due, next(self._order), series))
+
+    def _end_silent(self, now: float) -> None:
+        while self._series:
+            series = next(iter(self._series.values()))
+            if now < series.ends_at:
+                return
+            self._end(series, now)
+
+    def _end(self, series: Series, now: float) -> None:
+        """The same again will be a new Event; what this one has counted is written without a token."""
+        self._forget(series)
+        if series.is_pending and series.is_posted:
+            series.needs_token = False
+            self._pending = [entry for entry in self._pending if entry[2] is not series]
+            heapq.heapify(self._pending)
+            series.is_pending = False
+            self._push(series, now)
+
+    def _forget(self, series: Series) -> None:
+        if self._series.get(series.key) is series:
+            del self._series[series.key]
+
+
+def truncate_utf8(text: str, limit_bytes: int) -> str:
+    """At most so many bytes of UTF-8, whole characters; what was cut ends with dots."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode()
+    return raw[: limit_bytes - 3].decode(errors="ignore") + "..."
+
+
+def _same_object(reference: ObjectReference | None) -> Hashable:
+    """The same for all states of an object."""
+    return reference and msgspec.structs.replace(reference, resource_version="")
+
+
+def _microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _log_keys(series: Series) -> dict[str, str]:
+    regarding = series.first.regarding
+    key = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
+    return {"key": key, "uid": regarding.uid, "reason": series.first.reason, "note": series.note}

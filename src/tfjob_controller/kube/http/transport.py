@@ -1,0 +1,351 @@
+"""Requests to the API server: authenticated, timed, limited, retried where that is safe.
+
+Theory of operation. urllib3 keeps the connections, set up by config.py with TLS, proxy and client certificate; nothing
+of the kubernetes client runs per request, and of urllib3 only what exchange.py leaves to it: streams, and requests
+through a proxy. There are three lanes, pools of their own:
+
+- *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
+  costs a TLS handshake per call: 3 ms of CPU where the call itself takes 0.4. So `pool_size` is the number of threads
+  that send.
+- *lease*: one connection, for nobody else, so that the renewal of a lease waits for no create.
+- *streams*: each has its own connection as long as it lasts (HTTP/1.1).
+
+Times: `timeout_seconds` is what a call may take in all, from the moment it may go: every attempt, connecting included,
+and the rests between them. Waiting for the rate limit comes before and does not count, since a long queue is no fault
+of the server. An attempt reads with what is left as its time-out.
+
+What is sent again is decided by retrypolicy.py; a 401 is tried once more if there are other credentials by then.
+
+Requests of a sync carry its id (trace.py), and if `verbose` each attempt is a debug line: verb, path, code,
+`duration_seconds` and `audit_id`, which finds it in the API server's audit log.
+
+Every failure is an `ApiError`. No message, repr or log line holds any other header.
+Source: client-go rest/request.go, rest/transport.go.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TypeAlias, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from urllib3.response import BaseHTTPResponse
+from urllib3.util import Retry, Timeout
+
+from tfjob_controller.kube import trace
+from tfjob_controller.kube.codec import api_error
+from tfjob_controller.kube.config.kubeconfig import Config
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import FlowControl, Priority
+from tfjob_controller.kube.http.exchange import HttpResponse, can_send, exchange, no_response_error
+from tfjob_controller.kube.http.linestream import HttpLineStream
+from tfjob_controller.kube.http.retrypolicy import is_outcome_unknown, parse_retry_after, retry_delay_seconds
+from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, RequestObserver
+from tfjob_controller.util.clock import Clock, RealClock
+from tfjob_controller.util.lazylog import get_logger
+
+log = get_logger(__name__)
+
+# A controller of some hundred jobs that start at once; the API server has its own fairness beyond that.
+DEFAULT_QPS = 200.0
+DEFAULT_BURST = 400
+DEFAULT_POOL_SIZE = 16
+# A server that is there answers a connect within one retransmission (1 s, then 3 s); longer means that it is not there.
+CONNECT_TIMEOUT_SECONDS = 5.0
+# Idle connections kept for the next stream.
+_STREAM_POOL_SIZE = 8
+
+# urllib3 must neither repeat nor redirect: it knows nothing of outcomes and would carry the token elsewhere.
+_NEVER = Retry(total=False, redirect=False)
+
+
+class _Unobserved:
+    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None: ...
+    def request_retried(self, method: str, host: str, code: str) -> None: ...
+    def rate_limited(self, method: str, host: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransportStatistics:
+    """Counted since the start.
+
+    `requests` are attempts sent, streams included; `retries` those that were not the first.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    open_streams: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What stays the same over the attempts of a call."""
+
+    method: str
+    target: str
+    body: bytes | None
+    headers: dict[str, str] = field(repr=False)  # holds the token
+    priority: Priority
+    repeatable: bool
+
+
+# An answer of which everything is there, or one that is read bit by bit.
+Response = TypeVar("Response", HttpResponse, BaseHTTPResponse)
+# The number: seconds for it all.
+_Exchange: TypeAlias = Callable[[_Call, float], Response]
+
+
+class _Lanes:
+    """The connections, for one generation of the client certificate."""
+
+    def __init__(self, config: Config, pool_size: int) -> None:
+        self.generation = config.credentials.certificate_generation
+        self.normal = config.open_pool(pool_size, block=True)
+        self.lease = config.open_pool(1, block=False)
+        self.streams = config.open_pool(_STREAM_POOL_SIZE, block=False)
+
+    def close(self) -> None:
+        for pool in (self.normal, self.lease, self.streams):
+            pool.close()
+
+
+class Transport:
+    """Sends requests to one API server; a `Requester`. Thread-safe; one per process. `close` ends everything.
+
+    `qps` of zero or less means no limit. `pool_size` is how many requests can be on their way at once. `verbose`: see
+    the module; even a debug line that is not written would cost 9 µs per request.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        qps: float = DEFAULT_QPS,
+        burst: int = DEFAULT_BURST,
+        pool_size: int = DEFAULT_POOL_SIZE,
+        user_agent: str = "",
+        clock: Clock | None = None,
+        observer: RequestObserver | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._clock = clock or RealClock()
+        self._credentials = config.credentials
+        self._config = config
+        self._pool_size = pool_size
+        self._user_agent = user_agent or default_user_agent()
+        self._flow = FlowControl(qps, burst, self._clock)
+        self._observer: RequestObserver = observer or _Unobserved()
+        self._verbose = verbose
+        self._lock = threading.Lock()
+        self._lanes = _Lanes(config, pool_size)
+        self._stop = threading.Event()
+        self._streams: set[HttpLineStream] = set()
+        self._requests = self._retries = 0
+        url = urlsplit(config.host)
+        self._host = url.netloc
+        # A proxy forwards plain HTTP only if it is told the whole URL; TLS goes through a tunnel.
+        forwarded = self._lanes.normal.proxy is not None and url.scheme == "http"
+        self._prefix = config.host if forwarded else url.path
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        priority: Priority = Priority.NORMAL,
+        retry: bool | None = None,
+    ) -> bytes:
+        """See `Requester.request`."""
+        headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "gzip"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        repeatable = method == "GET" if retry is None else retry
+        call = _Call(method, self._target(path, query), body, headers, priority, repeatable)
+        self._take_token(call)
+        return self._send(call, timeout_seconds, 0 if retry is not False else None)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON
+    ) -> HttpLineStream:
+        """See `Requester.stream`. Never compressed: a compressor would hold events back."""
+        headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        call = _Call("GET", self._target(path, query), None, headers, Priority.NORMAL, False)
+        self._take_token(call)
+        response = self._authenticated(call, read_timeout_seconds, self._open_stream)
+        stream = HttpLineStream(response, self._forget_stream)
+        with self._lock:
+            self._streams.add(stream)
+        if self._stop.is_set():
+            stream.close()
+        return stream
+
+    def close(self) -> None:
+        """End all streams, free all connections, refuse further requests. Those on their way finish or time out."""
+        self._stop.set()
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.close()
+        self._lanes.close()
+
+    def statistics(self) -> TransportStatistics:
+        with self._lock:
+            return TransportStatistics(self._requests, self._retries, len(self._streams))
+
+    def _target(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self._prefix}{path}?{urlencode(query)}" if query else self._prefix + path
+
+    def _take_token(self, call: _Call) -> None:
+        self._observer.rate_limited(call.method, self._host, self._flow.acquire(call.priority, self._stop))
+
+    def _send(self, call: _Call, timeout_seconds: float, retries: int | None) -> bytes:
+        """Attempts until one succeeds or no further is allowed; `retries` is None if there may be no second."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        while True:
+            left_seconds = max(0.001, deadline - self._clock.monotonic())
+            try:
+                return self._authenticated(call, left_seconds, self._exchange).data
+            except ApiError as error:
+                if retries is None:
+                    raise
+                left_seconds = deadline - self._clock.monotonic()
+                rest_seconds = retry_delay_seconds(
+                    error, retries, repeatable=call.repeatable, left_seconds=left_seconds
+                )
+                if rest_seconds is None or self._clock.sleep(rest_seconds, self._stop):
+                    raise
+                self._observer.request_retried(call.method, self._host, str(error.status or "<error>"))
+            retries += 1
+            with self._lock:
+                self._retries += 1
+            self._take_token(call)
+
+    def _authenticated(self, call: _Call, seconds: float, exchange_: _Exchange[Response]) -> Response:
+        """One attempt, and after a 401 a second if there are other credentials than those refused."""
+        authorization = self._credentials.authorization()
+        try:
+            return self._attempt(call, authorization, seconds, exchange_)
+        except ApiError as error:
+            if not error.is_unauthorized or not self._credentials.renew(authorization):
+                raise
+        return self._attempt(call, self._credentials.authorization(), seconds, exchange_)
+
+    def _attempt(
+        self, call: _Call, authorization: str | None, seconds: float, exchange_: _Exchange[Response]
+    ) -> Response:
+        if self._stop.is_set():
+            raise ApiError(NO_RESPONSE, "Closed", "the transport is closed")
+        if authorization is not None:
+            call.headers["Authorization"] = authorization
+        if (work := trace.current()) is not None:
+            call.headers[trace.AUDIT_ID_HEADER] = work.next_audit_id()
+        with self._lock:
+            self._requests += 1
+        begin = self._clock.monotonic()
+        code = "<error>"
+        try:
+            response = exchange_(call, seconds)
+            code = str(response.status)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise no_response_error(call.method, self._host, error) from error
+        finally:
+            self._tell(call, code, self._clock.monotonic() - begin)
+        if 200 <= response.status < 300:
+            return response
+        raise self._refused(call.method, response)
+
+    def _tell(self, call: _Call, code: str, seconds: float) -> None:
+        self._observer.request_finished(call.method, self._host, code, seconds)
+        if self._verbose:
+            sent = {"audit_id": call.headers.get(trace.AUDIT_ID_HEADER, "")}
+            log.debug("request", verb=call.method, path=call.target, code=code, duration_seconds=seconds, **sent)
+
+    def _exchange(self, call: _Call, seconds: float) -> HttpResponse:
+        """The whole answer."""
+        lanes = self._current_lanes()
+        pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
+        if can_send(pool, call.method, call.target):
+            return exchange(
+                pool,
+                self._host,
+                call.method,
+                call.target,
+                call.body,
+                call.headers,
+                connect_timeout_seconds=min(CONNECT_TIMEOUT_SECONDS, seconds),
+                timeout_seconds=seconds,
+            )
+        response = self._urlopen(pool, call, seconds, preload=True)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return HttpResponse(response.status, headers, response.data)
+
+    def _open_stream(self, call: _Call, seconds: float) -> BaseHTTPResponse:
+        """The head of an answer."""
+        return self._urlopen(self._current_lanes().streams, call, seconds, preload=False)
+
+    def _urlopen(
+        self, pool: urllib3.HTTPConnectionPool, call: _Call, seconds: float, *, preload: bool
+    ) -> BaseHTTPResponse:
+        return pool.urlopen(
+            call.method,
+            call.target,
+            call.body,
+            call.headers,
+            _NEVER,
+            redirect=False,
+            assert_same_host=False,
+            timeout=Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, seconds), read=seconds),
+            pool_timeout=seconds,  # type: ignore[arg-type] # annotated as int, but handed to queue.get
+            preload_content=preload,
+        )
+
+    def _current_lanes(self) -> _Lanes:
+        lanes = self._lanes
+        return lanes if lanes.generation == self._credentials.certificate_generation else self._renewed_lanes()
+
+    def _renewed_lanes(self) -> _Lanes:
+        """Connections with the new client certificate; the old ones would go on showing the old one."""
+        with self._lock:
+            if self._lanes.generation != self._credentials.certificate_generation:
+                self._lanes.close()
+                self._lanes = _Lanes(self._config, self._pool_size)
+            return self._lanes
+
+    def _refused(self, method: str, response: HttpResponse | BaseHTTPResponse) -> ApiError:
+        try:
+            body = response.data
+        except (urllib3.exceptions.HTTPError, OSError):
+            body = b""
+        if isinstance(response, BaseHTTPResponse):
+            response.release_conn()
+        retry_after_seconds = parse_retry_after(response.headers.get("retry-after"), self._clock.now())
+        return api_error(
+            response.status,
+            body,
+            retry_after_seconds=retry_after_seconds,
+            outcome_unknown=is_outcome_unknown(method, response.status, retry_after_seconds),
+        )
+
+    def _forget_stream(self, stream: HttpLineStream) -> None:
+        with self._lock:
+            self._streams.discard(stream)
+
+
+def default_user_agent(program: str = "tfjob-controller") -> str:
+    """`program/version (os/arch) python/version`."""
+    try:
+        version = metadata.version(program)
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    system, machine = platform.system().lower(), platform.machine().lower()
+    return f"{program}/{version} ({system}/{machine}) python/{platform.python_version()}"

@@ -1,0 +1,177 @@
+"""A work queue with rate limits: an item that failed rests before it is processed again.
+
+Theory of operation. A rate limiter computes delays; it never waits and starts no thread. The queue asks it for the
+delay of each failed item and adds the item back after that. client-go's default combines two limiters with
+`MaxOfRateLimiter`: one per item, so that an item that always fails becomes rare without delaying others, and one for
+all items, so that ten thousand items that fail at once do not come back at once.
+
+Threads: any method from any thread. Times are seconds on the monotonic scale of the clock.
+Source: client-go util/workqueue (rate_limiting_queue.go, default_rate_limiters.go).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Generic, Protocol
+
+from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.workqueue.delaying import DelayingQueue
+from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, WorkQueue
+from tfjob_controller.util.clock import Clock
+
+# client-go's defaults for controllers. The first retry comes before anybody notices; the cap (reached after 18
+# failures, 22 minutes in all) keeps a broken object cheap, yet it is still looked at several times in an hour.
+BASE_DELAY_SECONDS = 0.005
+MAX_DELAY_SECONDS = 1000.0
+# Retries of all items together: only retries pass through it, never ordinary events.
+OVERALL_RATE = 10.0
+OVERALL_BURST = 100
+# 2.0**1024 overflows a float. Any base doubled this often is past any cap.
+_MAX_DOUBLINGS = 200
+
+
+class RateLimiter(Protocol):
+    """Says how long failed items rest."""
+
+    def delay_seconds(self, item: Hashable) -> float:
+        """Count a failure of `item`; the answer is how long it rests before it is tried again, 0 for not at all."""
+
+    def forget(self, item: Hashable) -> None:
+        """`item` is done with, by success or for good: its next failure is its first. An unknown item is no error."""
+
+    def failures(self, item: Hashable) -> int:
+        """The failures of `item` since it was last forgotten."""
+
+
+class ItemExponentialRateLimiter:
+    """Each failure of an item doubles its rest, up to a cap. Items that are never forgotten are kept for ever."""
+
+    def __init__(self, base_seconds: float = BASE_DELAY_SECONDS, cap_seconds: float = MAX_DELAY_SECONDS) -> None:
+        self._base_seconds = base_seconds
+        self._cap_seconds = cap_seconds
+        self._lock = threading.Lock()
+        self._failures: dict[Hashable, int] = {}
+
+    def delay_seconds(self, item: Hashable) -> float:
+        with self._lock:
+            before = self._failures.get(item, 0)
+            self._failures[item] = before + 1
+        return float(min(self._cap_seconds, self._base_seconds * 2.0 ** min(before, _MAX_DOUBLINGS)))
+
+    def forget(self, item: Hashable) -> None:
+        with self._lock:
+            self._failures.pop(item, None)
+
+    def failures(self, item: Hashable) -> int:
+        with self._lock:
+            return self._failures.get(item, 0)
+
+
+class BucketRateLimiter:
+    """One token bucket for all items: each failure takes a token, whichever item fails."""
+
+    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
+        self._bucket = TokenBucket(rate, burst, clock)
+
+    def delay_seconds(self, item: Hashable) -> float:
+        return self._bucket.reserve_seconds()
+
+    def forget(self, item: Hashable) -> None:
+        """A bucket does not keep items."""
+
+    def failures(self, item: Hashable) -> int:
+        """Always 0, since a bucket does not keep items."""
+        return 0
+
+
+class MaxOfRateLimiter:
+    """The longest rest that any of several limiters asks for. All of them count every failure."""
+
+    def __init__(self, *limiters: RateLimiter) -> None:
+        self._limiters = limiters
+
+    def delay_seconds(self, item: Hashable) -> float:
+        return max((limiter.delay_seconds(item) for limiter in self._limiters), default=0.0)
+
+    def forget(self, item: Hashable) -> None:
+        for limiter in self._limiters:
+            limiter.forget(item)
+
+    def failures(self, item: Hashable) -> int:
+        return max((limiter.failures(item) for limiter in self._limiters), default=0)
+
+
+def default_limiter(clock: Clock) -> MaxOfRateLimiter:
+    """client-go's default for controllers: per item 5 ms doubling to 1,000 s, overall 10 in a second after 100."""
+    return MaxOfRateLimiter(ItemExponentialRateLimiter(), BucketRateLimiter(OVERALL_RATE, OVERALL_BURST, clock))
+
+
+class RateLimitingQueue(Generic[ItemT]):
+    """A delaying queue that asks a limiter how long a failed item rests."""
+
+    def __init__(self, queue: DelayingQueue[ItemT], limiter: RateLimiter) -> None:
+        self._queue = queue
+        self._limiter = limiter
+
+    def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
+        """Add an item that failed, when the limiter says that it has rested enough."""
+        self._queue.add_after(item, self._limiter.delay_seconds(item), priority)
+
+    def forget(self, item: ItemT) -> None:
+        """The retries of an item are over, by success or for good. It still has to be `done`.
+
+        An item that is never forgotten is remembered for ever.
+        """
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: ItemT) -> int:
+        """How often an item failed since it was last forgotten."""
+        return self._limiter.failures(item)
+
+    def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:
+        self._queue.add_after(item, seconds, priority)
+
+    def cancel(self, item: ItemT) -> None:
+        self._queue.cancel(item)
+
+    def add(self, item: ItemT, priority: int = 0) -> None:
+        self._queue.add(item, priority)
+
+    def get(self) -> ItemT:
+        return self._queue.get()
+
+    def priority_of(self, item: ItemT) -> int:
+        return self._queue.priority_of(item)
+
+    def done(self, item: ItemT) -> None:
+        self._queue.done(item)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def shut_down(self) -> None:
+        self._queue.shut_down()
+
+    def shut_down_with_drain(self, timeout_seconds: float | None = None) -> bool:
+        return self._queue.shut_down_with_drain(timeout_seconds)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self._queue.is_shutting_down
+
+    def statistics(self) -> QueueStatistics:
+        return self._queue.statistics()
+
+
+def new_rate_limiting_queue(
+    clock: Clock,
+    *,
+    name: str = "",
+    limiter: RateLimiter | None = None,
+    metrics: MetricsProvider | None = None,
+) -> RateLimitingQueue[ItemT]:
+    """A queue for a controller, with client-go's default limits unless others are given."""
+    queue: WorkQueue[ItemT] = WorkQueue(clock, name=name, metrics=metrics)
+    return RateLimitingQueue(DelayingQueue(queue), limiter or default_limiter(clock))

@@ -1,0 +1,40 @@
+"""Times as the Kubernetes API writes them: RFC 3339 in UTC.
+
+`Time` has whole seconds; two such texts compare like the moments they name. `MicroTime` has exactly six decimals.
+Source: apimachinery pkg/apis/meta/v1/time.go, micro_time.go.
+"""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+
+
+def format_time(moment: datetime) -> str:
+    """The moment as the API's Time, cut to whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: datetime) -> str:
+    """The moment as the API's MicroTime, whose parser accepts exactly six decimals."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_time(text: str) -> datetime:
+    """The moment that the text names; without a time zone it is UTC. Raises ValueError for any other text."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
+
+
+def parse_time_or_none(text: str | None) -> datetime | None:
+    """As `parse_time`; None for an empty or invalid text, since a status can be edited by hand."""
+    try:
+        return parse_time(text) if text else None
+    except ValueError:
+        return None
+
+
+def seconds_until(text: str, after_seconds: float, now: datetime) -> float:
+    """The seconds from `now` until `after_seconds` after the time in `text`; negative if that has passed."""
+    return (parse_time(text) + timedelta(seconds=after_seconds) - now).total_seconds()

@@ -1,0 +1,268 @@
+"""The rules of kube/cache/informer.py: threads are real, time is not."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.poll import eventually
+from helpers.scripted import FedRequester
+from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing, unreadable_line
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.util.clock import FakeClock
+
+A5, A7, A8, B6 = thing("a", 5), thing("a", 7), thing("a", 8), thing("b", 6)
+LIST_OF_A = (line("ADDED", A5), bookmark(6, ends_list=True))
+
+
+class Diary:
+    """A handler that writes down what it is told; `choke_on` makes it fail."""
+
+    def __init__(self, choke_on: str = "") -> None:
+        self.entries: list[tuple[object, ...]] = []
+        self._choke_on = choke_on
+
+    def on_add(self, obj: Thing, is_initial: bool) -> None:
+        self._write("add", obj.metadata.name, is_initial)
+
+    def on_update(self, old: Thing, new: Thing) -> None:
+        self._write("update", new.metadata.name, old.metadata.resource_version, new.metadata.resource_version)
+
+    def on_delete(self, obj: Thing, final: bool) -> None:
+        self._write("delete", obj.metadata.name, final)
+
+    def _write(self, *entry: object) -> None:
+        self.entries.append(entry)
+        if entry[0] == self._choke_on:
+            raise RuntimeError("this handler has a bug")
+
+
+class Setup:
+    def __init__(self, resync_seconds: float = 0.0, requester: FedRequester | None = None) -> None:
+        self.clock = FakeClock()
+        self.requester = requester or FedRequester()
+        self.informer = Informer(self.requester, THINGS, decode_thing, clock=self.clock, resync_seconds=resync_seconds)
+
+    def started(self, *lines: bytes) -> Informer[Thing]:
+        self.informer.start()
+        self.requester.feed(*lines)
+        return self.informer
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    setup = Setup()
+    yield setup
+    assert setup.informer.stop(60.0)
+
+
+def hears(diary: Diary, *entries: tuple[object, ...]) -> None:
+    """The diary comes to hold exactly these."""
+    eventually(lambda: len(diary.entries) >= len(entries), timeout=5.0)
+    assert diary.entries == list(entries)
+
+
+def test_a_handler_is_told_what_happens_in_order(setup: Setup) -> None:
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    setup.started(*LIST_OF_A, line("MODIFIED", A7), line("ADDED", thing("b", 9)), line("DELETED", thing("a", 10)))
+    hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("add", "b", False), ("delete", "a", True))
+
+
+def test_a_handler_finds_in_the_store_what_it_is_told_or_newer(setup: Setup) -> None:
+    found: list[bool] = []
+
+    class Reader(Diary):
+        def on_update(self, old: Thing, new: Thing) -> None:
+            stored = setup.informer.store.get("ns/a")
+            found.append(
+                stored is not None and int(stored.metadata.resource_version) >= int(new.metadata.resource_version)
+            )
+
+    setup.informer.add_handler(Reader())
+    setup.started(*LIST_OF_A, *(line("MODIFIED", thing("a", version)) for version in range(7, 57)))
+    eventually(lambda: len(found) == 50, timeout=5.0)
+    assert all(found)
+
+
+def test_it_is_synced_once_the_whole_list_is_there(setup: Setup) -> None:
+    informer = setup.started(line("ADDED", A5))
+    assert not informer.wait_for_sync(0.05)
+    assert not informer.is_synced
+    setup.requester.feed(bookmark(6, ends_list=True))
+    assert informer.wait_for_sync(60.0)
+    assert informer.is_synced
+    assert len(informer.store) == 1
+
+
+def test_a_handler_has_synced_when_it_was_handed_the_whole_list(setup: Setup) -> None:
+    go_on = threading.Event()
+
+    class Slow(Diary):
+        def on_add(self, obj: Thing, is_initial: bool) -> None:
+            go_on.wait(60.0)
+
+    registration = setup.informer.add_handler(Slow())
+    informer = setup.started(*LIST_OF_A)
+    assert informer.wait_for_sync(60.0)
+    assert not registration.has_synced
+    go_on.set()
+    assert eventually(lambda: registration.has_synced, timeout=5.0)
+
+
+def test_a_slow_handler_delays_only_itself(setup: Setup) -> None:
+    go_on = threading.Event()
+
+    class Slow(Diary):
+        def on_add(self, obj: Thing, is_initial: bool) -> None:
+            go_on.wait(60.0)
+
+    quick = Diary()
+    slow = setup.informer.add_handler(Slow())
+    setup.informer.add_handler(quick)
+    setup.started(*LIST_OF_A, line("MODIFIED", A7))
+    hears(quick, ("add", "a", True), ("update", "a", "5", "7"))
+    assert slow.statistics().delivered == 0
+    go_on.set()
+
+
+def test_a_late_handler_gets_the_present_state_first(setup: Setup) -> None:
+    informer = setup.started(*LIST_OF_A, line("MODIFIED", A7))
+    eventually(lambda: informer.store.last_resource_version == 7, timeout=5.0)
+    diary = Diary()
+    registration = informer.add_handler(diary)
+    setup.requester.feed(line("MODIFIED", A8))
+    hears(diary, ("add", "a", True), ("update", "a", "7", "8"))
+    assert registration.has_synced
+
+
+def test_what_a_handler_raises_is_counted_and_the_next_change_delivered(setup: Setup) -> None:
+    diary = Diary(choke_on="add")
+    registration = setup.informer.add_handler(diary, name="buggy")
+    setup.started(*LIST_OF_A, line("MODIFIED", A7))
+    hears(diary, ("add", "a", True), ("update", "a", "5", "7"))
+    statistics = eventually(lambda: (s := registration.statistics()).pending == 0 and s, timeout=5.0)
+    assert (statistics.failures, statistics.name, statistics.thread_restarts) == (1, "buggy", 0)
+
+
+def test_an_assumed_write_is_told_once(setup: Setup) -> None:
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    informer = setup.started(*LIST_OF_A)
+    assert informer.wait_for_sync(60.0)
+    assert informer.store.assume(A7)
+    setup.requester.feed(line("MODIFIED", A7), line("MODIFIED", A8))
+    hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("update", "a", "7", "8"))
+
+
+def test_a_deletion_that_was_missed_is_told_as_a_tombstone(setup: Setup) -> None:
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    expired = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}'
+    setup.started(*LIST_OF_A, expired)
+    setup.clock.await_waiters(1)
+    eventually(lambda: setup.informer.statistics().reflector.expired == 1, timeout=5.0)
+    setup.requester.feed(line("ADDED", B6), bookmark(9, ends_list=True))
+    eventually(lambda: setup.clock.advance(1.0) or setup.requester.opened == 2, timeout=5.0)
+    hears(diary, ("add", "a", True), ("delete", "a", False), ("add", "b", False))
+
+
+def test_an_undecodable_object_never_stops_the_watch(setup: Setup) -> None:
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    informer = setup.started(*LIST_OF_A, unreadable_line("MODIFIED", "a", 7), line("MODIFIED", A8))
+    hears(diary, ("add", "a", True), ("update", "a", "5", "8"))
+    assert informer.statistics().reflector.undecodable == 1
+
+
+def test_a_resync_hands_every_object_again_after_its_time() -> None:
+    setup = Setup(resync_seconds=100.0)
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    setup.started(*LIST_OF_A)
+    hears(diary, ("add", "a", True))
+    setup.clock.await_waiters(1)
+    setup.clock.advance(99.0)
+    setup.clock.await_waiters(1)
+    assert len(diary.entries) == 1
+    setup.clock.advance(1.0)
+    hears(diary, ("add", "a", True), ("update", "a", "5", "5"))
+    setup.clock.await_waiters(1)
+    setup.clock.advance(120.0)
+    hears(diary, ("add", "a", True), ("update", "a", "5", "5"), ("update", "a", "5", "5"))
+    assert setup.informer.stop(60.0)
+
+
+def test_without_resync_nothing_is_handed_again(setup: Setup) -> None:
+    diary = Diary()
+    setup.informer.add_handler(diary)
+    setup.started(*LIST_OF_A)
+    hears(diary, ("add", "a", True))
+    setup.clock.await_waiters(1)
+    setup.clock.advance(1e6)
+    setup.clock.await_waiters(1)
+    assert len(diary.entries) == 1
+
+
+def test_stop_leaves_no_thread_also_while_blocked_in_a_read() -> None:
+    before = set(threading.enumerate())
+    setup = Setup(resync_seconds=10.0)
+    setup.informer.add_handler(Diary())
+    informer = setup.started(*LIST_OF_A)
+    assert informer.wait_for_sync(60.0)
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {"informer-things", "handler-things-0"}
+    assert informer.stop(60.0)
+    assert set(threading.enumerate()) <= before
+
+
+def test_stop_ends_a_rest_between_two_tries() -> None:
+    class Down(FedRequester):
+        def stream(self, path: str, **options: Any) -> Any:
+            raise ApiError(0, "NotConnected", "connection refused")
+
+    informer = Setup(requester=Down()).started()
+    eventually(lambda: informer.last_error, timeout=5.0)
+    assert informer.last_error.startswith("cannot watch things.example.com: connection refused")
+    assert informer.stop(60.0)
+
+
+def test_stop_before_start_and_twice_does_no_harm() -> None:
+    informer = Setup().informer
+    assert informer.stop(60.0)
+    assert informer.stop(60.0)
+
+
+def test_an_informer_runs_once(setup: Setup) -> None:
+    setup.informer.start()
+    with pytest.raises(RuntimeError):
+        setup.informer.start()
+    setup.informer.stop(60.0)
+    with pytest.raises(RuntimeError):
+        setup.informer.add_handler(Diary())
+
+
+def test_several_informers_run_side_by_side() -> None:
+    setups = [Setup() for _ in range(3)]
+    for number, setup in enumerate(setups):
+        setup.started(line("ADDED", thing(f"only-{number}", 5)), bookmark(6, ends_list=True))
+    for number, setup in enumerate(setups):
+        assert setup.informer.wait_for_sync(60.0)
+        assert [*setup.informer.store.keys()] == [f"ns/only-{number}"]
+        assert setup.informer.stop(60.0)
+
+
+def test_a_thread_that_dies_is_counted_and_started_again() -> None:
+    class Buggy(FedRequester):
+        def stream(self, path: str, **options: Any) -> Any:
+            if not self.opened:
+                self.opened += 1
+                raise RuntimeError("a bug")
+            return super().stream(path, **options)
+
+    setup = Setup(requester=Buggy())
+    informer = setup.started(*LIST_OF_A)
+    eventually(lambda: setup.clock.advance(1.0) or informer.is_synced, timeout=5.0)
+    assert informer.statistics().thread_restarts == 1
+    assert informer.stop(60.0)

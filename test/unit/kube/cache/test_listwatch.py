@@ -1,0 +1,155 @@
+"""The rules of kube/cache/listwatch.py: which request follows which outcome."""
+
+import pytest
+
+from tfjob_controller.kube.cache.listwatch import PAGE_SIZE, ListWatchState, RequestMode
+from tfjob_controller.kube.errors import ApiError
+
+GONE = ApiError(410, "Expired", "too old resource version: 5 (7)")
+TOO_LARGE = ApiError(
+    504, "Timeout", "Too large resource version: 9, current: 5", cause_reasons=["ResourceVersionTooLarge"]
+)
+LOST = ApiError(0, "ConnectionBroken", "the stream broke off")
+
+WATCH = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "400"}
+STREAM = WATCH | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+
+
+def watching(version: int = 5) -> ListWatchState:
+    state = ListWatchState()
+    state.record_list(version)
+    return state
+
+
+def paging() -> ListWatchState:
+    state = ListWatchState()
+    state.record_failure(ApiError(422, "Invalid", "sendInitialEvents is forbidden"))
+    return state
+
+
+def test_it_begins_with_a_streaming_list_of_the_newest() -> None:
+    state = ListWatchState()
+    assert state.mode is RequestMode.STREAM
+    assert state.query(400) == STREAM
+
+
+def test_a_list_is_followed_by_a_watch_from_its_version() -> None:
+    assert watching(5).query(400) == WATCH | {"resourceVersion": "5"}
+
+
+def test_a_watch_goes_on_where_the_last_one_ended() -> None:
+    state = watching(5)
+    state.record_progress(8)
+    assert state.query(400) == WATCH | {"resourceVersion": "8"}
+
+
+@pytest.mark.parametrize("status", [400, 405, 422, 501])
+def test_a_server_that_does_not_understand_streaming_lists_is_asked_for_pages(status: int) -> None:
+    state = ListWatchState()
+    state.record_failure(ApiError(status, "", "what?"))
+    assert state.query(0) == {"limit": str(PAGE_SIZE), "resourceVersion": "0"}
+    assert state.query(0, "token") == {"limit": str(PAGE_SIZE), "continue": "token"}
+
+
+def test_a_streaming_list_that_is_twice_cut_short_is_taken_in_pages() -> None:
+    state = ListWatchState()
+    state.record_failure(LOST, opened=True)
+    assert state.mode is RequestMode.STREAM
+    state.record_failure(LOST, opened=True)
+    assert state.mode is RequestMode.LIST
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ApiError(0, "NotConnected", "connection refused"), id="connection refused"),
+        pytest.param(ApiError(429, "TooManyRequests", "slow down"), id="429"),
+        pytest.param(ApiError(500, "InternalError", "oops"), id="500"),
+        pytest.param(ApiError(503, "ServiceUnavailable", "soon"), id="503"),
+        pytest.param(ApiError(401, "Unauthorized", "who?"), id="401"),
+        pytest.param(ApiError(403, "Forbidden", "no"), id="403"),
+    ],
+)
+@pytest.mark.parametrize("mode", list(RequestMode), ids=lambda mode: mode.value)
+def test_what_passes_is_tried_again_as_it_was_without_a_relist(mode: RequestMode, error: ApiError) -> None:
+    state = {RequestMode.STREAM: ListWatchState, RequestMode.LIST: paging, RequestMode.WATCH: watching}[mode]()
+    before = state.query(400)
+    state.record_failure(error)
+    assert (state.mode, state.query(400)) == (mode, before)
+
+
+def test_a_watch_that_breaks_goes_on_from_the_last_version() -> None:
+    state = watching(5)
+    state.record_failure(LOST, opened=True)
+    assert state.query(400) == WATCH | {"resourceVersion": "5"}
+
+
+def test_an_expired_watch_lists_anew_at_least_what_was_seen() -> None:
+    state = watching(5)
+    state.record_failure(GONE)
+    assert state.query(400) == STREAM | {"resourceVersion": "5"}
+
+
+@pytest.mark.parametrize("error", [GONE, TOO_LARGE], ids=["410", "too large"])
+def test_a_version_that_even_a_list_refuses_is_forgotten(error: ApiError) -> None:
+    state = watching(5)
+    state.record_failure(GONE)
+    state.record_failure(error)
+    assert state.query(400) == STREAM
+
+
+@pytest.mark.parametrize("words", [TOO_LARGE, ApiError(504, "Timeout", "Too large resource version: 9, current: 5")])
+def test_a_too_large_version_is_known_by_its_cause_or_its_words(words: ApiError) -> None:
+    state = watching(9)
+    state.record_failure(words)
+    assert state.mode is RequestMode.STREAM
+
+
+def test_a_relist_in_pages_asks_for_at_least_what_was_seen_and_unpaged() -> None:
+    state = watching(5)
+    state.record_failure(GONE)
+    state.record_failure(ApiError(422, "Invalid", "forbidden"))
+    assert state.query(0) == {"resourceVersion": "5"}
+
+
+def test_a_list_in_pages_that_expires_asks_for_the_newest() -> None:
+    state = paging()
+    state.record_failure(GONE)
+    assert state.query(0) == {"limit": str(PAGE_SIZE)}
+
+
+def test_a_successful_list_makes_versions_useful_again() -> None:
+    state = watching(5)
+    state.record_failure(GONE)
+    state.record_failure(GONE)
+    state.record_list(20)
+    state.record_failure(GONE)
+    assert state.query(400) == STREAM | {"resourceVersion": "20"}
+
+
+def test_a_kind_that_went_away_is_listed_when_it_comes_back() -> None:
+    state = watching(5)
+    state.record_failure(ApiError(404, "NotFound", "the server could not find the requested resource"))
+    assert state.mode is RequestMode.STREAM
+
+
+def test_a_change_that_the_server_cannot_show_is_passed_by_a_list() -> None:
+    state = watching(5)
+    state.record_failure(ApiError(500, "InternalError", "unable to decode"), opened=True)
+    assert state.mode is RequestMode.STREAM
+
+
+def test_one_silence_is_a_lost_connection_two_are_a_server_that_does_not_know_the_version() -> None:
+    state = watching(5)
+    state.record_failure(LOST, opened=True, silent=True)
+    assert state.mode is RequestMode.WATCH
+    state.record_failure(LOST, opened=True, silent=True)
+    assert state.mode is RequestMode.STREAM
+
+
+def test_anything_heard_ends_a_silence() -> None:
+    state = watching(5)
+    state.record_failure(LOST, opened=True, silent=True)
+    state.record_progress(6)
+    state.record_failure(LOST, opened=True, silent=True)
+    assert state.mode is RequestMode.WATCH

@@ -1,0 +1,385 @@
+"""The rules of kube/cache/store.py."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from helpers.mutation import MutationDetector
+from helpers.things import Thing, thing
+from tfjob_controller.kube.cache.store import (
+    Added,
+    Change,
+    Deleted,
+    Store,
+    Synced,
+    Updated,
+    by_controller_uid,
+    by_label,
+)
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+
+A5, A7 = thing("a", 5), thing("a", 7)
+B6 = thing("b", 6)
+
+
+def color(name: str, version: int, *colors: str) -> Thing:
+    return thing(name, version, labels={f"is-{value}": "" for value in colors})
+
+
+def colors_of(obj: Thing) -> Iterable[str]:
+    return [label.removeprefix("is-") for label in obj.metadata.labels]
+
+
+def names(objects: Iterable[Thing]) -> list[str]:
+    return sorted(obj.metadata.name for obj in objects)
+
+
+def told_by(store: Store[Thing]) -> list[Change[Thing]]:
+    """What a subscriber is told from now on."""
+    told: list[Change[Thing]] = []
+    store.subscribe(told.append)
+    told.clear()
+    return told
+
+
+def filled(*objects: Thing, version: int = 10) -> Store[Thing]:
+    store: Store[Thing] = Store()
+    store.replace(objects, version)
+    return store
+
+
+# Reading
+
+
+def test_objects_are_found_under_their_namespace_and_name() -> None:
+    store = filled(A5, B6)
+    assert store.get("ns/a") == A5
+    assert store.get("ns/c") is None
+    assert (names(store.list()), sorted(store.keys()), len(store)) == (["a", "b"], ["ns/a", "ns/b"], 2)
+
+
+def test_a_list_is_a_snapshot() -> None:
+    store = filled(A5)
+    before = store.list()
+    store.upsert(thing("b", 11))
+    assert names(before) == ["a"]
+
+
+def test_an_object_is_found_under_every_value_of_an_index() -> None:
+    store: Store[Thing] = Store({"color": colors_of})
+    store.replace([color("a", 1, "red", "blue"), color("b", 2, "red")], 10)
+    assert names(store.by_index("color", "red")) == ["a", "b"]
+    assert names(store.by_index("color", "blue")) == ["a"]
+    assert store.by_index("color", "green") == []
+
+
+def test_an_update_moves_an_object_between_index_values() -> None:
+    store: Store[Thing] = Store({"color": colors_of})
+    store.replace([color("a", 1, "red", "blue")], 10)
+    store.upsert(color("a", 11, "blue", "green"))
+    assert [names(store.by_index("color", value)) for value in ("red", "blue", "green")] == [[], ["a"], ["a"]]
+    assert store.by_index("color", "blue")[0].metadata.resource_version == "11"
+
+
+def test_a_deleted_object_leaves_its_indexes_and_their_empty_values() -> None:
+    store: Store[Thing] = Store({"color": colors_of})
+    store.replace([color("a", 1, "red")], 10)
+    store.delete("ns/a", 11, None)
+    assert store.by_index("color", "red") == []
+    assert store.index_values("color") == []
+
+
+def test_an_unknown_index_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(KeyError):
+        filled().by_index("color", "red")
+
+
+def test_an_object_that_an_index_function_cannot_read_is_only_missing_there() -> None:
+    def picky(obj: Thing) -> Iterable[str]:
+        return [obj.metadata.labels["must"]]
+
+    store: Store[Thing] = Store({"picky": picky})
+    store.replace([A5, thing("b", 6, labels={"must": "x"})], 10)
+    assert names(store.list()) == ["a", "b"]
+    assert names(store.by_index("picky", "x")) == ["b"]
+    store.delete("ns/a", 11, None)
+    assert names(store.list()) == ["b"]
+
+
+def test_ready_made_index_functions() -> None:
+    owner = OwnerReference(api_version="v1", kind="Thing", name="o", uid="u1", controller=True)
+    meta = ObjectMeta(name="a", namespace="ns", resource_version="1", labels={"x": "1"}, owner_references=(owner,))
+    owned = Thing(meta)
+    assert list(by_controller_uid(owned)) == ["u1"]
+    assert list(by_controller_uid(A5)) == []
+    assert list(by_label("x")(owned)) == ["1"]
+    assert list(by_label("x")(A5)) == []
+
+
+# The watch
+
+
+def test_the_version_grows_with_every_event() -> None:
+    store = filled(A5, version=6)
+    seen = [store.last_resource_version]
+    steps: list[Callable[[], None]] = [
+        lambda: store.upsert(A7),
+        lambda: store.delete("ns/a", 8, None),
+        lambda: store.skip("ns/b", 9),
+        lambda: store.bookmark(12),
+    ]
+    for step in steps:
+        step()
+        seen.append(store.last_resource_version)
+    assert seen == [6, 7, 8, 9, 12]
+
+
+def test_changes_are_told_once_and_in_order() -> None:
+    store = filled(A5)
+    told = told_by(store)
+    store.upsert(thing("b", 11))
+    store.upsert(thing("b", 12))
+    store.delete("ns/b", 13, thing("b", 13))
+    assert told == [
+        Added(thing("b", 11)),
+        Updated(thing("b", 11), thing("b", 12)),
+        Deleted(thing("b", 13), final=True),
+    ]
+
+
+def test_a_deletion_without_its_last_state_tells_the_last_that_was_seen() -> None:
+    store = filled(A5)
+    told = told_by(store)
+    store.delete("ns/a", 11, None)
+    assert told == [Deleted(A5, final=False)]
+
+
+def test_a_deletion_of_something_unknown_is_nothing() -> None:
+    store = filled(A5)
+    told = told_by(store)
+    store.delete("ns/c", 11, thing("c", 11))
+    assert told == []
+
+
+def test_an_undecodable_change_leaves_the_old_state() -> None:
+    store = filled(A5)
+    store.skip("ns/a", 11)
+    assert store.get("ns/a") == A5
+
+
+def test_a_list_tells_only_differences_and_missed_deletions_as_tombstones() -> None:
+    store = filled(A5, B6, thing("c", 4))
+    told = told_by(store)
+    store.replace([A7, B6, thing("d", 8)], 20)
+    assert told == [Deleted(thing("c", 4), final=False), Updated(A5, A7), Added(thing("d", 8))]
+
+
+def test_an_object_created_anew_is_told_as_deleted_and_added() -> None:
+    store = filled(A5)
+    told = told_by(store)
+    anew = thing("a", 15, uid="other")
+    store.replace([anew], 20)
+    assert told == [Deleted(A5, final=False), Added(anew)]
+
+
+def test_an_undecodable_object_of_a_list_keeps_its_old_state() -> None:
+    store = filled(A5, B6)
+    told = told_by(store)
+    store.replace([B6], 20, unreadable={"ns/a"})
+    assert store.get("ns/a") == A5
+    assert told == []
+
+
+def test_it_is_synced_after_the_first_list() -> None:
+    store: Store[Thing] = Store()
+    told = told_by(store)
+    assert not store.is_synced
+    store.replace([A5], 10)
+    store.replace([A5], 11)
+    assert store.is_synced
+    assert told == [Added(A5), Synced()]
+
+
+def test_who_subscribes_late_is_told_the_present_state_first() -> None:
+    store = filled(A5)
+    told: list[Change[Thing]] = []
+    store.subscribe(told.append)
+    store.upsert(thing("a", 11))
+    assert told == [Added(A5), Synced(), Updated(A5, thing("a", 11))]
+
+
+def test_a_replay_tells_one_listener_every_object_as_an_update() -> None:
+    store = filled(A5)
+    others = told_by(store)
+    told: list[Change[Thing]] = []
+    store.replay(told.append)
+    assert (told, others) == ([Updated(A5, A5)], [])
+
+
+def test_readers_never_see_half_a_list() -> None:
+    store: Store[Thing] = Store()
+    lists = [[thing(f"{name}{i}", i + 1, uid=f"{name}{i}") for i in range(200)] for name in "ab"]
+    store.replace(lists[0], 1)
+    torn: list[set[str]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            kinds = {obj.metadata.name[0] for obj in store.list()}
+            if len(kinds) != 1:
+                torn.append(kinds)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for turn in range(50):
+        store.replace(lists[turn % 2], turn + 2)
+    done.set()
+    reader.join()
+    assert torn == []
+
+
+# Assumed writes
+
+
+def test_an_assumed_object_is_there_at_once_and_told_once() -> None:
+    store = filled(A5, version=10)
+    told = told_by(store)
+    mine = thing("a", 12)
+    assert store.assume(mine)
+    assert store.get("ns/a") == mine
+    store.upsert(mine)
+    assert told == [Updated(A5, mine)]
+
+
+def test_assuming_does_not_move_the_version() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("a", 20))
+    assert store.last_resource_version == 10
+    assert store.assume(thing("b", 15))
+
+
+@pytest.mark.parametrize(
+    ("assumed", "taken"),
+    [
+        pytest.param(thing("a", 12), True, id="newer than all"),
+        pytest.param(thing("c", 12), True, id="created"),
+        pytest.param(thing("a", 5), False, id="the same as stored"),
+        pytest.param(thing("a", 4), False, id="older than stored"),
+        pytest.param(thing("a", 9), False, id="newer than stored, but the watch has passed it"),
+        pytest.param(thing("c", 10), False, id="created and deleted before the watch got here"),
+    ],
+)
+def test_what_the_watch_has_passed_is_not_assumed(assumed: Thing, taken: bool) -> None:
+    store = filled(A5, version=10)
+    told = told_by(store)
+    assert store.assume(assumed) is taken
+    assert bool(told) is taken
+
+
+def test_of_two_answers_that_come_in_the_wrong_order_the_newer_stays() -> None:
+    store = filled(A5, version=10)
+    assert store.assume(thing("a", 13))
+    assert not store.assume(thing("a", 12))
+    assert store.get("ns/a") == thing("a", 13)
+
+
+def test_events_older_than_an_assumed_object_are_dropped() -> None:
+    store = filled(A5, version=10)
+    anew = thing("a", 15, uid="new")
+    store.assume(anew)
+    told = told_by(store)
+    store.upsert(thing("a", 12))
+    store.delete("ns/a", 13, thing("a", 13))
+    assert store.get("ns/a") == anew
+    assert told == []
+
+
+def test_events_newer_than_an_assumed_object_are_applied() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("a", 12))
+    store.upsert(thing("a", 14))
+    assert store.get("ns/a") == thing("a", 14)
+    store.delete("ns/a", 15, None)
+    assert store.get("ns/a") is None
+
+
+def test_a_list_keeps_assumed_objects_that_are_newer_than_it() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("a", 25))
+    store.assume(thing("c", 26))
+    store.replace([A7], 20)
+    assert (store.get("ns/a"), store.get("ns/c")) == (thing("a", 25), thing("c", 26))
+    store.replace([thing("a", 25)], 30)
+    assert (store.get("ns/a"), store.get("ns/c")) == (thing("a", 25), None)
+
+
+def test_a_list_drops_assumed_objects_that_were_deleted_before_it() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.replace([A5], 20)
+    assert store.get("ns/c") is None
+
+
+def test_an_assumed_object_that_the_watch_never_brings_goes_with_the_next_bookmark() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.bookmark(11)
+    assert store.get("ns/c") == thing("c", 12)
+    told = told_by(store)
+    store.bookmark(12)
+    assert told == [Deleted(thing("c", 12), final=False)]
+
+
+def test_a_confirmed_object_outlives_bookmarks() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.upsert(thing("c", 12))
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
+def test_an_assumed_object_whose_event_could_not_be_decoded_stays() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("c", 12))
+    store.skip("ns/c", 12)
+    store.bookmark(20)
+    assert store.get("ns/c") == thing("c", 12)
+
+
+def test_an_older_event_that_could_not_be_decoded_does_not_end_the_protection_of_an_assumed_object() -> None:
+    store = filled(A5, version=10)
+    store.assume(thing("a", 25))
+    store.skip("ns/a", 12)
+    store.replace([A7], 20)
+    assert store.get("ns/a") == thing("a", 25)
+
+
+def test_before_the_first_list_everything_can_be_assumed() -> None:
+    store: Store[Thing] = Store()
+    assert store.assume(A5)
+    store.replace([], 10)
+    assert store.get("ns/a") is None
+
+
+def test_when_the_server_was_set_back_its_list_wins_over_all() -> None:
+    store = filled(A7, version=100)
+    store.assume(thing("c", 120))
+    store.replace([A5], 50)
+    assert store.list() == [A5]
+    assert store.last_resource_version == 50
+
+
+# The detector
+
+
+def test_the_mutation_detector_finds_a_changed_object() -> None:
+    store: Store[Thing] = Store()
+    detector = MutationDetector(store)
+    store.replace([thing("a", 1, labels={"x": "1"}), B6], 10)
+    detector.check()
+    obj = store.get("ns/a")
+    assert obj is not None
+    obj.metadata.labels["x"] = "2"
+    with pytest.raises(AssertionError, match="ns/a was changed"):
+        detector.check()

@@ -1,0 +1,348 @@
+"""The rules of kube/config.py, with real files, real plugins and real certificates."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tfjob_controller.kube.config import kubeconfig as kubeconfig_module
+from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.util.clock import FakeClock
+
+TOKEN = "s3cr3t-t0ken"
+SERVER = "https://cluster.test:6443"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(kubeconfig_module, "SERVICE_ACCOUNT", tmp_path / "serviceaccount")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate and its key."""
+    folder = tmp_path_factory.mktemp("pki")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "2"]
+    subprocess.run(
+        [*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def write(path: Path, user: object = None, cluster: object = None, **context: object) -> str:
+    """A kubeconfig with the context `x`."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": SERVER} if cluster is None else cluster}],
+        "users": [{"name": "u", "user": {"token": TOKEN} if user is None else user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def change(path: str, **fields: object) -> str:
+    Path(path).write_text(yaml.safe_dump(yaml.safe_load(Path(path).read_text()) | fields))
+    return path
+
+
+def plugin(folder: Path, code: str, **fields: object) -> dict[str, Any]:
+    """A user with an exec plugin, which is a Python program."""
+    (folder / "plugin.py").write_text(code)
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
+    return {"exec": command | {"args": [str(folder / "plugin.py")], "interactiveMode": "Never"} | fields}
+
+
+ANSWER = """
+import json, os, pathlib
+count = pathlib.Path(__file__).with_name("count")
+number = int(count.read_text()) + 1 if count.exists() else 1
+count.write_text(str(number))
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+status = {"token": f"token-{number}"}
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": status}))
+"""
+
+
+class TestWhereItLooks:
+    def test_the_file_that_is_given_goes_before_all_else(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KUBECONFIG", write(tmp_path / "environment", namespace="environment"))
+        assert load_config(write(tmp_path / "given", namespace="given")).namespace == "given"
+
+    def test_the_environment_goes_before_the_service_account(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_pod: Path
+    ) -> None:
+        monkeypatch.setenv("KUBECONFIG", write(tmp_path / "environment", namespace="environment"))
+        assert load_config().namespace == "environment"
+
+    def test_the_service_account_goes_before_the_home_folder(self, tmp_path: Path, in_pod: Path) -> None:
+        write(tmp_path / "home/.kube/config", namespace="home")
+        assert load_config().namespace == "pod"
+
+    def test_outside_of_a_pod_the_home_folder_is_the_last(self, tmp_path: Path) -> None:
+        write(tmp_path / "home/.kube/config", namespace="home")
+        assert load_config().namespace == "home"
+
+    def test_a_context_is_looked_for_in_kubeconfigs_only(self, tmp_path: Path, in_pod: Path) -> None:
+        write(tmp_path / "home/.kube/config", namespace="home")
+        assert load_config(context="x").namespace == "home"
+
+    def test_a_list_of_files_is_merged_and_the_first_wins(self, tmp_path: Path) -> None:
+        first = write(tmp_path / "first", namespace="first")
+        second = write(tmp_path / "second", namespace="second")
+        change(second, contexts=[{"name": "y", "context": {"cluster": "c", "namespace": "other"}}])
+        assert load_config(f"{first}:{second}", "x").namespace == "first"
+        assert load_config(f"{first}:{second}", "y").namespace == "other"
+
+
+@pytest.fixture
+def in_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]) -> Path:
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("pod-1")
+    (folder / "ca.crt").write_bytes(certificate[0].read_bytes())
+    (folder / "namespace").write_text("pod\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    return folder
+
+
+class TestInAPod:
+    def test_host_namespace_and_token_are_the_pods(self, in_pod: Path) -> None:
+        config = load_config()
+        assert (config.host, config.namespace) == ("https://[fd00::1]:443", "pod")
+        assert config.credentials.authorization() == "Bearer pod-1"
+
+    def test_a_rotated_token_is_seen(self, in_pod: Path) -> None:
+        clock = FakeClock()
+        config = load_config(clock=clock)
+        (in_pod / "token").write_text("pod-2")
+        clock.advance(60.0)
+        assert config.credentials.authorization() == "Bearer pod-2"
+
+    def test_a_service_account_without_its_certificate_is_an_error(self, in_pod: Path) -> None:
+        (in_pod / "ca.crt").unlink()
+        with pytest.raises(KubeconfigError, match="service account of this pod cannot be used"):
+            load_config()
+
+    def test_a_pod_without_a_mounted_token_uses_a_kubeconfig(self, tmp_path: Path, in_pod: Path) -> None:
+        (in_pod / "token").unlink()
+        write(tmp_path / "home/.kube/config", namespace="home")
+        assert load_config().namespace == "home"
+
+
+class TestUsers:
+    def test_a_token(self, tmp_path: Path) -> None:
+        assert load_config(write(tmp_path / "k")).credentials.authorization() == f"Bearer {TOKEN}"
+
+    def test_a_name_and_password(self, tmp_path: Path) -> None:
+        config = load_config(write(tmp_path / "k", {"username": "me", "password": "pass"}))
+        assert config.credentials.authorization() == "Basic " + base64.b64encode(b"me:pass").decode()
+
+    def test_nobody(self, tmp_path: Path) -> None:
+        assert load_config(write(tmp_path / "k", {})).credentials.authorization() is None
+        path = change(write(tmp_path / "k"), contexts=[{"name": "x", "context": {"cluster": "c"}}])
+        assert load_config(path).credentials.authorization() is None
+
+    def test_a_token_file_beside_the_kubeconfig_is_read_again(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        (tmp_path / "token").write_text("one\n")
+        config = load_config(write(tmp_path / "k", {"tokenFile": "token", "token": "stale"}), clock=clock)
+        assert config.credentials.authorization() == "Bearer one"
+        (tmp_path / "token").write_text("two\n")
+        clock.advance(60.0)
+        assert config.credentials.authorization() == "Bearer two"
+
+    def test_a_plugin_runs_once_until_its_token_is_refused(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        config = load_config(write(tmp_path / "k", plugin(tmp_path, ANSWER)), clock=clock)
+        assert config.credentials.authorization() == "Bearer token-1"
+        clock.advance(3600.0)
+        assert config.credentials.authorization() == "Bearer token-1"
+        assert config.credentials.renew("Bearer token-1")
+        assert config.credentials.authorization() == "Bearer token-2"
+
+    def test_a_token_goes_before_a_plugin(self, tmp_path: Path) -> None:
+        user = {"token": TOKEN} | plugin(tmp_path, "raise SystemExit(1)")
+        assert load_config(write(tmp_path / "k", user)).credentials.authorization() == f"Bearer {TOKEN}"
+
+    def test_certificates_from_files_and_from_data(self, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+        pem, key = certificate
+        files = {"client-certificate": str(pem), "client-key": str(key)}
+        data = {
+            "client-certificate-data": base64.b64encode(pem.read_bytes()).decode(),
+            "client-key-data": base64.b64encode(key.read_bytes()).decode(),
+        }
+        for user in (files, data):
+            pool = load_config(write(tmp_path / "k", user)).open_pool(1, block=True)
+            assert Path(str(getattr(pool, "cert_file"))).read_bytes() == pem.read_bytes()  # noqa: B009 - of a subclass
+
+    def test_a_renewed_certificate_of_a_plugin_is_used_by_new_pools(
+        self, tmp_path: Path, certificate: tuple[Path, Path]
+    ) -> None:
+        pem, key = certificate
+        code = f"""
+import json, os, pathlib
+status = {{"clientCertificateData": pathlib.Path({str(pem)!r}).read_text(),
+           "clientKeyData": pathlib.Path({str(key)!r}).read_text()}}
+version = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"]
+print(json.dumps({{"apiVersion": version, "kind": "ExecCredential", "status": status}}))
+"""
+        pool = load_config(write(tmp_path / "k", plugin(tmp_path, code))).open_pool(1, block=True)
+        assert Path(str(getattr(pool, "cert_file"))).read_bytes() == pem.read_bytes()  # noqa: B009 - of a subclass
+
+
+class TestProxies:
+    def test_the_clusters_own(self, tmp_path: Path) -> None:
+        cluster = {"server": SERVER, "proxy-url": "http://proxy.test:3128"}
+        pool = load_config(write(tmp_path / "k", cluster=cluster)).open_pool(1, block=True)
+        assert str(pool.proxy) == "http://proxy.test:3128"
+
+    def test_that_of_the_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+        assert str(load_config(write(tmp_path / "k")).open_pool(1, block=True).proxy) == "http://proxy.test:3128"
+
+    @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
+    def test_never_the_environments_for_this_machine(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str
+    ) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+        assert load_config(write(tmp_path / "k", cluster={"server": server})).open_pool(1, block=True).proxy is None
+
+
+class TestMistakes:
+    """Each ends as one line that names what is wrong, and shows no secret."""
+
+    @pytest.fixture
+    def refusal(self, tmp_path: Path) -> Any:
+        def load(path: str, context: str | None = None) -> str:
+            with pytest.raises(KubeconfigError) as caught:
+                load_config(path, context)
+            text = str(caught.value)
+            assert "\n" not in text
+            assert TOKEN not in text
+            assert caught.value.__cause__ is None
+            return text
+
+        return load
+
+    def test_no_file(self, refusal: Any, tmp_path: Path) -> None:
+        assert refusal(str(tmp_path / "k")) == (
+            f"no kubeconfig at {tmp_path}/k, and this is no pod: name one with --kubeconfig or KUBECONFIG"
+        )
+
+    def test_a_folder(self, refusal: Any, tmp_path: Path) -> None:
+        assert refusal(str(tmp_path)) == f"cannot read kubeconfig {tmp_path}: Is a directory"
+
+    def test_no_yaml(self, refusal: Any, tmp_path: Path) -> None:
+        (tmp_path / "k").write_text(f"users: [\ntoken: {TOKEN}: x")
+        assert refusal(str(tmp_path / "k")).endswith("/k is not YAML (line 2): correct it")
+
+    @pytest.mark.parametrize("content", ["", "[1, 2]", "text", f"users: {{token: {TOKEN}}}", f"users: [{TOKEN}]"])
+    def test_no_kubeconfig(self, refusal: Any, tmp_path: Path, content: str) -> None:
+        (tmp_path / "k").write_text(content)
+        assert "k is not a kubeconfig" in refusal(str(tmp_path / "k")) or "has no current context" in refusal(
+            str(tmp_path / "k")
+        )
+
+    def test_an_unknown_context(self, refusal: Any, tmp_path: Path) -> None:
+        path = write(tmp_path / "k")
+        assert refusal(path, "y") == f"kubeconfig {path} has no context 'y': it has x"
+
+    def test_no_current_context(self, refusal: Any, tmp_path: Path) -> None:
+        path = change(write(tmp_path / "k"), **{"current-context": ""})
+        assert refusal(path) == f"kubeconfig {path} has no current context: give one of x with --context"
+
+    @pytest.mark.parametrize("kind", ["cluster", "user"])
+    def test_a_context_that_names_what_is_not_there(self, refusal: Any, tmp_path: Path, kind: str) -> None:
+        path = write(tmp_path / "k")
+        entries = [{"name": "x", "context": {"cluster": "c", "user": "u"} | {kind: "gone"}}]
+        assert refusal(change(path, contexts=entries)).startswith(f"kubeconfig {path} has no {kind} 'gone': it has ")
+
+    def test_a_user_who_acts_as_another(self, refusal: Any, tmp_path: Path) -> None:
+        path = write(tmp_path / "k", user={"token": "x", "as": "somebody", "as-groups": ["few"]})
+        assert refusal(path).endswith("user 'u' acts as another (`as`), which is not supported here")
+
+    def test_no_server(self, refusal: Any, tmp_path: Path) -> None:
+        assert "cluster 'c' has no server" in refusal(write(tmp_path / "k", cluster={"insecure-skip-tls-verify": True}))
+
+    def test_a_password_in_the_servers_url(self, refusal: Any, tmp_path: Path) -> None:
+        text = refusal(write(tmp_path / "k", cluster={"server": f"https://me:{TOKEN}@cluster.test"}))
+        assert "a name or password in the server's URL is not used" in text
+
+    def test_a_missing_authority(self, refusal: Any, tmp_path: Path) -> None:
+        cluster = {"server": SERVER, "certificate-authority": "ca.pem"}
+        assert refusal(write(tmp_path / "k", cluster=cluster)).endswith(f"File does not exist: {tmp_path}/ca.pem")
+
+    def test_an_authority_that_is_no_certificate(self, refusal: Any, tmp_path: Path) -> None:
+        cluster = {"server": SERVER, "certificate-authority-data": base64.b64encode(b"x").decode()}
+        assert "the certificate authority cannot be used (not valid PEM)" in refusal(
+            write(tmp_path / "k", cluster=cluster)
+        )
+
+    def test_data_that_is_not_base64(self, refusal: Any, tmp_path: Path) -> None:
+        cluster = {"server": SERVER, "certificate-authority-data": "x"}
+        assert "an entry is malformed" in refusal(write(tmp_path / "k", cluster=cluster))
+
+    def test_nowhere_to_put_a_certificate(
+        self, refusal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]
+    ) -> None:
+        """As in a container with a read-only root and no volume at /tmp."""
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        data = base64.b64encode(certificate[0].read_bytes() + b"\n").decode()
+        path = write(tmp_path / "k", cluster={"server": SERVER, "certificate-authority-data": data})
+        assert "no temporary file for a certificate: " in refusal(path)
+
+    def test_a_key_that_does_not_fit(self, refusal: Any, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+        (tmp_path / "key.pem").write_text("x")
+        user = {"client-certificate": str(certificate[0]), "client-key": "key.pem"}
+        assert "the client certificate or its key cannot be used" in refusal(write(tmp_path / "k", user))
+
+    def test_a_key_with_a_password_does_not_ask_for_it(
+        self, refusal: Any, tmp_path: Path, certificate: tuple[Path, Path]
+    ) -> None:
+        encrypt = ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", str(certificate[1])]
+        subprocess.run([*encrypt, "-out", str(tmp_path / "key.pem")], check=True, capture_output=True)
+        user = {"client-certificate": str(certificate[0]), "client-key": "key.pem"}
+        assert "the client certificate or its key cannot be used" in refusal(write(tmp_path / "k", user))
+
+    def test_a_token_with_a_line_break(self, refusal: Any, tmp_path: Path) -> None:
+        assert "holds no usable token" in refusal(write(tmp_path / "k", {"token": f"{TOKEN}\nx"}))
+
+    def test_a_plugin_that_is_not_there(self, refusal: Any, tmp_path: Path) -> None:
+        user = plugin(tmp_path, "", command="no-such-plugin", installHint="Ask your\nadministrator.")
+        assert refusal(write(tmp_path / "k", user)) == (
+            "the credential plugin 'no-such-plugin' failed: No such file or directory; Ask your administrator."
+        )
+
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            (f"import sys; print({TOKEN!r}, file=sys.stderr); sys.exit(4)", "it ended with exit code 4"),
+            (f"print({TOKEN!r})", "is no ExecCredential"),
+            (f"import json; print(json.dumps({{'apiVersion': 'v0', 'kind': '', 'status': {TOKEN!r}}}))", "is no Exec"),
+        ],
+    )
+    def test_a_plugin_that_fails(self, refusal: Any, tmp_path: Path, code: str, words: str) -> None:
+        assert words in refusal(write(tmp_path / "k", plugin(tmp_path, code)))
+
+    def test_a_plugin_without_a_version(self, refusal: Any, tmp_path: Path) -> None:
+        assert "exec needs a command and an apiVersion" in refusal(write(tmp_path / "k", {"exec": {"command": "x"}}))
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path / "k"))
+    assert TOKEN not in repr(config) + str(config)

@@ -1,0 +1,160 @@
+"""What is read without the Kubernetes client means what the client makes of it; all else is left to it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.kubeconfig import find_config, load_config, load_plain_config
+
+SERVER = "https://cluster.test:6443/path"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pki")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "2"]
+    paths = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run([*command, *paths], check=True, capture_output=True)
+    return folder
+
+
+def write(folder: Path, user: dict[str, Any], cluster: dict[str, Any], **context: str) -> str:
+    config = {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **cluster}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def filled(fields: dict[str, Any], pki: Path) -> dict[str, Any]:
+    """`CERT` and `KEY` stand for the files, `CERT DATA` and `KEY DATA` for their content."""
+    files = {"CERT": pki / "cert.pem", "KEY": pki / "key.pem"}
+    known = {name: str(path) for name, path in files.items()}
+    known |= {f"{name} DATA": base64.b64encode(path.read_bytes()).decode() for name, path in files.items()}
+    return {name: known.get(value, value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+TOKEN = {"token": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        pytest.param(TOKEN, {}, id="token"),
+        pytest.param(TOKEN, {"certificate-authority": "CERT"}, id="authority in a file"),
+        pytest.param(TOKEN, {"certificate-authority-data": "CERT DATA"}, id="authority"),
+        pytest.param(TOKEN, {"insecure-skip-tls-verify": True}, id="not verified"),
+        pytest.param(TOKEN, {"tls-server-name": "other.test"}, id="another name"),
+        pytest.param({"client-certificate": "CERT", "client-key": "KEY"}, {}, id="certificate in files"),
+        pytest.param({"client-certificate-data": "CERT DATA", "client-key-data": "KEY DATA"}, {}, id="certificate"),
+        pytest.param({}, {"server": "http://127.0.0.1:8080"}, id="nobody"),
+    ],
+)
+def test_what_is_plain_means_the_same(user: dict[str, Any], cluster: dict[str, Any], pki: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, filled(user, pki), filled(cluster, pki), namespace="team")
+    plain, full = load_plain_config(path), load_config(path)
+    assert plain is not None
+    assert (plain.host, plain.namespace, plain.origin) == (full.host, full.namespace, full.origin)
+    assert plain.credentials.authorization() == full.credentials.authorization()
+    ours, theirs = (config.open_pool(3, block=True) for config in (plain, full))
+    assert ours.conn_kw.get("server_hostname") == theirs.conn_kw.get("server_hostname")
+    for field in ("cert_reqs", "assert_hostname"):
+        assert getattr(ours, field, None) == getattr(theirs, field, None), field
+    assert content(ours, "cert_file") == content(theirs, "cert_file")
+    assert content(ours, "key_file") == content(theirs, "key_file")
+    assert authority(ours) == authority(theirs)
+    assert set(ours.conn_kw["socket_options"]) == set(theirs.conn_kw["socket_options"])
+    assert (ours.host, ours.port, ours.scheme, ours.block) == (theirs.host, theirs.port, theirs.scheme, theirs.block)
+
+
+def content(pool: Any, field: str) -> str:
+    path = getattr(pool, field, None)
+    return Path(path).read_text() if path else ""
+
+
+def authority(pool: Any) -> str:
+    return content(pool, "ca_certs") or getattr(pool, "ca_cert_data", None) or pool.conn_kw.get("ca_cert_data") or ""
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        pytest.param({"exec": {"command": "x"}}, {}, id="plugin"),
+        pytest.param({"auth-provider": {"name": "oidc"}}, {}, id="provider"),
+        pytest.param({"username": "u", "password": "p"}, {}, id="password"),
+        pytest.param({"tokenFile": "/nowhere"}, {}, id="token in a file"),
+        pytest.param({"token": "two words"}, {}, id="no token"),
+        pytest.param({"client-certificate": "/nowhere", "client-key": "/nowhere"}, {}, id="no such file"),
+        pytest.param({"client-certificate-data": "@", "client-key-data": "@"}, {}, id="no base64"),
+        pytest.param(TOKEN, {"certificate-authority-data": "eA=="}, id="no authority"),
+        pytest.param(TOKEN, {"proxy-url": "http://proxy.test"}, id="proxy"),
+        pytest.param(TOKEN, {"server": ""}, id="no server"),
+        pytest.param(TOKEN, {"server": "https://u:p@cluster.test"}, id="password in the URL"),
+        pytest.param(TOKEN | {"as": "somebody"}, {}, id="somebody else"),
+    ],
+)
+def test_what_is_less_plain_or_wrong_is_left_to_the_client(
+    user: dict[str, Any], cluster: dict[str, Any], tmp_path: Path
+) -> None:
+    assert load_plain_config(write(tmp_path, user, cluster)) is None
+
+
+def test_so_are_several_files_unknown_contexts_proxies_and_what_is_no_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, TOKEN, {})
+    assert load_plain_config(f"{path}{os.pathsep}{path}") is None
+    assert load_plain_config(path, "nobody") is None
+    assert load_plain_config(str(tmp_path / "nowhere")) is None
+    for text in ("", "- x", "{", "contexts: 1"):
+        (tmp_path / "broken").write_text(text)
+        assert load_plain_config(str(tmp_path / "broken")) is None
+    assert load_plain_config(path) is not None
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+    assert load_plain_config(path) is None
+
+
+def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_file(pki: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT"}, pki))
+    plain = load_plain_config(path)
+    assert plain is not None
+    pool: Any = plain.open_pool(1, block=True)
+    assert pool.ca_certs == str(pki / "cert.pem")
+    assert pool.conn_kw.get("ca_cert_data") is None
+
+
+def test_the_client_is_loaded_only_for_what_is_not_plain(tmp_path: Path) -> None:
+    script = "import sys; from tfjob_controller.kube.config.kubeconfig import find_config; find_config(sys.argv[1])\n"
+    script += "print('kubernetes' in sys.modules)"
+    (tmp_path / "token").write_text("s3cret")
+    found = []
+    for user in (TOKEN, {"tokenFile": str(tmp_path / "token")}):
+        command = [sys.executable, "-c", script, write(tmp_path, user, {})]
+        found.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+    assert found == ["False", "True"]
+
+
+def test_what_is_wrong_is_said_as_the_client_would_have_it(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match="no context 'nobody'"):
+        find_config(write(tmp_path, TOKEN, {}), "nobody")

@@ -1,0 +1,211 @@
+"""The rules of kube/http/exchange.py, against a server that sends just the bytes that it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import urllib3
+
+from helpers.poll import eventually
+from tfjob_controller.kube.http.exchange import HttpResponse, can_send, exchange
+
+WAIT_SECONDS = 60.0
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PRELUDE = b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+class ClientGoneError(Exception):
+    """Before it has sent a request."""
+
+
+@dataclass
+class Server:
+    """To each request the next bytes; then the connection is closed if there is no further one for it."""
+
+    connections: list[list[bytes]]
+    seen: list[bytes] = field(default_factory=list)
+    closed: int = 0
+
+    def __enter__(self) -> Server:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Wakes a thread that waits for a connection.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(WAIT_SECONDS)
+        self._listener.close()
+
+    @property
+    def pool(self) -> urllib3.HTTPConnectionPool:
+        host, port = self._listener.getsockname()
+        return urllib3.HTTPConnectionPool(host, port, maxsize=1, block=True)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            for answers in self.connections:
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(ClientGoneError):
+                    for answer in answers:
+                        self.seen.append(_request(connection))
+                        connection.sendall(answer)
+                self.closed += 1
+
+
+def _request(connection: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"end"):
+        if not (received := connection.recv(65536)):
+            raise ClientGoneError
+        data += received
+    return data
+
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[Server] = []
+
+    def start(*connections: list[bytes]) -> Server:
+        servers.append(Server(list(connections)).__enter__())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.__exit__()
+
+
+def send(pool: urllib3.HTTPConnectionPool, headers: dict[str, str] | None = None, host: str = "x:1") -> HttpResponse:
+    return exchange(
+        pool, host, "POST", "/a?b=c", b"end", headers or {}, connect_timeout_seconds=5.0, timeout_seconds=WAIT_SECONDS
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "data"),
+    [
+        pytest.param(OK, 200, b"{}", id="with a length"),
+        pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", id="without a body"),
+        pytest.param(b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nyes", 404, b"yes", id="a refusal"),
+        pytest.param(CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 200, b"abcde", id="chunks"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nto the end", 200, b"to the end", id="as long as the connection"),
+        pytest.param(PRELUDE + b"HTTP/1.1 103 Early\r\n\r\n" + OK, 200, b"{}", id="with a prelude"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n" + gzip.compress(b"x" * 999),
+            200,
+            b"x" * 999,
+            id="compressed",
+        ),
+    ],
+)
+def test_an_answer_is_read_to_its_end(serve: Serve, sent: bytes, status: int, data: bytes) -> None:
+    answer = send(serve([sent]).pool)
+    assert (answer.status, answer.data) == (status, data)
+    assert "a" not in answer.headers
+
+
+def test_what_is_sent(serve: Serve) -> None:
+    server = serve([OK])
+    send(server.pool, {"Accept": "x/y"}, host="[::1]:6443")
+    assert server.seen == [b"POST /a?b=c HTTP/1.1\r\nHost: [::1]:6443\r\nAccept: x/y\r\nContent-Length: 3\r\n\r\nend"]
+
+
+def test_header_names_are_told_in_lower_case(serve: Serve) -> None:
+    sent = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
+    assert send(serve([sent]).pool).headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", id="the server says so"),
+        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", id="HTTP/1.0"),
+        pytest.param(OK + OK, id="two answers"),
+        pytest.param(OK + b"junk", id="junk after the answer"),
+    ],
+)
+def test_a_connection_that_cannot_be_trusted_is_not_used_again(serve: Serve, first: bytes) -> None:
+    pool = serve([first, OK.replace(b"{}", b"no")], [OK.replace(b"{}", b"[]")]).pool
+    assert [send(pool).data for _ in range(2)] == [b"{}", b"[]"]
+
+
+@pytest.mark.parametrize("first", [b"SSH-2.0-OpenSSH\r\n\r\n", OK.replace(b"OK", b"OK\r\nContent-Encoding: gzip")])
+def test_nor_is_one_that_has_sent_nonsense(serve: Serve, first: bytes) -> None:
+    pool = serve([first, OK.replace(b"{}", b"no")], [OK]).pool
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        send(pool)
+    assert send(pool).data == b"{}"
+
+
+def test_any_other_is(serve: Serve) -> None:
+    pool = serve([OK, OK, OK]).pool
+    assert [send(pool).status for _ in range(3)] == [200, 200, 200]
+
+
+def test_one_that_the_server_has_closed_meanwhile_is_opened_again(serve: Serve) -> None:
+    server = serve([OK], [OK])
+    pool = server.pool
+    assert send(pool).status == 200
+    eventually(lambda: server.closed == 1)
+    assert send(pool).status == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half a head"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", id="too few bytes"),
+        pytest.param(CHUNKED + b"3\r\nabc\r\n", id="too few chunks"),
+        pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", id="no HTTP"),
+        pytest.param(PRELUDE, id="only a prelude"),
+        pytest.param(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", id="another protocol"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", id="not compressed"),
+    ],
+)
+def test_what_is_no_whole_answer_is_an_error_and_ends_the_connection(serve: Serve, sent: bytes) -> None:
+    pool = serve([sent], [OK]).pool
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        send(pool)
+    assert send(pool).data == b"{}"
+
+
+def test_a_header_of_two_lines_is_never_sent(serve: Serve) -> None:
+    server = serve([OK])
+    with pytest.raises(ValueError, match="more than one line"):
+        send(server.pool, {"Authorization": "Bearer x\r\nX-Remote-User: admin"})
+    assert send(server.pool).status == 200
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "is_so"),
+    [
+        ("GET", "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500", True),
+        ("GET", "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status", True),
+        ("HEAD", "/api", False),
+        ("GET", "/api/v1/namespaces/a b", False),
+        ("GET", "/api/v1/namespaces/a\r\nX: y", False),
+        ("GET", "/api/v1/namespaces/ä", False),
+        ("GET", "/api/v1/namespaces/100%", False),
+        ("GET", "http://elsewhere/api", False),
+    ],
+)
+def test_it_is_only_for_targets_that_need_no_care(method: str, target: str, is_so: bool) -> None:
+    assert can_send(urllib3.HTTPConnectionPool("127.0.0.1"), method, target) is is_so
+
+
+def test_it_is_not_for_proxies() -> None:
+    with urllib3.ProxyManager("http://127.0.0.1:1") as manager:
+        assert not can_send(manager.connection_from_url("http://api.test"), "GET", "/api")

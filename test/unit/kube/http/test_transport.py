@@ -1,0 +1,692 @@
+"""The rules of kube/http/transport.py and kube/http/linestream.py, over real sockets."""
+
+from __future__ import annotations
+
+import contextvars
+import gzip
+import logging
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+from helpers.httpserver import Answer, HttpServer, Request, Respond, status_answer
+from helpers.poll import eventually
+from localcluster.faultproxy import FaultProxy, LoseAnswer, LoseRequest, Reply
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.flowcontrol import Priority
+from tfjob_controller.kube.http.linestream import HttpLineStream
+from tfjob_controller.kube.http.transport import Transport, default_user_agent
+from tfjob_controller.kube.requester import JSON_PATCH
+from tfjob_controller.kube.trace import Trace, use_trace
+from tfjob_controller.util.clock import FakeClock
+
+TOKEN = "s3cr3t-t0ken"
+PATH = "/api/v1/namespaces/d/pods"
+QUERY = {"watch": "true"}
+WAIT_SECONDS = 60.0
+
+
+class SleeplessClock:
+    """A clock on which a sleep takes no real time: it moves the time itself."""
+
+    def __init__(self) -> None:
+        self._fake = FakeClock()
+        self.sleeps: list[float] = []
+
+    def monotonic(self) -> float:
+        return self._fake.monotonic()
+
+    def now(self) -> datetime:
+        return self._fake.now()
+
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
+        self._fake.wait(condition, timeout_seconds)
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        self.sleeps.append(seconds)
+        self._fake.advance(seconds)
+        return stop.is_set()
+
+
+class Watcher:
+    """An Observer that remembers."""
+
+    def __init__(self) -> None:
+        self.finished: list[tuple[str, str, str]] = []
+        self.retried: list[tuple[str, str, str]] = []
+        self.waited_seconds: list[float] = []
+
+    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.finished.append((method, host, code))
+
+    def request_retried(self, method: str, host: str, code: str) -> None:
+        self.retried.append((method, host, code))
+
+    def rate_limited(self, method: str, host: str, seconds: float) -> None:
+        self.waited_seconds.append(seconds)
+
+
+Serve = Callable[[Respond], HttpServer]
+Connect = Callable[..., Transport]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[HttpServer] = []
+
+    def start(respond: Respond) -> HttpServer:
+        servers.append(HttpServer(respond))
+        return servers[-1].__enter__()
+
+    yield start
+    for server in servers:
+        server.__exit__()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[Connect]:
+    """A transport to a server's URL. Without a limit unless the test sets one."""
+    transports: list[Transport] = []
+
+    def start(url: str, user: dict[str, str] | None = None, **options: Any) -> Transport:
+        path = tmp_path / f"kubeconfig-{len(transports)}"
+        kubeconfig = {
+            "current-context": "x",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {"token": TOKEN} if user is None else user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        }
+        path.write_text(yaml.safe_dump(kubeconfig))
+        loaded = load_config(str(path), clock=options.get("clock"))
+        transports.append(Transport(loaded, **({"qps": 0} | options)))
+        return transports[-1]
+
+    yield start
+    for transport in transports:
+        transport.close()
+
+
+@pytest.fixture
+def proxy_to() -> Iterator[Callable[[HttpServer], FaultProxy]]:
+    proxies: list[FaultProxy] = []
+
+    def start(server: HttpServer) -> FaultProxy:
+        proxies.append(FaultProxy(server.url))
+        return proxies[-1].__enter__()
+
+    yield start
+    for proxy in proxies:
+        proxy.__exit__()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds back answers; opened at the end of the test, so that no server thread stays."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def ok(request: Request) -> Answer:
+    return Answer(200, b'{"ok":1}')
+
+
+def held_back_by(gate: threading.Event) -> Respond:
+    def respond(request: Request) -> Answer:
+        gate.wait(WAIT_SECONDS)
+        return Answer()
+
+    return respond
+
+
+def in_turn(*answers: Answer) -> Respond:
+    """One answer after the other; the last one for ever."""
+    left = list(answers)
+    return lambda request: left.pop(0) if len(left) > 1 else left[0]
+
+
+def failure(call: Callable[[], object]) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        call()
+    return caught.value
+
+
+class TestWhatIsSent:
+    def test_a_read(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        assert connect(server.url).request("GET", PATH, query={"labelSelector": "a=b,c!=d"}) == b'{"ok":1}'
+        (seen,) = server.requests
+        assert (seen.method, seen.path, seen.query) == ("GET", PATH, {"labelSelector": "a=b,c!=d"})
+        assert seen.headers["authorization"] == f"Bearer {TOKEN}"
+        assert seen.headers["user-agent"] == default_user_agent()
+        assert seen.headers["accept"] == "application/json"
+        assert "content-type" not in seen.headers
+
+    def test_a_write_has_just_the_content_type_that_it_was_given(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        connect(server.url, user_agent="mine/1").request("PATCH", PATH, body=b"[]", content_type=JSON_PATCH)
+        (seen,) = server.requests
+        assert (seen.body, seen.headers["content-type"]) == (b"[]", JSON_PATCH)
+        assert seen.headers["user-agent"] == "mine/1"
+
+    def test_a_server_behind_a_path(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        connect(server.url + "/k8s/clusters/c-1/").request("GET", PATH)
+        assert server.requests[0].path == "/k8s/clusters/c-1" + PATH
+
+    def test_nobody_shows_no_authorization(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        connect(server.url, user={}).request("GET", PATH)
+        assert "authorization" not in server.requests[0].headers
+
+    def test_compressed_answers_are_asked_for_and_opened(self, serve: Serve, connect: Connect) -> None:
+        def respond(request: Request) -> Answer:
+            assert request.headers["accept-encoding"] == "gzip"
+            return Answer(200, gzip.compress(b"x" * 1000), {"Content-Encoding": "gzip"})
+
+        assert connect(serve(respond).url).request("GET", PATH) == b"x" * 1000
+
+    def test_the_user_agent_names_program_system_and_python(self) -> None:
+        program, system, python = default_user_agent().split(" ")
+        assert program.startswith("tfjob-controller/")
+        assert system.startswith("(")
+        assert python.startswith("python/3.")
+
+    def test_a_redirect_is_not_followed_for_the_token_would_go_with_it(self, serve: Serve, connect: Connect) -> None:
+        other = serve(ok)
+        server = serve(in_turn(Answer(307, b"", {"Location": other.url + PATH})))
+        assert failure(lambda: connect(server.url).request("GET", PATH)).status == 307
+        assert other.requests == []
+
+
+class TestConnections:
+    def test_they_are_kept(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        transport = connect(server.url)
+        for _ in range(5):
+            transport.request("POST", PATH, body=b"{}")
+        assert len({request.client for request in server.requests}) == 1
+
+    def test_there_are_never_more_than_the_pools_size(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        transport = connect(server.url, pool_size=2)
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda _: transport.request("GET", PATH), range(64)))
+        assert len({request.client for request in server.requests}) <= 2
+
+    def test_who_gets_none_in_time_knows_that_nothing_was_sent(
+        self, serve: Serve, connect: Connect, gate: threading.Event
+    ) -> None:
+        server = serve(held_back_by(gate))
+        transport = connect(server.url, pool_size=1)
+        with ThreadPoolExecutor(1) as threads:
+            first = threads.submit(transport.request, "POST", PATH, body=b"{}")
+            eventually(lambda: server.requests)
+            error = failure(lambda: transport.request("POST", PATH, body=b"{}", timeout_seconds=0.1))
+            assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "PoolTimeout", False)
+            gate.set()
+            first.result(WAIT_SECONDS)
+        assert len(server.requests) == 1
+
+    def test_a_lease_has_its_own_when_all_others_are_busy(
+        self, serve: Serve, connect: Connect, gate: threading.Event
+    ) -> None:
+        def respond(request: Request) -> Answer:
+            if request.method == "POST":
+                gate.wait(WAIT_SECONDS)
+            return Answer()
+
+        server = serve(respond)
+        transport = connect(server.url, pool_size=2)
+        with ThreadPoolExecutor(4) as threads:
+            busy = [threads.submit(transport.request, "POST", PATH, body=b"{}") for _ in range(4)]
+            eventually(lambda: len(server.requests) == 2)
+            transport.request("PUT", "/lease", body=b"{}", priority=Priority.LEASE, timeout_seconds=5.0)
+            gate.set()
+            assert [call.result(WAIT_SECONDS) for call in busy] == [b"{}"] * 4
+
+    def test_a_plugins_new_certificate_means_new_connections(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        transport = connect(server.url)
+        transport.request("GET", PATH)
+        transport._credentials.certificate_generation += 1  # what a plugin's new certificate does
+        transport.request("GET", PATH)
+        transport.request("GET", PATH)
+        first, second, third = (request.client for request in server.requests)
+        assert first != second == third
+
+
+class TestFailures:
+    def test_a_status_is_told_in_the_servers_words(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(409, "AlreadyExists", 'pods "a" already exists')))
+        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
+        assert error.is_already_exists
+        assert error.message == 'pods "a" already exists'
+        assert not error.outcome_unknown
+
+    def test_a_proxys_page_is_told_in_its_words(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(Answer(502, b"<h1>Bad\ngateway</h1>")))
+        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}"))
+        assert (error.status, error.message, error.outcome_unknown) == (502, "<h1>Bad gateway</h1>", True)
+
+    def test_a_server_that_is_not_there_was_sent_nothing(self, connect: Connect) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        error = failure(lambda: connect(f"http://127.0.0.1:{port}").request("POST", PATH, body=b"{}"))
+        assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "NotConnected", False)
+        assert str(error) == (
+            f"127.0.0.1:{port}: cannot connect: [Errno 111] Connection refused (no answer NotConnected)"
+        )
+
+    def test_a_name_that_nobody_knows(self, connect: Connect) -> None:
+        error = failure(lambda: connect("http://no-such-host.invalid").request("POST", PATH, body=b"{}"))
+        assert (error.reason, error.outcome_unknown) == ("NotConnected", False)
+
+    def test_a_server_that_takes_no_connections_is_given_up(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tfjob_controller.kube.http.transport.CONNECT_TIMEOUT_SECONDS", 0.2)
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+            fillers = [socket.socket() for _ in range(3)]  # the queue of a listener that never accepts
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(listener.getsockname())
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            begin = time.monotonic()
+            error = failure(lambda: connect(url).request("POST", PATH, body=b"{}"))
+            # The kernel would go on for two minutes.
+            assert time.monotonic() - begin < WAIT_SECONDS
+            assert (error.reason, error.outcome_unknown) == ("NotConnected", False)
+            for filler in fillers:
+                filler.close()
+
+    @pytest.mark.parametrize(("method", "unknown"), [("POST", True), ("DELETE", True), ("GET", False)])
+    def test_silence_ends_with_the_time_and_a_writes_outcome_is_unknown(
+        self, serve: Serve, connect: Connect, gate: threading.Event, method: str, unknown: bool
+    ) -> None:
+        server = serve(held_back_by(gate))
+        error = failure(lambda: connect(server.url).request(method, PATH, timeout_seconds=0.2))
+        assert (error.status, error.reason, error.outcome_unknown) == (NO_RESPONSE, "Timeout", unknown)
+        assert len(server.requests) == 1
+
+    def test_a_lost_answer_to_a_write_is_an_unknown_outcome_and_the_write_is_not_sent_again(
+        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
+    ) -> None:
+        server = serve(ok)
+        proxy = proxy_to(server)
+        proxy.next(LoseAnswer())
+        error = failure(lambda: connect(proxy.url).request("POST", PATH, body=b"{}"))
+        assert (error.reason, error.outcome_unknown) == ("ConnectionBroken", True)
+        assert len(server.requests) == 1
+
+    def test_an_answer_that_breaks_off_is_no_answer(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(Answer(200, b"{}", {"Content-Length": "10", "Connection": "close"})))
+        error = failure(lambda: connect(server.url).request("POST", PATH, body=b"{}", timeout_seconds=0.5))
+        assert error.outcome_unknown
+
+
+class TestRetries:
+    @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT", "DELETE"])
+    @pytest.mark.parametrize("code", [429, 503])
+    def test_the_server_may_ask_for_a_retry_of_anything(
+        self, serve: Serve, connect: Connect, method: str, code: int
+    ) -> None:
+        clock = SleeplessClock()
+        server = serve(in_turn(status_answer(code, "TooManyRequests", Retry_After="7"), Answer()))
+        assert connect(server.url, clock=clock).request(method, PATH, body=b"{}") == b"{}"
+        assert clock.sleeps == [7.0]
+        assert [request.body for request in server.requests] == [b"{}"] * 2
+
+    def test_a_wait_longer_than_the_calls_time_is_not_begun(self, serve: Serve, connect: Connect) -> None:
+        clock = SleeplessClock()
+        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="60"), Answer()))
+        error = failure(lambda: connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=30.0))
+        assert (error.retry_after_seconds, clock.sleeps) == (60.0, [])
+
+    @pytest.mark.parametrize("code", [500, 502, 503, 504, 429])
+    def test_a_read_is_repeated_after_a_fault_of_the_server(self, serve: Serve, connect: Connect, code: int) -> None:
+        server = serve(in_turn(Answer(code), Answer()))
+        assert connect(server.url, clock=SleeplessClock()).request("GET", PATH) == b"{}"
+
+    @pytest.mark.parametrize("fault", [LoseRequest(), LoseAnswer()])
+    def test_a_read_is_repeated_when_the_connection_breaks(
+        self,
+        serve: Serve,
+        connect: Connect,
+        proxy_to: Callable[[HttpServer], FaultProxy],
+        fault: LoseRequest | LoseAnswer,
+    ) -> None:
+        proxy = proxy_to(serve(ok))
+        proxy.next(fault, times=3)
+        assert connect(proxy.url, clock=SleeplessClock()).request("GET", PATH) == b'{"ok":1}'
+        assert len(proxy.seen) == 4
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+    @pytest.mark.parametrize("code", [500, 503, 504, 429])
+    def test_a_write_is_not(self, serve: Serve, connect: Connect, method: str, code: int) -> None:
+        server = serve(in_turn(Answer(code), Answer()))
+        failure(lambda: connect(server.url, clock=SleeplessClock()).request(method, PATH, body=b"{}"))
+        assert len(server.requests) == 1
+
+    def test_but_the_caller_may_say_that_it_can_be(
+        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
+    ) -> None:
+        proxy = proxy_to(serve(ok))
+        proxy.next(LoseAnswer())
+        proxy.next(Reply(500))
+        connect(proxy.url, clock=SleeplessClock()).request("DELETE", PATH, retry=True)
+        assert len(proxy.seen) == 3
+
+    @pytest.mark.parametrize("answer", [Answer(500), status_answer(429, "TooManyRequests", Retry_After="1")])
+    def test_or_that_nothing_is_to_be_sent_again(self, serve: Serve, connect: Connect, answer: Answer) -> None:
+        server = serve(in_turn(answer, Answer()))
+        failure(lambda: connect(server.url, clock=SleeplessClock()).request("GET", PATH, retry=False))
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("code", [404, 409, 410, 422, 403])
+    def test_an_answer_that_will_not_change_is_final(self, serve: Serve, connect: Connect, code: int) -> None:
+        server = serve(in_turn(status_answer(code, "No", Retry_After="1"), Answer()))
+        assert failure(lambda: connect(server.url).request("GET", PATH)).status == code
+        assert len(server.requests) == 1
+
+    def test_ten_retries_are_the_most(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="0")))
+        transport = connect(server.url, clock=SleeplessClock())
+        assert failure(lambda: transport.request("GET", PATH)).is_too_many_requests
+        assert len(server.requests) == 11
+        assert (transport.statistics().requests, transport.statistics().retries) == (11, 10)
+
+    def test_the_calls_time_is_for_all_attempts_together(self, serve: Serve, connect: Connect) -> None:
+        clock = SleeplessClock()
+        server = serve(in_turn(Answer(500)))
+        failure(lambda: connect(server.url, clock=clock).request("GET", PATH, timeout_seconds=1.0))
+        assert sum(clock.sleeps) < 1.0
+        assert 1 < len(server.requests) < 11
+
+    def test_a_stale_connection_costs_a_read_nothing(
+        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
+    ) -> None:
+        proxy = proxy_to(serve(ok))
+        transport = connect(proxy.url)
+        transport.request("GET", PATH)
+        proxy.cut_all()
+        assert transport.request("GET", PATH) == b'{"ok":1}'
+
+
+class TestRefusedCredentials:
+    def test_new_ones_are_tried_once(self, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+        def respond(request: Request) -> Answer:
+            fresh = request.headers["authorization"] == "Bearer new"
+            return Answer() if fresh else status_answer(401, "Unauthorized")
+
+        clock, file, server = SleeplessClock(), tmp_path / "token", serve(respond)
+        file.write_text("old")
+        transport = connect(server.url, {"tokenFile": str(file)}, clock=clock)
+        file.write_text("new")
+        clock.sleep(30.0, threading.Event())
+        assert transport.request("POST", PATH, body=b"{}") == b"{}"
+        assert len(server.requests) == 2
+
+    def test_the_same_again_is_final(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(401, "Unauthorized")))
+        transport = connect(server.url)
+        assert failure(lambda: transport.request("GET", PATH)).is_unauthorized
+        assert len(server.requests) == 1
+
+
+class TestRateLimit:
+    def test_requests_retries_and_streams_take_tokens(self, serve: Serve, connect: Connect) -> None:
+        def respond(request: Request) -> Answer:
+            if request.query:
+                return Answer(chunks=[b"a\n"])
+            return Answer() if len(server.requests) != 2 else status_answer(429, "TooManyRequests", Retry_After="0")
+
+        clock, watcher, server = SleeplessClock(), Watcher(), serve(respond)
+        transport = connect(server.url, qps=10.0, burst=1, clock=clock, observer=watcher)
+        transport.request("GET", PATH)
+        transport.request("GET", PATH)  # refused, and sent again
+        with transport.stream(PATH, query={"watch": "1"}, read_timeout_seconds=5.0):
+            pass
+        assert watcher.waited_seconds == pytest.approx([0.0, 0.1, 0.1, 0.1])
+
+    def test_a_lease_does_not_wait(self, serve: Serve, connect: Connect) -> None:
+        clock = SleeplessClock()
+        transport = connect(serve(ok).url, qps=0.001, burst=1, clock=clock)
+        transport.request("GET", PATH)
+        transport.request("PUT", "/lease", body=b"{}", priority=Priority.LEASE)
+        assert clock.sleeps == []
+
+    def test_waiting_is_not_part_of_the_calls_time(self, serve: Serve, connect: Connect) -> None:
+        transport = connect(serve(ok).url, qps=0.01, burst=1, clock=SleeplessClock())
+        transport.request("GET", PATH)
+        assert transport.request("GET", PATH, timeout_seconds=1.0) == b'{"ok":1}'
+
+
+class TestStreams:
+    def test_lines_come_as_the_server_sends_them(self, serve: Serve, connect: Connect, gate: threading.Event) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"one\n"
+            gate.wait(WAIT_SECONDS)
+            yield b"two\n"
+
+        server = serve(lambda request: Answer(chunks=chunks()))
+        with connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
+            lines = iter(stream)
+            assert next(lines) == b"one"
+            gate.set()
+            assert list(lines) == [b"two"]
+        assert server.requests[0].query == QUERY
+        assert server.requests[0].headers["accept-encoding"] == "identity"
+
+    def test_silence_longer_than_the_read_time_out_is_noticed(
+        self, serve: Serve, connect: Connect, gate: threading.Event
+    ) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"one\n"
+            gate.wait(WAIT_SECONDS)
+
+        server = serve(lambda request: Answer(chunks=chunks()))
+        with connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2) as stream:
+            lines = iter(stream)
+            next(lines)
+            error = failure(lambda: next(lines))
+        assert (error.status, error.reason) == (NO_RESPONSE, "Timeout")
+
+    def test_a_half_open_connection_is_noticed(
+        self,
+        serve: Serve,
+        connect: Connect,
+        gate: threading.Event,
+        proxy_to: Callable[[HttpServer], FaultProxy],
+    ) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"one\n"
+            while not gate.wait(0.02):
+                yield b"more\n"
+
+        proxy = proxy_to(serve(lambda request: Answer(chunks=chunks())))
+        with connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=0.3) as stream:
+            lines = iter(stream)
+            next(lines)
+            proxy.is_swallowing = True
+            error = failure(lambda: list(lines))
+        assert error.reason == "Timeout"
+
+    def test_a_connection_that_is_cut_is_noticed(
+        self,
+        serve: Serve,
+        connect: Connect,
+        gate: threading.Event,
+        proxy_to: Callable[[HttpServer], FaultProxy],
+    ) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"one\n"
+            gate.wait(WAIT_SECONDS)
+
+        proxy = proxy_to(serve(lambda request: Answer(chunks=chunks())))
+        with connect(proxy.url).stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
+            lines = iter(stream)
+            next(lines)
+            proxy.cut_all()
+            error = failure(lambda: next(lines))
+        assert (error.status, error.reason) == (NO_RESPONSE, "ConnectionBroken")
+
+    @pytest.mark.parametrize("by", ["stream", "transport"])
+    def test_another_thread_can_end_one_that_is_blocked(
+        self, serve: Serve, connect: Connect, gate: threading.Event, by: str
+    ) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"one\n"
+            gate.wait(WAIT_SECONDS)
+
+        transport = connect(serve(lambda request: Answer(chunks=chunks())).url)
+        stream = transport.stream(PATH, query=QUERY, read_timeout_seconds=600.0)
+        lines: list[bytes] = []
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(lambda: lines.extend(stream))
+            eventually(lambda: lines and stream._reading.locked())
+            begin = time.monotonic()
+            (stream if by == "stream" else transport).close()
+            reading.result(WAIT_SECONDS)
+            # The server would end it after that time.
+            assert time.monotonic() - begin < WAIT_SECONDS / 2
+        assert lines == [b"one"]
+        assert transport.statistics().open_streams == 0
+
+    def test_one_that_cannot_be_opened_says_why_at_once(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="3")))
+        transport = connect(server.url)
+        error = failure(lambda: transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0))
+        assert (error.is_too_many_requests, error.retry_after_seconds) == (True, 3.0)
+        assert len(server.requests) == 1
+        assert transport.statistics().open_streams == 0
+
+    def test_a_server_that_does_not_even_answer_is_noticed(
+        self, serve: Serve, connect: Connect, gate: threading.Event
+    ) -> None:
+        server = serve(held_back_by(gate))
+        error = failure(lambda: connect(server.url).stream(PATH, query=QUERY, read_timeout_seconds=0.2))
+        assert error.reason == "Timeout"
+
+    def test_streams_and_requests_do_not_wait_for_each_other(
+        self, serve: Serve, connect: Connect, gate: threading.Event
+    ) -> None:
+        def respond(request: Request) -> Answer:
+            if not request.query:
+                return Answer()
+            return Answer(chunks=iter(lambda: b"" if gate.wait(WAIT_SECONDS) else b"x", b""))
+
+        transport = connect(serve(respond).url, pool_size=1)
+        streams: list[HttpLineStream] = [
+            transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0) for _ in range(20)
+        ]
+        assert transport.statistics().open_streams == 20
+        assert transport.request("GET", PATH, timeout_seconds=5.0) == b"{}"
+        for stream in streams:
+            stream.close()
+        assert transport.statistics().open_streams == 0
+
+    def test_one_that_ended_leaves_its_connection_to_the_next(self, serve: Serve, connect: Connect) -> None:
+        server = serve(lambda request: Answer(chunks=[b"one\n"]))
+        transport = connect(server.url)
+        for _ in range(3):
+            with transport.stream(PATH, query=QUERY, read_timeout_seconds=5.0) as stream:
+                assert list(stream) == [b"one"]
+        assert len({request.client for request in server.requests}) == 1
+
+
+class TestObserver:
+    def test_it_is_told_of_each_attempt_and_of_retries(
+        self, serve: Serve, connect: Connect, proxy_to: Callable[[HttpServer], FaultProxy]
+    ) -> None:
+        watcher = Watcher()
+        proxy = proxy_to(serve(ok))
+        proxy.next(Reply(500))
+        proxy.next(LoseAnswer())
+        connect(proxy.url, observer=watcher, clock=SleeplessClock()).request("GET", PATH)
+        host = proxy.url.removeprefix("http://")
+        assert watcher.finished == [("GET", host, "500"), ("GET", host, "<error>"), ("GET", host, "200")]
+        assert watcher.retried == [("GET", host, "500"), ("GET", host, "<error>")]
+
+
+class TestTraces:
+    def test_each_attempt_of_a_piece_of_work_has_an_audit_id_of_its_own(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(500, "InternalError"), Answer()))
+        transport = connect(server.url, clock=SleeplessClock())
+        with use_trace(Trace("sync-1")):
+            transport.request("GET", PATH)
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(contextvars.copy_context().run, transport.request, "POST", PATH, body=b"{}").result()
+        assert audit_ids(server) == ["sync-1-1", "sync-1-2", "sync-1-3"]
+
+    def test_other_requests_leave_it_to_the_server(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        with use_trace(Trace("sync-1")), use_trace(None):
+            connect(server.url).request("GET", PATH)
+        assert audit_ids(server) == [None]
+
+    @pytest.mark.parametrize("verbose", [True, False])
+    def test_a_verbose_one_logs_each_attempt(self, serve: Serve, connect: Connect, verbose: bool) -> None:
+        transport = connect(serve(ok).url, verbose=verbose)
+        with structlog.testing.capture_logs() as logs, use_trace(Trace("sync-1")):
+            transport.request("GET", PATH, query={"limit": "1"})
+        line = {"verb": "GET", "path": f"{PATH}?limit=1", "code": "200", "audit_id": "sync-1-1"}
+        expected = [{"event": "request", "log_level": "debug", **line}] if verbose else []
+        assert [{key: value for key, value in each.items() if key != "duration_seconds"} for each in logs] == expected
+        assert TOKEN not in str(logs)
+
+
+def audit_ids(server: HttpServer) -> list[str | None]:
+    return [request.headers.get("audit-id") for request in server.requests]
+
+
+class TestClosing:
+    def test_a_closed_transport_sends_nothing(self, serve: Serve, connect: Connect) -> None:
+        server = serve(ok)
+        transport = connect(server.url)
+        transport.close()
+        for call in (
+            lambda: transport.request("POST", PATH, body=b"{}"),
+            lambda: transport.stream(PATH, query={}, read_timeout_seconds=5.0),
+        ):
+            error = failure(call)
+            assert (error.reason, error.outcome_unknown) == ("Closed", False)
+        assert server.requests == []
+
+    def test_closing_ends_a_wait_for_a_retry(self, serve: Serve, connect: Connect) -> None:
+        server = serve(in_turn(status_answer(429, "TooManyRequests", Retry_After="20")))
+        transport = connect(server.url)
+        with ThreadPoolExecutor(1) as threads:
+            call = threads.submit(failure, lambda: transport.request("GET", PATH))
+            eventually(lambda: server.requests)
+            transport.close()
+            assert call.result(WAIT_SECONDS).status in (429, NO_RESPONSE)
+
+
+def test_no_token_is_shown_whatever_happens(
+    serve: Serve,
+    connect: Connect,
+    proxy_to: Callable[[HttpServer], FaultProxy],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    proxy = proxy_to(serve(ok))
+    transport = connect(proxy.url)
+    shown = [repr(transport), str(vars(transport))]
+    for fault in (Reply(401, "Unauthorized"), Reply(500), LoseAnswer(), LoseRequest()):
+        proxy.next(fault)
+        error = failure(lambda: transport.request("POST", PATH, body=b"{}"))
+        shown += [str(error), repr(error), *traceback.format_exception(error)]
+    assert TOKEN not in "".join(shown) + caplog.text

@@ -1,0 +1,123 @@
+"""TLS, client certificates and proxies, over real sockets with real certificates."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.connectproxy import ConnectProxy
+from helpers.httpserver import Answer, HttpServer, Request
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.http.transport import Transport
+
+PATH = "/api/v1/pods"
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
+    folder = tmp_path_factory.mktemp("pki")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.fixture
+def server(pair: tuple[Path, Path]) -> Iterator[HttpServer]:
+    """It talks only to clients with that certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    context.load_verify_locations(pair[0])
+    context.verify_mode = ssl.CERT_REQUIRED
+    with HttpServer(ok, context) as started:
+        yield started
+
+
+@pytest.fixture
+def tunnel() -> Iterator[ConnectProxy]:
+    proxy = ConnectProxy()
+    yield proxy
+    proxy.close()
+
+
+def ok(request: Request) -> Answer:
+    return Answer(200, b"{}") if not request.query else Answer(chunks=[b"one\n", b"two\n"])
+
+
+def transport(folder: Path, cluster: dict[str, Any], pair: tuple[Path, Path] | None = None) -> Transport:
+    user = {"client-certificate": str(pair[0]), "client-key": str(pair[1])} if pair else {}
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return Transport(load_config(str(path)), qps=0)
+
+
+def test_a_client_certificate_is_shown(server: HttpServer, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(pair[0])}, pair)
+    assert client.request("GET", PATH) == b"{}"
+    with client.stream(PATH, query={"watch": "1"}, read_timeout_seconds=5.0) as stream:
+        assert list(stream) == [b"one", b"two"]
+    client.close()
+
+
+def test_without_one_the_server_closes_the_door(server: HttpServer, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    client = transport(tmp_path, {"server": server.url, "certificate-authority": str(pair[0])})
+    with pytest.raises(ApiError) as caught:
+        client.request("GET", PATH, retry=False)
+    assert caught.value.is_no_response
+    client.close()
+
+
+def test_tls_goes_through_a_proxys_tunnel(
+    server: HttpServer, tunnel: ConnectProxy, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    proxy = tunnel.url.replace("//", "//me:p%40ss@")
+    cluster = {"server": server.url + "/prefix", "certificate-authority": str(pair[0]), "proxy-url": proxy}
+    client = transport(tmp_path, cluster, pair)
+    assert client.request("POST", PATH, body=b"{}") == b"{}"
+    assert tunnel.asked == [server.url.removeprefix("https://")]
+    expected = base64.b64encode(b"me:p@ss").decode()
+    assert [line.lower() for line in tunnel.authorizations] == [f"proxy-authorization: basic {expected}".lower()]
+    assert "authorization" not in server.requests[0].headers
+    assert server.requests[0].path == "/prefix" + PATH
+    client.close()
+
+
+def test_plain_http_is_forwarded_by_a_proxy(tmp_path: Path) -> None:
+    lines: list[str] = []
+
+    def respond(request: Request) -> Answer:
+        lines.append(f"{request.method} {request.target} {request.headers['host']}")
+        return Answer()
+
+    with HttpServer(respond) as proxy:
+        client = transport(tmp_path, {"server": "http://cluster.test:8080/prefix", "proxy-url": proxy.url})
+        assert client.request("GET", PATH, query={"a": "1"}) == b"{}"
+        client.close()
+    assert lines == [f"GET http://cluster.test:8080/prefix{PATH}?a=1 cluster.test:8080"]
+
+
+def test_a_proxy_that_is_not_there_was_sent_nothing(server: HttpServer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    client = transport(tmp_path, {"server": server.url, "proxy-url": url})
+    with pytest.raises(ApiError) as caught:
+        client.request("POST", PATH, body=b"{}")
+    assert (caught.value.reason, caught.value.outcome_unknown) == ("NotConnected", False)
+    client.close()

@@ -1,0 +1,826 @@
+"""The contract of the work queue and of the two made of it, sentence by sentence."""
+
+import contextlib
+import threading
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from weakref import ReferenceType, ref
+
+import pytest
+
+from helpers.poll import eventually
+from tfjob_controller.kube.workqueue.delaying import DelayingQueue
+from tfjob_controller.kube.workqueue.queue import QueueStatistics, ShutDown, WorkQueue
+from tfjob_controller.kube.workqueue.ratelimiting import (
+    ItemExponentialRateLimiter,
+    RateLimitingQueue,
+    new_rate_limiting_queue,
+)
+from tfjob_controller.util.clock import FakeClock, RealClock
+
+Queue = WorkQueue[str] | DelayingQueue[str] | RateLimitingQueue[str]
+
+KINDS = {
+    "work": lambda clock: WorkQueue[str](clock),
+    "delaying": lambda clock: DelayingQueue(WorkQueue[str](clock)),
+    "rate limiting": lambda clock: RateLimitingQueue(
+        DelayingQueue(WorkQueue[str](clock)), ItemExponentialRateLimiter(1.0)
+    ),
+}
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Queue]:
+    """Each of the three types: the later ones offer all that the first does."""
+    queue: Queue = request.param(clock)
+    yield queue
+    queue.shut_down()
+
+
+@pytest.fixture
+def delaying(clock: FakeClock) -> Iterator[DelayingQueue[str]]:
+    queue = DelayingQueue(WorkQueue[str](clock))
+    yield queue
+    queue.shut_down()
+
+
+@pytest.fixture
+def limiting(clock: FakeClock) -> Iterator[RateLimitingQueue[str]]:
+    queue = RateLimitingQueue(DelayingQueue(WorkQueue[str](clock)), ItemExponentialRateLimiter(base_seconds=1.0))
+    yield queue
+    queue.shut_down()
+
+
+@pytest.fixture
+def background() -> Iterator[Callable[[Callable[[], object]], Future[object]]]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool.submit
+
+
+Background = Callable[[Callable[[], object]], "Future[object]"]
+
+
+def take_all(queue: Queue) -> list[str]:
+    """Everything that is queued now, in its order."""
+    taken = []
+    while len(queue):
+        taken.append(queue.get())
+        queue.done(taken[-1])
+    return taken
+
+
+def move(clock: FakeClock, seconds: float) -> None:
+    """Move the time and let the delaying queue's thread see it."""
+    clock.await_waiters(1)
+    clock.advance(seconds)
+    clock.await_waiters(1)
+
+
+class Key(str):
+    """An item that can be watched: does the queue still hold it?"""
+
+
+def still_held(keys: list[ReferenceType[Key]]) -> int:
+    return sum(key() is not None for key in keys)
+
+
+class WatchedClock:
+    """Real time; tells when somebody starts to wait, and for how long."""
+
+    def __init__(self) -> None:
+        self._real = RealClock()
+        self.waits = threading.Event()
+        self.timeouts: list[float | None] = []
+
+    def monotonic(self) -> float:
+        return self._real.monotonic()
+
+    def now(self) -> datetime:
+        return self._real.now()
+
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
+        self.timeouts.append(timeout_seconds)
+        self.waits.set()
+        self._real.wait(condition, timeout_seconds)
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        return self._real.sleep(seconds, stop)
+
+
+class TestWorkQueue:
+    def test_items_come_out_in_the_order_in_which_they_went_in(self, queue: Queue) -> None:
+        for item in "cab":
+            queue.add(item)
+        assert take_all(queue) == ["c", "a", "b"]
+
+    def test_an_item_that_is_queued_already_is_not_queued_again(self, queue: Queue) -> None:
+        for item in "abaa":
+            queue.add(item)
+        assert len(queue) == 2
+        assert take_all(queue) == ["a", "b"]
+
+    def test_an_item_added_while_it_is_processed_is_given_to_nobody_until_it_is_done(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        queue.add("a")
+        assert len(queue) == 0
+        assert queue.statistics().dirty_while_processing == 1
+        queue.done("a")
+        assert take_all(queue) == ["a"]
+
+    def test_an_item_added_often_while_it_is_processed_comes_back_once(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        for _ in range(3):
+            queue.add("a")
+        queue.done("a")
+        assert take_all(queue) == ["a"]
+        assert len(queue) == 0
+
+    def test_a_done_item_that_nobody_added_is_gone(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        queue.done("a")
+        assert queue.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=False)
+
+    def test_an_item_can_be_added_again_after_it_was_done(self, queue: Queue) -> None:
+        queue.add("a")
+        take_all(queue)
+        queue.add("a")
+        assert take_all(queue) == ["a"]
+
+    def test_done_for_an_item_that_is_not_processed_changes_nothing(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.add("b")
+        queue.done("a")
+        queue.done("never seen")
+        assert take_all(queue) == ["a", "b"]
+
+    def test_len_counts_what_waits_for_a_worker(self, queue: Queue) -> None:
+        for item in "abc":
+            queue.add(item)
+        queue.get()
+        assert len(queue) == 2
+
+    def test_get_waits_for_an_item(self, queue: Queue, background: Background) -> None:
+        answer = background(queue.get)
+        assert not answer.done()
+        queue.add("a")
+        assert answer.result(60) == "a"
+
+    def test_each_waiting_worker_gets_an_item(self, queue: Queue, background: Background) -> None:
+        answers = [background(queue.get) for _ in range(4)]
+        for item in "abcd":
+            queue.add(item)
+        assert sorted(str(answer.result(60)) for answer in answers) == ["a", "b", "c", "d"]
+
+    def test_done_wakes_a_worker_for_an_item_that_became_dirty(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        queue.add("a")
+        answer = background(queue.get)
+        queue.done("a")
+        assert answer.result(60) == "a"
+
+
+class TestPriority:
+    def test_a_higher_priority_goes_first(self, queue: Queue) -> None:
+        for item, priority in [("high", 7), ("low", -1), ("none", 0)]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["high", "none", "low"]
+
+    def test_within_one_priority_the_first_in_goes_first(self, queue: Queue) -> None:
+        for item, priority in [("x", 5), ("a", 1), ("b", 1), ("y", 5)]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["x", "y", "a", "b"]
+
+    def test_a_queued_item_that_is_added_with_a_higher_priority_is_raised(self, queue: Queue) -> None:
+        for item, priority in [("a", 0), ("b", 1), ("a", 2)]:
+            queue.add(item, priority)
+        assert len(queue) == 2
+        assert take_all(queue) == ["a", "b"]
+
+    def test_a_raised_item_keeps_its_time_of_arrival(self, queue: Queue) -> None:
+        for item, priority in [("old", 0), ("young", 1), ("old", 1)]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["old", "young"]
+
+    def test_a_raised_item_leaves_nothing_behind_in_its_old_place(self, queue: Queue) -> None:
+        queue.add("a", 0)
+        queue.add("a", 2)
+        take_all(queue)
+        queue.add("b", 0)
+        queue.add("a", 0)
+        assert take_all(queue) == ["b", "a"]
+
+    def test_a_lower_priority_changes_nothing(self, queue: Queue) -> None:
+        for item, priority in [("a", 2), ("b", 1), ("a", 0)]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["a", "b"]
+
+    def test_an_item_that_becomes_dirty_comes_back_with_the_highest_priority_it_was_added_with(
+        self, queue: Queue
+    ) -> None:
+        queue.add("a")
+        queue.get()
+        for priority in (1, 3, 2):
+            queue.add("a", priority)
+        queue.add("b", 2)
+        queue.done("a")
+        assert take_all(queue) == ["a", "b"]
+
+    def test_a_priority_lasts_for_one_time_in_the_queue(self, queue: Queue) -> None:
+        queue.add("a", 5)
+        take_all(queue)
+        queue.add("b", 1)
+        queue.add("a", 0)
+        assert take_all(queue) == ["b", "a"]
+
+    def test_raising_an_item_again_and_again_takes_no_more_and_more_room(self) -> None:
+        queue = WorkQueue[str](FakeClock())
+        queue.add("lowest", -200)
+        held: list[ReferenceType[Key]] = []
+        for _ in range(300):
+            key = Key("a")
+            held.append(ref(key))
+            queue.add(key, -100)
+            queue.add(key, 0)
+            del key
+            queue.done(queue.get())
+            queue.add("lowest", -200)
+        assert still_held(held) < 100
+        assert set(take_all(queue)) <= {"a", "lowest"}
+
+    def test_whenever_one_has_overtaken_the_oldest_the_oldest_is_next(self, queue: Queue) -> None:
+        for item, priority in [("old", -1), ("less old", 0), *((f"urgent {n}", 1) for n in range(4))]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["urgent 0", "old", "urgent 1", "less old", "urgent 2", "urgent 3"]
+
+    def test_who_overtakes_nobody_costs_no_turn(self, queue: Queue) -> None:
+        for item, priority in [("oldest", 9), ("low", 0), ("urgent 0", 1), ("urgent 1", 1)]:
+            queue.add(item, priority)
+        assert take_all(queue) == ["oldest", "urgent 0", "low", "urgent 1"]
+
+    def test_of_an_item_that_is_processed_it_is_known_with_which_priority_it_was_given_out(self, queue: Queue) -> None:
+        queue.add("a", 5)
+        assert queue.priority_of("a") == 0
+        queue.get()
+        queue.add("a", 7)
+        assert queue.priority_of("a") == 5
+        queue.done("a")
+        queue.get()
+        assert queue.priority_of("a") == 7
+        queue.done("a")
+        assert queue.priority_of("a") == 0
+
+
+class TestShutDown:
+    def test_what_is_added_after_it_is_ignored(self, queue: Queue) -> None:
+        queue.shut_down()
+        queue.add("a")
+        assert len(queue) == 0
+        assert queue.is_shutting_down
+
+    def test_workers_get_what_is_queued_and_then_the_end(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.add("b")
+        queue.shut_down()
+        assert [queue.get(), queue.get()] == ["a", "b"]
+        for _ in range(2):
+            with pytest.raises(ShutDown):
+                queue.get()
+
+    def test_it_wakes_every_waiting_worker(self, queue: Queue, background: Background) -> None:
+        answers = [background(queue.get) for _ in range(4)]
+        queue.shut_down()
+        for answer in answers:
+            with pytest.raises(ShutDown):
+                answer.result(60)
+
+    def test_an_item_that_was_dirty_before_it_is_still_worked_on(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        queue.add("a")
+        queue.shut_down()
+        queue.done("a")
+        assert queue.get() == "a"
+
+    def test_an_item_added_while_processed_but_after_it_is_not(self, queue: Queue) -> None:
+        queue.add("a")
+        queue.get()
+        queue.shut_down()
+        queue.add("a")
+        queue.done("a")
+        with pytest.raises(ShutDown):
+            queue.get()
+
+    def test_it_may_be_called_again(self, queue: Queue) -> None:
+        queue.shut_down()
+        queue.shut_down()
+
+
+class TestDrain:
+    def test_it_waits_for_items_in_processing(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        drained = background(queue.shut_down_with_drain)
+        eventually(lambda: queue.is_shutting_down)
+        assert not drained.done()
+        queue.done("a")
+        assert drained.result(60) is True
+
+    def test_it_waits_for_items_that_are_still_queued(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.add("b")
+        drained = background(queue.shut_down_with_drain)
+        eventually(lambda: queue.is_shutting_down)
+        queue.done(queue.get())
+        assert not drained.done()
+        queue.done(queue.get())
+        assert drained.result(60) is True
+
+    def test_it_waits_for_a_dirty_item_to_be_processed_again(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        queue.add("a")
+        drained = background(queue.shut_down_with_drain)
+        eventually(lambda: queue.is_shutting_down)
+        queue.done("a")
+        assert not drained.done()
+        queue.done(queue.get())
+        assert drained.result(60) is True
+
+    def test_one_item_that_nobody_has_taken_is_work_too(self, queue: Queue) -> None:
+        queue.add("a")
+        assert queue.shut_down_with_drain(0.0) is False
+
+    def test_an_empty_queue_is_drained_at_once(self, queue: Queue) -> None:
+        assert queue.shut_down_with_drain() is True
+
+    def test_what_is_added_during_it_is_ignored(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        drained = background(queue.shut_down_with_drain)
+        eventually(lambda: queue.is_shutting_down)
+        queue.add("b")
+        queue.done("a")
+        assert drained.result(60) is True
+        assert len(queue) == 0
+
+    def test_it_gives_up_when_its_time_is_over(self, clock: FakeClock, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        drained = background(lambda: queue.shut_down_with_drain(5.0))
+        clock.await_waiters(1)
+        clock.advance(4.9)
+        clock.await_waiters(1)
+        assert not drained.done()
+        clock.advance(0.1)
+        assert drained.result(60) is False
+
+    def test_a_plain_shut_down_ends_its_wait(self, queue: Queue, background: Background) -> None:
+        queue.add("a")
+        queue.get()
+        drained = background(queue.shut_down_with_drain)
+        eventually(lambda: queue.is_shutting_down)
+        queue.shut_down()
+        assert drained.result(60) is False
+
+
+class TestDelayingQueue:
+    @pytest.mark.parametrize("seconds", [0.0, -1.0, -1e9])
+    def test_no_delay_means_now(self, delaying: DelayingQueue[str], seconds: float) -> None:
+        delaying.add_after("a", seconds)
+        assert take_all(delaying) == ["a"]
+
+    def test_an_item_comes_when_its_time_has_passed_and_not_before(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        delaying.add_after("a", 5.0)
+        move(clock, 4.9)
+        assert (len(delaying), delaying.statistics().delayed) == (0, 1)
+        move(clock, 0.1)
+        assert (len(delaying), delaying.statistics().delayed) == (1, 0)
+
+    def test_items_come_in_the_order_of_their_times(self, delaying: DelayingQueue[str], clock: FakeClock) -> None:
+        for item, seconds in [("c", 3.0), ("a", 1.0), ("b", 2.0)]:
+            delaying.add_after(item, seconds)
+        move(clock, 10.0)
+        assert take_all(delaying) == ["a", "b", "c"]
+
+    @pytest.mark.parametrize(("first", "second"), [(5.0, 2.0), (2.0, 5.0)])
+    def test_of_two_times_for_an_item_the_earlier_counts_and_it_comes_once(
+        self, delaying: DelayingQueue[str], clock: FakeClock, first: float, second: float
+    ) -> None:
+        delaying.add_after("a", first)
+        delaying.add_after("a", second)
+        move(clock, 2.0)
+        assert take_all(delaying) == ["a"]
+        move(clock, 10.0)
+        assert take_all(delaying) == []
+
+    def test_a_time_that_is_earlier_than_all_others_is_noticed(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        delaying.add_after("late", 100.0)
+        clock.await_waiters(1)
+        delaying.add_after("soon", 1.0)
+        move(clock, 1.0)
+        assert take_all(delaying) == ["soon"]
+
+    def test_an_ordinary_add_does_not_cancel_a_delayed_one(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        delaying.add_after("a", 5.0)
+        delaying.add("a")
+        assert take_all(delaying) == ["a"]
+        move(clock, 5.0)
+        assert take_all(delaying) == ["a"]
+
+    def test_a_delayed_item_that_is_queued_already_when_its_time_comes_is_not_queued_twice(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        delaying.add_after("a", 5.0)
+        delaying.add("a")
+        move(clock, 5.0)
+        assert take_all(delaying) == ["a"]
+
+    def test_a_delayed_item_comes_with_its_highest_priority(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        delaying.add_after("a", 1.0, 5)
+        delaying.add_after("a", 2.0, 1)
+        move(clock, 1.0)
+        delaying.add("b", 4)
+        assert take_all(delaying) == ["a", "b"]
+
+    def test_a_worker_that_waits_gets_it(
+        self, delaying: DelayingQueue[str], clock: FakeClock, background: Background
+    ) -> None:
+        answer = background(delaying.get)
+        delaying.add_after("a", 5.0)
+        clock.await_waiters(2)
+        clock.advance(5.0)
+        assert answer.result(60) == "a"
+
+    def test_what_still_waits_at_shut_down_is_never_added(self, delaying: DelayingQueue[str], clock: FakeClock) -> None:
+        delaying.add_after("a", 5.0)
+        delaying.shut_down()
+        clock.advance(10.0)
+        assert delaying.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
+
+    @pytest.mark.parametrize("seconds", [0.0, 5.0])
+    def test_what_comes_after_shut_down_is_ignored(
+        self, delaying: DelayingQueue[str], clock: FakeClock, seconds: float
+    ) -> None:
+        delaying.shut_down()
+        delaying.add_after("a", seconds)
+        clock.advance(10.0)
+        assert delaying.statistics() == QueueStatistics(0, 0, 0, 0, is_shutting_down=True)
+
+    def test_an_item_that_is_woken_again_and_again_before_a_far_time_takes_no_more_and_more_room(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        held: list[ReferenceType[Key]] = []
+        for _ in range(300):  # a job with a deadline in two weeks, whose pods come and go
+            far, soon = Key("a"), Key("a")
+            held += [ref(far), ref(soon)]
+            delaying.add_after(far, 1e6)
+            delaying.add_after(soon, 1.0)
+            del far, soon
+            move(clock, 1.0)
+            assert take_all(delaying) == ["a"]
+        assert still_held(held) < 100
+
+    def test_an_item_that_is_taken_back_does_not_come_and_others_do(
+        self, delaying: DelayingQueue[str], clock: FakeClock
+    ) -> None:
+        for item in ("a", "b"):
+            delaying.add_after(item, 5.0)
+        delaying.cancel("a")
+        delaying.cancel("never seen")
+        assert delaying.statistics().delayed == 1
+        move(clock, 5.0)
+        assert take_all(delaying) == ["b"]
+        delaying.add_after("a", 5.0)
+        move(clock, 5.0)
+        assert take_all(delaying) == ["a"]
+
+    def test_taking_back_leaves_what_is_queued_already(self, delaying: DelayingQueue[str]) -> None:
+        delaying.add_after("a", 5.0)
+        delaying.add("a")
+        delaying.cancel("a")
+        assert take_all(delaying) == ["a"]
+
+    def test_items_that_are_taken_back_take_no_room(self, delaying: DelayingQueue[str]) -> None:
+        held: list[ReferenceType[Key]] = []
+        for number in range(1000):  # jobs with a far deadline that are deleted before
+            key = Key(f"job-{number}")
+            held.append(ref(key))
+            delaying.add_after(key, 1e6)
+            delaying.cancel(key)
+            del key
+        assert still_held(held) < 100
+
+    def test_a_drain_does_not_wait_for_delayed_items(self, delaying: DelayingQueue[str]) -> None:
+        delaying.add_after("a", 1e9)
+        assert delaying.shut_down_with_drain() is True
+
+    def test_it_has_one_thread_which_starts_when_needed_and_ends_with_it(self, clock: FakeClock) -> None:
+        def threads() -> list[str]:
+            return [thread.name for thread in threading.enumerate() if thread.name == "queue-pods"]
+
+        queue = DelayingQueue(WorkQueue[str](clock, name="pods"))
+        queue.add("a")
+        queue.done(queue.get())
+        assert threads() == []
+        queue.add_after("b", 1.0)
+        queue.add_after("c", 1.0)
+        assert threads() == ["queue-pods"]
+        queue.shut_down()
+        assert threads() == []
+
+    def test_real_time_is_kept_also_when_something_earlier_comes_later(self) -> None:
+        clock = WatchedClock()
+        queue = DelayingQueue(WorkQueue[str](clock))
+        queue.add_after("never", 3600.0)
+        assert clock.waits.wait(60.0)
+        started_at = time.monotonic()
+        queue.add_after("b", 0.04)
+        queue.add_after("a", 0.02)
+        assert [queue.get(), queue.get()] == ["a", "b"]
+        assert time.monotonic() - started_at >= 0.04
+        queue.shut_down()
+
+
+class TestRateLimitingQueue:
+    def test_each_failure_makes_an_item_rest_longer(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
+        for rest in (1.0, 2.0, 4.0):
+            limiting.add_rate_limited("a")
+            move(clock, rest - 0.1)
+            assert take_all(limiting) == []
+            move(clock, 0.1)
+            assert take_all(limiting) == ["a"]
+
+    def test_num_requeues_counts_failures_until_the_item_is_forgotten(self, limiting: RateLimitingQueue[str]) -> None:
+        assert limiting.num_requeues("a") == 0
+        limiting.add_rate_limited("a")
+        limiting.add_rate_limited("a")
+        limiting.add_rate_limited("b")
+        assert (limiting.num_requeues("a"), limiting.num_requeues("b")) == (2, 1)
+        limiting.forget("a")
+        assert (limiting.num_requeues("a"), limiting.num_requeues("b")) == (0, 1)
+
+    def test_ordinary_adds_and_delays_are_no_failures(self, limiting: RateLimitingQueue[str]) -> None:
+        limiting.add("a")
+        limiting.add_after("a", 1.0)
+        assert limiting.num_requeues("a") == 0
+
+    def test_a_forgotten_item_starts_over(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
+        limiting.add_rate_limited("a")
+        move(clock, 1.0)
+        take_all(limiting)
+        limiting.forget("a")
+        limiting.add_rate_limited("a")
+        move(clock, 1.0)
+        assert take_all(limiting) == ["a"]
+
+    def test_forget_does_not_take_an_item_out(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
+        limiting.add_rate_limited("a")
+        limiting.forget("a")
+        move(clock, 1.0)
+        assert take_all(limiting) == ["a"]
+
+    def test_forget_is_not_done(self, limiting: RateLimitingQueue[str]) -> None:
+        limiting.add("a")
+        limiting.get()
+        limiting.forget("a")
+        assert limiting.statistics().processing == 1
+
+    def test_a_failed_item_keeps_its_priority(self, limiting: RateLimitingQueue[str], clock: FakeClock) -> None:
+        limiting.add_rate_limited("a", 3)
+        move(clock, 1.0)
+        limiting.add("b", 2)
+        assert take_all(limiting) == ["a", "b"]
+
+    def test_many_items_that_fail_at_once_do_not_come_back_at_once(self, clock: FakeClock) -> None:
+        queue: RateLimitingQueue[int] = new_rate_limiting_queue(clock)
+        for item in range(300):
+            queue.add_rate_limited(item)
+        move(clock, 0.005)
+        assert len(queue) == 100
+        move(clock, 10.0)
+        assert len(queue) == 200
+        queue.shut_down()
+
+
+class FakeMetric:
+    """Any kind of metric: keeps its value and what it observed."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self.observed: list[float] = []
+
+    def inc(self) -> None:
+        self.value += 1
+
+    def dec(self) -> None:
+        self.value -= 1
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+    def observe(self, value: float) -> None:
+        self.observed.append(value)
+
+
+class FakeProvider:
+    """Metrics by the name of the queue and of the metric."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[tuple[str, str], FakeMetric] = {}
+
+    def _new(self, queue: str, metric: str) -> FakeMetric:
+        return self.metrics.setdefault((queue, metric), FakeMetric())
+
+    def new_depth_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "depth")
+
+    def new_adds_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "adds")
+
+    def new_latency_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "latency")
+
+    def new_work_duration_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "work_duration")
+
+    def new_unfinished_work_seconds_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "unfinished")
+
+    def new_longest_running_processor_seconds_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "longest_running")
+
+    def new_retries_metric(self, name: str) -> FakeMetric:
+        return self._new(name, "retries")
+
+    def values(self) -> dict[str, float]:
+        return {metric: fake.value for (_, metric), fake in self.metrics.items() if not fake.observed and fake.value}
+
+
+class TestMetrics:
+    @pytest.fixture
+    def provider(self) -> FakeProvider:
+        return FakeProvider()
+
+    @pytest.fixture
+    def measured(self, clock: FakeClock, provider: FakeProvider) -> Iterator[RateLimitingQueue[str]]:
+        queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
+        yield queue
+        queue.shut_down()
+
+    def test_they_carry_the_name_of_the_queue(self, measured: RateLimitingQueue[str], provider: FakeProvider) -> None:
+        assert {queue for queue, _ in provider.metrics} == {"jobs"}
+        assert len(provider.metrics) == 7
+
+    def test_depth_and_adds_count_what_was_not_merged(
+        self, measured: RateLimitingQueue[str], provider: FakeProvider
+    ) -> None:
+        for item in "aab":
+            measured.add(item)
+        assert provider.values() == {"adds": 2, "depth": 2}
+        measured.get()
+        measured.add("a")
+        assert (provider.values()["adds"], provider.values()["depth"]) == (3, 2)
+
+    def test_latency_runs_from_the_first_add_to_get_and_work_from_get_to_done(
+        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+    ) -> None:
+        measured.add("a")
+        clock.advance(2.0)
+        measured.add("a")
+        clock.advance(1.0)
+        measured.get()
+        clock.advance(5.0)
+        measured.done("a")
+        assert provider.metrics["jobs", "latency"].observed == [3.0]
+        assert provider.metrics["jobs", "work_duration"].observed == [5.0]
+
+    def test_latency_of_an_item_added_while_processed_runs_from_that_add(
+        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+    ) -> None:
+        measured.add("a")
+        measured.get()
+        clock.advance(1.0)
+        measured.add("a")
+        clock.advance(2.0)
+        measured.done("a")
+        measured.get()
+        assert provider.metrics["jobs", "latency"].observed == [0.0, 2.0]
+
+    def test_unfinished_work_grows_while_workers_work(
+        self, measured: RateLimitingQueue[str], provider: FakeProvider, clock: FakeClock
+    ) -> None:
+        measured.add("a")
+        measured.add("b")
+        measured.get()
+        move(clock, 3.0)
+        measured.get()
+        move(clock, 1.0)
+        assert (provider.values()["unfinished"], provider.values()["longest_running"]) == (5.0, 4.0)
+        measured.done("a")
+        measured.done("b")
+        move(clock, 1.0)
+        assert provider.metrics["jobs", "unfinished"].value == 0.0
+        assert provider.metrics["jobs", "longest_running"].value == 0.0
+
+    def test_unfinished_work_is_looked_at_twice_a_second(self, provider: FakeProvider) -> None:
+        clock = WatchedClock()
+        queue: RateLimitingQueue[str] = new_rate_limiting_queue(clock, name="jobs", metrics=provider)
+        queue.add("a")
+        queue.get()
+        assert clock.waits.wait(60.0)
+        assert clock.timeouts[0] == 0.5
+        queue.shut_down()
+
+    def test_retries_count_adds_with_a_delay_also_with_none(
+        self, measured: RateLimitingQueue[str], provider: FakeProvider
+    ) -> None:
+        measured.add_rate_limited("a")
+        measured.add_after("b", 5.0)
+        measured.add_after("c", 0.0)
+        measured.add("d")
+        assert provider.metrics["jobs", "retries"].value == 3
+
+
+class TestUnderLoad:
+    def test_a_hundred_thousand_items_come_by_priority_and_then_in_order(self) -> None:
+        queue: RateLimitingQueue[int] = new_rate_limiting_queue(RealClock())
+        for n in range(100_000):
+            queue.add(n, n % 3)
+        got = []
+        for _ in range(100_000):
+            got.append(queue.get())
+            queue.done(got[-1])
+        # Half a second on two cores; a list instead of a heap would take minutes, and run into pytest's time-out.
+        assert sorted(got) == [*range(100_000)]
+        for priority in range(3):
+            alike = [n for n in got if n % 3 == priority]
+            assert alike == sorted(alike)
+        assert got.index(99_998) < got.index(99_997) < got.index(99_999)
+
+    def test_no_item_is_ever_with_two_workers_and_no_add_is_lost(self) -> None:
+        load = Load(items=20, changes=300)
+        with ThreadPoolExecutor(8) as pool:
+            workers = [pool.submit(load.work) for _ in range(4)]
+            for producer in [pool.submit(load.produce, first, 4) for first in range(4)]:
+                producer.result(60)
+            eventually(lambda: load.seen == load.state)
+            assert load.queue.shut_down_with_drain(30.0)
+            for worker in workers:
+                worker.result(60)
+        assert load.overlaps == []
+
+
+class Load:
+    """Producers that change a state and add its key, and workers that read it."""
+
+    def __init__(self, items: int, changes: int) -> None:
+        self.queue: RateLimitingQueue[int] = new_rate_limiting_queue(
+            RealClock(), limiter=ItemExponentialRateLimiter(0.0001, 0.001)
+        )
+        self.changes = changes
+        self.state = dict.fromkeys(range(items), 0)  # the number of the last change
+        self.seen = dict.fromkeys(range(items), 0)  # what the workers saw of it
+        self.busy: Tally[int] = Tally()
+        self.overlaps: list[int] = []
+
+    def work(self) -> None:
+        with contextlib.suppress(ShutDown):
+            while True:
+                self._process(self.queue.get())
+
+    def _process(self, item: int) -> None:
+        self.busy[item] += 1
+        if self.busy[item] > 1:
+            self.overlaps.append(item)
+        self.seen[item] = self.state[item]
+        self.busy[item] -= 1
+        self.queue.done(item)
+
+    def produce(self, first: int, step: int) -> None:
+        for change in range(1, self.changes + 1):
+            for item in range(first, len(self.state), step):
+                self.state[item] = change
+                if change % 7:
+                    self.queue.add(item, change % 2)
+                else:
+                    self.queue.add_rate_limited(item)

@@ -1,0 +1,58 @@
+"""The rules of util/timestamps.py."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from tfjob_controller.util.timestamps import (
+    format_micro_time,
+    format_time,
+    parse_time,
+    parse_time_or_none,
+    seconds_until,
+)
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        pytest.param(datetime(2026, 1, 2, 3, 4, 5, 600, UTC), "2026-01-02T03:04:05.000600Z", id="microseconds"),
+        pytest.param(datetime(2026, 1, 2, 3, 4, 5, 0, UTC), "2026-01-02T03:04:05.000000Z", id="always six decimals"),
+        pytest.param(
+            datetime(2026, 1, 2, 3, 0, tzinfo=timezone(timedelta(hours=2))), "2026-01-02T01:00:00.000000Z", id="UTC"
+        ),
+    ],
+)
+def test_micro_time(moment: datetime, text: str) -> None:
+    assert format_micro_time(moment) == text
+
+
+def test_a_time_has_whole_seconds_in_utc() -> None:
+    assert format_time(MOMENT + timedelta(milliseconds=900)) == "2026-01-02T03:04:05Z"
+    assert format_time(MOMENT.astimezone(timezone(timedelta(hours=2)))) == "2026-01-02T03:04:05Z"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-02T03:04:05Z", "2026-01-02T05:04:05+02:00", "2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05"],
+)
+def test_a_parsed_time_has_a_time_zone(text: str) -> None:
+    assert parse_time(text) == MOMENT
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "2026-13-01T00:00:00Z"])
+def test_a_text_that_is_no_time_parses_to_none(text: str | None) -> None:
+    assert parse_time_or_none(text) is None
+
+
+def test_an_invalid_time_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="yesterday"):
+        parse_time("yesterday")
+
+
+def test_seconds_until_a_delay_after_a_time() -> None:
+    assert seconds_until("2026-01-02T03:04:05Z", 10.0, MOMENT + timedelta(seconds=4)) == 6.0
