@@ -32,12 +32,12 @@ from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.server import kubeconfig
-from tfjob_controller.extender.bindcalls import MemberOfGang
-from tfjob_controller.extender.binder import Binder
-from tfjob_controller.extender.gate import Gate
-from tfjob_controller.extender.server import ExtenderServer
-from tfjob_controller.extender.service import NodeAnswer, Service
-from tfjob_controller.extender.wire import FilterResult, WirePod, encode_answer
+from tfjob_controller.gangscheduler.binding.binder import Binder
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.extender.server import ExtenderServer
+from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, NodeAssignment
+from tfjob_controller.gangscheduler.extender.wire import FilterResult, WirePod, encode_answer
+from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import Clock, RealClock
@@ -71,12 +71,12 @@ class Table:
 
     is_synced = True
 
-    def member_of(self, pod: WirePod) -> MemberOfGang | None:
+    def member_of(self, pod: WirePod) -> GangMember | None:
         gang, _, member = pod.metadata.name.partition(".")
-        return MemberOfGang(f"bench/{gang}", 1, member)
+        return GangMember(f"bench/{gang}", 1, member)
 
-    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAnswer:
-        return NodeAnswer(reason="the gang waits") if gang_key == WAITING_GANG else NodeAnswer(node_of(member))
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:
+        return NodeAssignment(reason="the gang waits") if gang_key == WAITING_GANG else NodeAssignment(node_of(member))
 
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         return names, {}
@@ -232,11 +232,11 @@ def serve(api_port: int) -> None:
     """Print a port and serve until killed. One member of the parked gang never comes."""
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
-    gate = Gate(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
+    gate = Permit(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
     gate.expect(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
         gate.expect(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})
-    server = ExtenderServer(Loopback(), Service(Table(), gate), clock)
+    server = ExtenderServer(Loopback(), ExtenderVerbs(Table(), gate), clock)
     for part in (binder, gate, server):
         part.start()
     print(server.port, flush=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.extender.bindcalls import MemberOfGang
-from tfjob_controller.extender.service import NodeAnswer
-from tfjob_controller.extender.wire import WirePod
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
+from tfjob_controller.gangscheduler.extender.wire import WirePod
 from tfjob_controller.kube.requester import JSON, LineStream, Priority
 
 GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
@@ -22,25 +22,25 @@ GANG_LABEL, MEMBER_LABEL, ATTEMPT_LABEL = "gang", "member", "attempt"
 class Table:
     """Who goes where, as a test says. `nodes` has the node of (gang, attempt, member), or why it has none."""
 
-    nodes: dict[tuple[str, int, str], NodeAnswer] = field(default_factory=dict)
+    nodes: dict[tuple[str, int, str], NodeAssignment] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
     """Nodes without room for pods of no gang, and why."""
     is_synced: bool = True
     fault: Exception | None = None
 
     def place(self, gang: str, nodes: Mapping[str, str], attempt: int = 1) -> None:
-        self.nodes |= {(gang, attempt, member): NodeAnswer(node) for member, node in nodes.items()}
+        self.nodes |= {(gang, attempt, member): NodeAssignment(node) for member, node in nodes.items()}
 
-    def member_of(self, pod: WirePod) -> MemberOfGang | None:
+    def member_of(self, pod: WirePod) -> GangMember | None:
         if self.fault is not None:
             raise self.fault
         labels, namespace = pod.metadata.labels, pod.metadata.namespace
         if GANG_LABEL not in labels:
             return None
-        return MemberOfGang(f"{namespace}/{labels[GANG_LABEL]}", int(labels[ATTEMPT_LABEL]), labels[MEMBER_LABEL])
+        return GangMember(f"{namespace}/{labels[GANG_LABEL]}", int(labels[ATTEMPT_LABEL]), labels[MEMBER_LABEL])
 
-    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAnswer:
-        return self.nodes.get((gang_key, attempt, member), NodeAnswer(reason="unknown"))
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:
+        return self.nodes.get((gang_key, attempt, member), NodeAssignment(reason="unknown"))
 
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         refused = {name: self.closed[name] for name in names if name in self.closed}

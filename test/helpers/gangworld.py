@@ -16,18 +16,26 @@ import msgspec
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
-from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, Gang, decode_gang, placed_nodes, wanted_members
-from tfjob_controller.extender.admission import Admission
-from tfjob_controller.extender.bindcalls import MemberOfGang, PodToBind
-from tfjob_controller.extender.binder import Objection, OnResult
-from tfjob_controller.extender.board import Board
-from tfjob_controller.extender.caches import BY_GANG, by_gang, gang_key_of
-from tfjob_controller.extender.gate import Gate
-from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
-from tfjob_controller.extender.lifecycle import pods_by_member
-from tfjob_controller.extender.placements import GangPlacements
-from tfjob_controller.extender.roomcheck import RoomCheck
-from tfjob_controller.extender.statuswriter import StatusWriter
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    BOUND,
+    GANGS,
+    Gang,
+    decode_gang,
+    gang_key_of,
+    placed_nodes,
+    wanted_members,
+)
+from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
+from tfjob_controller.gangscheduler.binding.binder import Objection, OnResult
+from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
+from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
+from tfjob_controller.gangscheduler.extender.placements import GangPlacements
+from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.gangscheduler.state.informers import BY_GANG, GangHandler, NodeHandler, PodHandler, by_gang
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
+from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
@@ -96,7 +104,7 @@ class GangWorld:
         self.is_binding_repeated = False
         self.is_binding_slow = False
         self.is_leading = True
-        self._under_way: list[tuple[PodToBind, OnResult, Objection]] = []
+        self._under_way: list[tuple[BindRequest, OnResult, Objection]] = []
         # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
         self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
@@ -113,9 +121,9 @@ class GangWorld:
         # The version of each Gang that the handler has heard of.
         self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
-        self.board = Board(self.gangs, self.clock)
-        check = RoomCheck(self, self.gangs, self._pod_store, self.board, self.clock, lambda: self.is_leading)
-        self.gate = Gate(
+        self.board = SharedState(self.gangs, self.clock)
+        check = PreBindCheck(self, self.gangs, self._pod_store, self.board, self.clock, lambda: self.is_leading)
+        self.gate = Permit(
             check, self.board, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
         )
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
@@ -128,7 +136,7 @@ class GangWorld:
             self.events,
             threads=1,
         )
-        self.admission = Admission(
+        self.admission = AdmissionLoop(
             self.board,
             self.gangs,
             self._pod_store,
@@ -151,7 +159,7 @@ class GangWorld:
         self._pod_store.replace(list(self.pods.values()), self._versions)
         self.deliver()
 
-    def submit(self, pods: Sequence[PodToBind], on_result: OnResult, objection: Objection) -> None:
+    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection) -> None:
         """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
         self._under_way += [(pod, on_result, objection) for pod in pods]
         if not self.is_binding_slow and not self.board.lock.locked():
@@ -360,7 +368,7 @@ class GangWorld:
         return [each["metadata"]["name"] for each in self.api.list("gangs")]
 
     def pods_of(self, name: str) -> list[ScheduledPod]:
-        return [pod for pod in self.pods.values() if gang_key_of(pod) == f"{NAMESPACE}/{name}"]
+        return [pod for pod in self.pods.values() if gang_key_of(pod.metadata) == f"{NAMESPACE}/{name}"]
 
     def create_pods(self, name: str, *, cpu: int = 0) -> None:
         """Those of the present attempt that are not there, if the gang has one; `cpu`: not what the Gang says."""
@@ -395,12 +403,12 @@ class GangWorld:
 
         `is_blind`: it has not seen yet what came to the nodes, or became of them.
         """
-        for pod in [pod for pod in self.pods.values() if gang_key_of(pod) and not pod.spec.node_name]:
+        for pod in [pod for pod in self.pods.values() if gang_key_of(pod.metadata) and not pod.spec.node_name]:
             if pod.metadata.uid in self._assumed:
                 continue
             labels = pod.metadata.labels
-            who = MemberOfGang(
-                gang_key_of(pod),
+            who = GangMember(
+                gang_key_of(pod.metadata),
                 int(labels["scheduling.kubeflow.org/attempt"]),
                 labels["scheduling.kubeflow.org/member"],
             )
@@ -412,9 +420,9 @@ class GangWorld:
                 self.board.node_refused(who, node)
                 continue
             self._assumed[pod.metadata.uid] = node, _cpu_of(pod)
-            self._bring(who, PodToBind(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
+            self._bring(who, BindRequest(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
 
-    def _bring(self, who: MemberOfGang, pod: PodToBind) -> None:
+    def _bring(self, who: GangMember, pod: BindRequest) -> None:
         """Whatever the answer is, the pod is bound by then, or has to be asked for again."""
 
         def on_answer(error: str) -> None:

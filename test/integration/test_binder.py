@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from localcluster.api import Api
-from tfjob_controller.extender.bindcalls import POD_GONE, PodToBind
-from tfjob_controller.extender.binder import Binder
+from tfjob_controller.gangscheduler.binding.binder import Binder
+from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, BindRequest
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
@@ -59,7 +59,7 @@ def node_of(api: Api, namespace: str, name: str) -> str:
     return str(api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["spec"].get("nodeName", ""))
 
 
-def bind(binder: Binder, *pods: PodToBind) -> dict[str, str]:
+def bind(binder: Binder, *pods: BindRequest) -> dict[str, str]:
     """The error of each, by name."""
     results: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     binder.submit(pods, lambda pod, error: results.put((pod.name, error)))
@@ -68,7 +68,7 @@ def bind(binder: Binder, *pods: PodToBind) -> dict[str, str]:
 
 def test_a_gang_is_bound(binder: Binder, api: Api, namespace: str, node: str) -> None:
     names = [f"worker-{number}" for number in range(20)]
-    pods = [PodToBind(namespace, name, create(api, namespace, name), node) for name in names]
+    pods = [BindRequest(namespace, name, create(api, namespace, name), node) for name in names]
     assert bind(binder, *pods) == dict.fromkeys(names, "")
     assert {node_of(api, namespace, name) for name in names} == {node}
 
@@ -76,27 +76,27 @@ def test_a_gang_is_bound(binder: Binder, api: Api, namespace: str, node: str) ->
 def test_a_second_binding_to_the_same_node_is_as_good_as_the_first(
     binder: Binder, api: Api, namespace: str, node: str
 ) -> None:
-    pod = PodToBind(namespace, "p", create(api, namespace, "p"), node)
+    pod = BindRequest(namespace, "p", create(api, namespace, "p"), node)
     assert bind(binder, pod) == {"p": ""}
     assert bind(binder, pod) == {"p": ""}
 
 
 def test_a_second_binding_to_another_node_is_not(binder: Binder, api: Api, namespace: str, node: str) -> None:
     uid = create(api, namespace, "p")
-    bind(binder, PodToBind(namespace, "p", uid, node))
-    assert bind(binder, PodToBind(namespace, "p", uid, "elsewhere")) == {"p": "the pod is bound to another node"}
+    bind(binder, BindRequest(namespace, "p", uid, node))
+    assert bind(binder, BindRequest(namespace, "p", uid, "elsewhere")) == {"p": "the pod is bound to another node"}
     assert node_of(api, namespace, "p") == node
 
 
 def test_a_new_pod_of_the_same_name_is_left_alone(binder: Binder, api: Api, namespace: str, node: str) -> None:
     create(api, namespace, "p")
-    assert bind(binder, PodToBind(namespace, "p", "00000000-0000-0000-0000-000000000000", node)) == {"p": POD_GONE}
+    assert bind(binder, BindRequest(namespace, "p", "00000000-0000-0000-0000-000000000000", node)) == {"p": POD_DELETED}
     assert node_of(api, namespace, "p") == ""
 
 
 def test_a_pod_that_does_not_exist_is_gone(binder: Binder, namespace: str, node: str) -> None:
-    assert bind(binder, PodToBind(namespace, "none", "00000000-0000-0000-0000-000000000000", node)) == {
-        "none": POD_GONE
+    assert bind(binder, BindRequest(namespace, "none", "00000000-0000-0000-0000-000000000000", node)) == {
+        "none": POD_DELETED
     }
 
 
@@ -105,6 +105,6 @@ def test_a_pod_that_may_not_be_scheduled_yet_is_tried_until_the_deadline(
     binder: Binder, api: Api, namespace: str, node: str
 ) -> None:
     uid = create(api, namespace, "p", schedulingGates=[{"name": "example.com/wait"}])
-    error = bind(binder, PodToBind(namespace, "p", uid, node))["p"]
+    error = bind(binder, BindRequest(namespace, "p", uid, node))["p"]
     assert error.startswith("the Binding did not succeed in time:")
     assert "schedulingGates" in error

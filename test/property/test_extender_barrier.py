@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from helpers.examples import examples
-from tfjob_controller.extender.barrier import Barrier
-from tfjob_controller.extender.bindcalls import AllBound, Answer, BindAll, GiveUp, MemberOfGang, Output, PodToBind
+from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
+from tfjob_controller.gangscheduler.permit.machine import PermitMachine
+from tfjob_controller.gangscheduler.permit.members import (
+    AttemptRejected,
+    BindResponse,
+    GangBound,
+    PermitOutput,
+    PostBindings,
+)
 
 GANG = "ns/gang"
 MEMBERS = [f"worker-{number}" for number in range(4)]
@@ -41,7 +48,7 @@ class Cluster(RuleBasedStateMachine):
         self.numbers = 0
         self.pods: dict[str, Pod] = {}
         self.open_calls: set[int] = set()
-        self.under_way: list[tuple[str, PodToBind]] = []
+        self.under_way: list[tuple[str, BindRequest]] = []
         self.barrier = self.new_barrier()
 
     @initialize(nodes=st.dictionaries(members, st.sampled_from("ab"), min_size=1))
@@ -60,13 +67,13 @@ class Cluster(RuleBasedStateMachine):
     def come(self, member: str) -> None:
         """kube-scheduler brings a pod that it does not see bound, to the node that filter says."""
         if member in self.nodes and member in self.pods:
-            self.arrive(MemberOfGang(GANG, self.attempt, member), self.pods[member].uid, self.nodes[member])
+            self.arrive(GangMember(GANG, self.attempt, member), self.pods[member].uid, self.nodes[member])
 
     @rule(member=members, attempt=st.integers(-1, 1), node=st.sampled_from("abc"), name=st.sampled_from(["", "x"]))
     def intrude(self, member: str, attempt: int, node: str, name: str) -> None:
         """Somebody who may not be bound: of another attempt, no member, or on a node that nobody answered."""
         if attempt or name or node == "c":
-            self.arrive(MemberOfGang(GANG, self.attempt + attempt, name + member), f"uid-{self.number()}", node)
+            self.arrive(GangMember(GANG, self.attempt + attempt, name + member), f"uid-{self.number()}", node)
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 10), is_refused=st.booleans())
@@ -155,8 +162,8 @@ class Cluster(RuleBasedStateMachine):
         if not self.was_bound and not self.under_way and not any(pod.bound_to for pod in self.pods.values()):
             self.is_open = False
 
-    def new_barrier(self) -> Barrier:
-        return Barrier(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
+    def new_barrier(self) -> PermitMachine:
+        return PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
 
     def number(self) -> int:
         self.numbers += 1
@@ -176,12 +183,12 @@ class Cluster(RuleBasedStateMachine):
             self.barrier.expect(GANG, self.attempt, self.nodes, self.now, bound=bound, was_bound=self.was_bound)
         )
 
-    def arrive(self, who: MemberOfGang, uid: str, node: str) -> None:
+    def arrive(self, who: GangMember, uid: str, node: str) -> None:
         call = self.number()
         self.open_calls.add(call)
-        self.follow(self.barrier.arrive(call, who, PodToBind("ns", who.member, uid, node), self.now))
+        self.follow(self.barrier.arrive(call, who, BindRequest("ns", who.member, uid, node), self.now))
 
-    def bind(self, member: str, wanted: PodToBind) -> str:
+    def bind(self, member: str, wanted: BindRequest) -> str:
         """What the API server does; its error."""
         pod = self.pods.get(member)
         if pod is None or pod.uid != wanted.uid:
@@ -190,23 +197,23 @@ class Cluster(RuleBasedStateMachine):
         pod.bound_to = wanted.node
         return ""
 
-    def follow(self, outputs: list[Output]) -> None:
+    def follow(self, outputs: list[PermitOutput]) -> None:
         for output in outputs:
-            if isinstance(output, Answer):
+            if isinstance(output, BindResponse):
                 self.open_calls.remove(output.call)
-            elif isinstance(output, BindAll):
+            elif isinstance(output, PostBindings):
                 self.check_posted(output)
                 self.under_way += output.pods
-            elif isinstance(output, AllBound):
+            elif isinstance(output, GangBound):
                 assert not self.was_bound
                 self.was_bound = True
-            elif isinstance(output, GiveUp):
+            elif isinstance(output, AttemptRejected):
                 assert output.attempt == self.attempt
                 assert not self.under_way
                 if not self.was_bound:
                     self.next_attempt()
 
-    def check_posted(self, output: BindAll) -> None:
+    def check_posted(self, output: PostBindings) -> None:
         assert output.attempt == self.attempt
         posted = dict(output.pods)
         if not self.is_open:

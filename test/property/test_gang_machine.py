@@ -15,7 +15,7 @@ from helpers.examples import examples
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, NAMESPACE, GangWorld
 from helpers.memoryapi import no_answer, refusal
 from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, placed_nodes
-from tfjob_controller.extender.lifecycle import pods_by_member
+from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
 
 NODES = ("a", "b", "c")
 CPUS = 4

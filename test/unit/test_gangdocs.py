@@ -6,29 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.extender import bindcalls, placements, service
+from tfjob_controller.gangscheduler import bindrequests
+from tfjob_controller.gangscheduler.extender import placements, verbs
 from tfjob_controller.scheduling import decide, explain, matching
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gang-scheduling.md").read_text()
 MESSAGES = [
-    bindcalls.NOT_ADMITTED,
-    bindcalls.OTHER_ATTEMPT,
-    bindcalls.UNKNOWN_MEMBER,
-    bindcalls.OTHER_NODE,
-    bindcalls.SECOND_POD,
-    bindcalls.POD_GONE,
-    bindcalls.GAVE_UP,
-    bindcalls.NOT_COMPLETE,
-    bindcalls.CALLED_AGAIN,
-    bindcalls.STOPPING,
+    bindrequests.NOT_ADMITTED,
+    bindrequests.WRONG_ATTEMPT,
+    bindrequests.UNKNOWN_MEMBER,
+    bindrequests.WRONG_NODE,
+    bindrequests.SECOND_POD,
+    bindrequests.POD_DELETED,
+    bindrequests.REJECTED,
+    bindrequests.NOT_COMPLETE,
+    bindrequests.SUPERSEDED,
+    bindrequests.STOPPING,
     placements.NO_GANG,
     placements.NOT_ADMITTED,
     placements.NOT_A_MEMBER,
     placements.OLD_ATTEMPT,
     placements.RESERVED,
-    service.NOT_FILTERED,
-    service.NODE_REFUSED,
-    service.NODE_NOT_OFFERED,
+    verbs.NOT_FILTERED,
+    verbs.NODE_REFUSED,
+    verbs.NODE_NOT_OFFERED,
     explain.HELD_BACK,
     matching.NOT_READY,
     matching.UNSCHEDULABLE,

@@ -251,6 +251,12 @@ def _wanted_indexes(member: Member, placed: set[int], leaving: frozenset[str]) -
     return sorted([*stay, *itertools.islice(free, max(member.count - len(stay), 0))])
 
 
+def gang_key_of(pod: ObjectMeta) -> str:
+    """Returns the namespace/name of the Gang that a pod's label names; empty without the label."""
+    name = pod.labels.get(GANG_LABEL, "")
+    return f"{pod.namespace}/{name}" if name else ""
+
+
 def kind_of(member_id: str) -> str:
     """`worker` of `worker-3`."""
     return member_id.rpartition("-")[0]

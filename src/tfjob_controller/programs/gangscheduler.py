@@ -24,19 +24,24 @@ import structlog
 from tfjob_controller.api.cluster import ScheduledPod, decode_scheduled_pod
 from tfjob_controller.api.core import PODS
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
-from tfjob_controller.extender import underway
-from tfjob_controller.extender.admission import Admission
-from tfjob_controller.extender.binder import Binder
-from tfjob_controller.extender.board import Board
-from tfjob_controller.extender.caches import BY_GANG, Caches
-from tfjob_controller.extender.gate import Gate
-from tfjob_controller.extender.handlers import GangHandler, NodeHandler, PodHandler
-from tfjob_controller.extender.leadership import LeaseFollower
-from tfjob_controller.extender.placements import GangPlacements
-from tfjob_controller.extender.roomcheck import RoomCheck
-from tfjob_controller.extender.server import ExtenderServer, ListenError, TlsFiles
-from tfjob_controller.extender.service import Service
-from tfjob_controller.extender.statuswriter import StatusWriter
+from tfjob_controller.gangscheduler.admission import progress
+from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
+from tfjob_controller.gangscheduler.binding.binder import Binder
+from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
+from tfjob_controller.gangscheduler.extender.placements import GangPlacements
+from tfjob_controller.gangscheduler.extender.server import ExtenderServer, ListenError, TlsFiles
+from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
+from tfjob_controller.gangscheduler.leadership import LeaseFollower
+from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.gangscheduler.state.informers import (
+    BY_GANG,
+    GangHandler,
+    NodeHandler,
+    PodHandler,
+    SchedulerCaches,
+)
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -105,13 +110,13 @@ class GangScheduler:
             observer=self.metrics.requests,
             verbose=options.log_level == "debug",
         )
-        self.caches = Caches(self.transport, self._clock)
+        self.caches = SchedulerCaches(self.transport, self._clock)
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
         )
-        self.board = Board(self.caches.gangs.store, self._clock)
-        self._gate = Gate(
-            RoomCheck(
+        self.board = SharedState(self.caches.gangs.store, self._clock)
+        self._gate = Permit(
+            PreBindCheck(
                 self._binder,
                 self.caches.gangs.store,
                 self.caches.pods.store,
@@ -133,7 +138,7 @@ class GangScheduler:
             self._recorder,
             threads=options.concurrent_writes,
         )
-        self.admission = Admission(
+        self.admission = AdmissionLoop(
             self.board,
             self.caches.gangs.store,
             self.caches.pods.store,
@@ -228,7 +233,7 @@ class GangScheduler:
         files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
         return ExtenderServer(
             options.extender_bind_address,
-            Service(placements, self._gate, self.board),
+            ExtenderVerbs(placements, self._gate, self.board),
             self._clock,
             tls=files if files.certificate else None,
             observer=self.gang_metrics,
@@ -269,8 +274,8 @@ class GangScheduler:
             return None
         gangs, now = self.caches.gangs.store.list(), self._clock.now()
         return Underway(
-            [*underway.waits(gangs, self.admission.verdicts, now)],
-            [*underway.partly_bound(gangs, self._pods_of, now)],
+            [*progress.waiting_gangs(gangs, self.admission.verdicts, now)],
+            [*progress.partly_bound_seconds(gangs, self._pods_of, now)],
         )
 
     def _pods_of(self, gang: Gang) -> Iterable[ScheduledPod]:

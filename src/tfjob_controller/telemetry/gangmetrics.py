@@ -20,13 +20,13 @@ _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 
 # kube-scheduler waits for a filter; a bind waits for the gang.
 _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5]
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-# Of `extender.statuswriter.Result`.
+# Of `gangscheduler.status.writer.StatusChange`.
 _DIRECTIONS = {"shrink_asked": "shrink", "grow_asked": "grow"}
 # What counts from 0 on, so that an alert sees the first one too: of status writes those that are a repair, of bindings
-# all that `extender.binder.Observer` names.
+# all that `gangscheduler.binding.binder.BindingObserver` names.
 _REPAIRS = ("moved", "returned", "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
-# Of `extender.underway.FITS`.
+# Of `gangscheduler.admission.progress.FITS`.
 _FITS = {
     "yes": "there is room now",
     "held": "there is room, held for one that comes first",
@@ -39,7 +39,7 @@ _FITS = {
 class Underway:
     """Gangs on their way, with seconds.
 
-    Of each that waits one of `extender.underway.FITS`, and for how long; of each bound in part, since its admission.
+    Of each that waits one of `progress.FITS`, and for how long; of each bound in part, since its admission.
     """
 
     waits: Sequence[tuple[str, float]]
@@ -47,7 +47,7 @@ class Underway:
 
 
 class GangMetrics:
-    """`extender.statuswriter.Observer`, `extender.binder.Observer` and `extender.endpoints.Observer`."""
+    """Implements the gang scheduler's `StatusObserver`, `BindingObserver` and `RequestObserver`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.extender.statuswriter import Result
+from tfjob_controller.gangscheduler.status.writer import StatusChange
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 
@@ -38,7 +38,13 @@ def test_the_share_of_the_nodes_that_is_used_is_shown_by_resource() -> None:
 def test_wishes_for_other_sizes_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     metrics = GangMetrics(registry)
-    for result in (Result.SHRINK, Result.SHRINK, Result.GROW, Result.WITHDRAWN, Result.RESIZED):
+    for result in (
+        StatusChange.SHRINK,
+        StatusChange.SHRINK,
+        StatusChange.GROW,
+        StatusChange.WITHDRAWN,
+        StatusChange.RESIZED,
+    ):
         metrics.written(result, gang("Bound"))
     text = scraped(registry)
     assert 'gang_resizes_asked_total{direction="shrink"} 2.0' in text

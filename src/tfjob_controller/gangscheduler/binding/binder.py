@@ -1,0 +1,270 @@
+"""Posts Bindings: many at the same time, gang by gang, and each until its outcome is known.
+
+Theory of operation. Pods lie on one pile in the order in which they were given, and a few threads take the next one: so
+all of a gang's pods are under way, or done, before the first of the next gang is; that keeps the time short in which a
+gang is partly bound. One that has to be tried again rests on a second pile, by time, and keeps no thread from working:
+a pod that an admission webhook refuses delays nobody else.
+
+A Binding is not idempotent: a second one for the same pod and node is refused with 409. So after everything that leaves
+open what has happened (no answer, 5xx, 429, 409) the pod is read, and its uid and node say which it was: bound as
+wanted, bound elsewhere, gone, or to be tried again until `deadline_seconds` are over. The uid in each Binding keeps a
+new pod of the same name from getting what was meant for the old one.
+
+Seconds may lie between the first Binding of a gang and its last, or between two tries, in which a node has become
+another. So who gives pods may object before each is posted; that ends it.
+
+Threads: `submit` may be called from any; results are given in the binder's own threads.
+Source: kubernetes pkg/registry/core/pod/storage/storage.go (BindingREST), apimachinery pkg/api/errors.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, STOPPING, BindRequest
+from tfjob_controller.kube.codec import decoder_for, encode
+from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.trace import new_trace
+from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
+
+log = structlog.get_logger(__name__)
+
+# Enough to keep an API server on the same machine busy; more only wait for each other.
+THREADS = 16
+# Longer than an apiserver takes to restart, shorter than the time without progress after which a gang is given up.
+DEADLINE_SECONDS = 40.0
+# An answer that has not come by then will not come; the pod says what happened.
+REQUEST_TIMEOUT_SECONDS = 10.0
+_REST_BASE_SECONDS = 0.1
+_REST_CAP_SECONDS = 5.0
+
+# Called once for each pod; an empty text means that it is bound.
+OnResult = Callable[[BindRequest, str], None]
+# Asked before a Binding is posted: why it must not be, or an empty text. In the binder's threads.
+Objection = Callable[[BindRequest], str]
+
+_decode_pod = decoder_for(Pod)
+
+
+class BindingObserver(Protocol):
+    """Is told how Bindings end, in the binder's threads."""
+
+    def binding_ended(self, result: str, seconds: float) -> None:
+        """`result` is bound, gone, elsewhere, refused, late or stopped; `seconds` from the first attempt."""
+
+
+# What became of it, in one word, and the error that it is answered with.
+_Outcome = tuple[str, str]
+_BOUND: _Outcome = ("bound", "")
+
+
+@dataclass(slots=True)
+class _Task:
+    pod: BindRequest
+    on_result: OnResult
+    objection: Objection
+    deadline: float
+    backoff: DecorrelatedBackoff
+    is_repeated: bool = False
+
+
+@dataclass(order=True, slots=True)
+class _Resting:
+    due: float
+    number: int
+    task: _Task = field(compare=False)
+
+
+class Binder:
+    """See the module. Results come exactly once for each pod that was submitted."""
+
+    def __init__(
+        self,
+        requester: Requester,
+        clock: Clock,
+        *,
+        threads: int = THREADS,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        observer: BindingObserver | None = None,
+    ) -> None:
+        self._requester = requester
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._observer = observer
+        self._rng = random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._changed = threading.Condition()  # guards the piles
+        self._fresh: deque[_Task] = deque()
+        self._resting: list[_Resting] = []
+        self._number = 0
+        self._stop = threading.Event()
+        self._threads = [
+            SupervisedThread(f"binder-{number}", self._work, stop=self._stop, clock=clock) for number in range(threads)
+        ]
+
+    @property
+    def restarts(self) -> int:
+        """How often a thread has died and was started again, over all."""
+        return sum(thread.restarts for thread in self._threads)
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> bool:
+        """Post nothing more and end the threads. What has not been posted is answered with an error."""
+        with self._changed:
+            self._stop.set()
+            left = [*self._fresh, *(resting.task for resting in self._resting)]
+            self._fresh.clear()
+            self._resting.clear()
+            self._changed.notify_all()
+        for task in left:
+            self._end(task, "stopped", STOPPING)
+        ends_at = self._clock.monotonic() + timeout_seconds
+        ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
+        return all(ended)
+
+    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection = lambda _: "") -> None:
+        """Bind these; what was submitted before goes first. Neither callback must raise, nor take long."""
+        deadline = self._clock.monotonic() + self._deadline_seconds
+        tasks = [_Task(pod, on_result, objection, deadline, self._new_backoff()) for pod in pods]
+        with self._changed:
+            is_stopped = self._stop.is_set()
+            if not is_stopped:
+                self._fresh.extend(tasks)
+                self._changed.notify(len(tasks))
+        for task in tasks if is_stopped else ():
+            self._end(task, "stopped", STOPPING)
+
+    def _new_backoff(self) -> DecorrelatedBackoff:
+        return DecorrelatedBackoff(
+            self._clock, self._rng, base_seconds=_REST_BASE_SECONDS, cap_seconds=_REST_CAP_SECONDS
+        )
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            try:
+                with new_trace(_key(task.pod)):
+                    self._attempt(task)
+            except Exception as error:
+                # A fault of ours: whoever waits hears of it, and the thread is started anew.
+                self._end(task, "refused", f"internal error: {error!r}")
+                raise
+
+    def _next(self) -> _Task | None:
+        """Wait for something to do; None once it is to stop."""
+        with self._changed:
+            while not self._stop.is_set():
+                now = self._clock.monotonic()
+                # Who has waited for another try goes first: its gang is partly bound, perhaps.
+                if self._resting and self._resting[0].due <= now:
+                    return heapq.heappop(self._resting).task
+                if self._fresh:
+                    return self._fresh.popleft()
+                self._clock.wait(self._changed, self._resting[0].due - now if self._resting else None)
+        return None
+
+    def _attempt(self, task: _Task) -> None:
+        try:
+            outcome = self._look(task.pod) if task.is_repeated else None
+            if outcome is None and (words := task.objection(task.pod)):
+                outcome = "refused", words
+            if outcome is None:
+                self._post(task.pod)
+                outcome = _BOUND
+        except ApiError as error:
+            self._failed(task, error)
+            return
+        self._end(task, *outcome)
+
+    def _failed(self, task: _Task, error: ApiError) -> None:
+        if error.is_not_found:
+            self._end(task, "gone", POD_DELETED)
+        elif not (error.is_retryable or error.is_conflict or error.is_unauthorized):
+            self._end(task, "refused", f"the API server refused the Binding: {error}")
+        elif error.is_conflict and not task.is_repeated:
+            task.is_repeated = True
+            self._attempt(task)
+        else:
+            self._rest(task, error)
+
+    def _rest(self, task: _Task, error: ApiError) -> None:
+        task.is_repeated = True
+        now = self._clock.monotonic()
+        due = now + task.backoff.next_seconds(at_least=error.retry_after_seconds or 0.0)
+        if due >= task.deadline:
+            self._end(task, "late", f"the Binding did not succeed in time: {error}")
+            return
+        log.info("binding failed, trying again", key=_key(task.pod), uid=task.pod.uid, error=str(error))
+        with self._changed:
+            is_stopped = self._stop.is_set()
+            if not is_stopped:
+                self._number += 1
+                heapq.heappush(self._resting, _Resting(due, self._number, task))
+                self._changed.notify()
+        if is_stopped:
+            self._end(task, "stopped", STOPPING)
+
+    def _post(self, pod: BindRequest) -> None:
+        self._requester.request(
+            "POST",
+            PODS.path(pod.namespace, pod.name, "binding"),
+            body=encode(_body(pod)),
+            timeout_seconds=REQUEST_TIMEOUT_SECONDS,
+            retry=False,
+        )
+
+    def _look(self, pod: BindRequest) -> _Outcome | None:
+        """What became of it; None if it is still to be bound. Raises ApiError."""
+        body = self._requester.request(
+            "GET", PODS.path(pod.namespace, pod.name), timeout_seconds=REQUEST_TIMEOUT_SECONDS, retry=False
+        )
+        try:
+            found = _decode_pod(body)
+        except msgspec.MsgspecError as error:
+            raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the answer is no pod: {error}") from error
+        return _judge(pod, found)
+
+    def _end(self, task: _Task, result: str, error: str) -> None:
+        if error:
+            log.warning("pod not bound", key=_key(task.pod), uid=task.pod.uid, result=result, error=error)
+        if self._observer is not None:
+            begin = task.deadline - self._deadline_seconds
+            self._observer.binding_ended(result, self._clock.monotonic() - begin)
+        task.on_result(task.pod, error)
+
+
+def _judge(pod: BindRequest, found: Pod) -> _Outcome | None:
+    if found.metadata.uid != pod.uid:
+        return "gone", POD_DELETED
+    if found.spec.node_name == pod.node:
+        return _BOUND
+    if found.spec.node_name:
+        return "elsewhere", "the pod is bound to another node"
+    return ("gone", POD_DELETED) if found.metadata.deletion_timestamp else None
+
+
+def _body(pod: BindRequest) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": pod.node},
+    }
+
+
+def _key(pod: BindRequest) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,105 @@
+"""kube-scheduler's questions, answered from what the admission loop has decided. See `service.Placements`.
+
+Threads: asked in the server's event loop. Where a member goes is read from the Gang in the cache, without the loop's
+lock; only pods of no gang need the view, and that under the lock, which is held for milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    GANG_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangStatus,
+    placed_nodes,
+)
+from tfjob_controller.api.podrequests import requests_of
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
+from tfjob_controller.gangscheduler.extender.wire import WirePod
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.scheduling.rooms import full_nodes
+
+NO_GANG = "there is no Gang of the name that the pod's label says"
+NOT_ADMITTED = "the gang waits for room"
+NOT_A_MEMBER = "the pod is no placed member of its gang"
+OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
+RESERVED = "the room left on this node is reserved for gangs"
+UNREADABLE = "the pod cannot be read"
+
+# No attempt has this number: what a label that is no number means.
+_NO_ATTEMPT = -1
+
+
+class GangPlacements:
+    """See the module."""
+
+    def __init__(self, gangs: Store[Gang], board: SharedState, is_synced: Callable[[], bool]) -> None:
+        self._gangs = gangs
+        self._board = board
+        self._is_synced = is_synced
+        # The last gang's nodes: kube-scheduler asks for one gang's members in a row.
+        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
+
+    @property
+    def is_synced(self) -> bool:
+        return self._is_synced()
+
+    def member_of(self, pod: WirePod) -> GangMember | None:
+        labels = pod.metadata.labels
+        name = labels.get(GANG_LABEL, "")
+        if not name:
+            return None
+        attempt = labels.get(ATTEMPT_LABEL, "")
+        number = int(attempt) if attempt.isdecimal() and attempt.isascii() and len(attempt) < 10 else _NO_ATTEMPT
+        return GangMember(f"{pod.metadata.namespace}/{name}", number, labels.get(MEMBER_LABEL, ""))
+
+    def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:
+        gang = self._gangs.get(gang_key)
+        if gang is None:
+            return NodeAssignment(reason=NO_GANG)
+        if gang.status.phase not in (ADMITTED, BOUND):
+            return NodeAssignment(reason=NOT_ADMITTED)
+        if gang.status.attempt != attempt:
+            return NodeAssignment(reason=OLD_ATTEMPT)
+        node = self._nodes_of(gang.status).get(member, "")
+        return NodeAssignment(node, "" if node else NOT_A_MEMBER)
+
+    def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+        try:
+            amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
+        except (msgspec.MsgspecError, ValueError):
+            return (), dict.fromkeys(names, UNREADABLE)
+        with self._board.lock:
+            full = full_nodes(self._board.view.rooms, names, amounts)
+            full |= self._given_nodes(amounts).intersection(names)
+        if not full:
+            return names, {}
+        return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
+
+    def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
+        """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
+        kept, rooms = self._board.kept, self._board.view.rooms
+        given = {} if kept is None else kept.given
+        return {
+            node
+            for node, taken in given.items()
+            if node in rooms
+            and any(rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
+        }
+
+    def _nodes_of(self, status: GangStatus) -> dict[str, str]:
+        known, nodes = self._latest
+        if known is not status:
+            nodes = placed_nodes(status)
+            self._latest = (status, nodes)
+        return nodes

@@ -1,0 +1,197 @@
+"""Writes what the admission loop has decided: statuses of Gangs, many at the same time.
+
+Each write is a merge patch that the server refuses if somebody has written since, so nothing is ever written over what
+was not seen. Its answer goes into the cache at once. Each step has a reconcile id of its own (kube.trace).
+
+Threads: `write` belongs to one, and uses a pool of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import structlog
+
+from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import status_patch
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.trace import new_trace
+
+log = structlog.get_logger(__name__)
+
+
+class StatusChange(StrEnum):
+    """What a status says that was not said before."""
+
+    ADMITTED = "admitted"
+    WAITING = "waiting"
+    UNSCHEDULABLE = "unschedulable"
+    BOUND = "bound"
+    MOVED = "moved"
+    RESIZED = "resized"
+    RELEASED = "released"
+    RETURNED = "returned"
+    """Back in the queue after an attempt that came to nothing."""
+    SHRINK = "shrink_asked"
+    """Its owner is asked to have fewer members."""
+    GROW = "grow_asked"
+    """Or more."""
+    WITHDRAWN = "ask_withdrawn"
+    """Neither any more, though it has not followed."""
+
+
+FAILED = "failed"
+# Reasons of events; the others are those of the condition Scheduled.
+REASSIGNED = "Moved"
+RESIZE_REASONS = {StatusChange.SHRINK: "ShrinkAsked", StatusChange.GROW: "GrowAsked"}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    """A status to be written, and what it is in one word.
+
+    `reserves`: its room is reserved in the view already. `wakes`: pods that kube-scheduler should look at again then.
+    """
+
+    gang: Gang
+    status: GangStatus
+    result: StatusChange
+    reserves: bool = False
+    wakes: tuple[ScheduledPod, ...] = ()
+
+
+class StatusObserver(Protocol):
+    """Hears what is written, in the writer's threads."""
+
+    def written(self, result: str, gang: Gang) -> None:
+        """`result` is one of `Result`, or `FAILED`: it was not written."""
+
+
+class Recorder(Protocol):
+    """Takes events and never blocks; `kube.events.EventRecorder`."""
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
+
+
+class StatusWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        gangs: Store[Gang],
+        client: ResourceClient[Gang],
+        pod_client: ResourceClient[ScheduledPod],
+        observer: StatusObserver,
+        recorder: Recorder,
+        *,
+        threads: int,
+    ) -> None:
+        self._gangs = gangs
+        self._client = client
+        self._pod_client = pod_client
+        self._observer = observer
+        self._recorder = recorder
+        self._stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
+
+    def stop(self) -> None:
+        """Begin no further write."""
+        self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, namespace: str, name: str) -> None:
+        """Read a Gang anew, past the watch. Raises ApiError."""
+        self._gangs.assume(self._client.get(namespace, name))
+
+    def write(self, steps: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
+        """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
+        try:
+            errors = list(self._pool.map(self._traced, steps))
+        except (RuntimeError, CancelledError):
+            # A pool that is shut down says so with these.
+            if not self._stopped.is_set():
+                raise
+            return iter(())
+        return zip(steps, errors, strict=True)
+
+    def _traced(self, step: StatusUpdate) -> ApiError | None:
+        with new_trace(key_of(step.gang)):
+            return self._write(step)
+
+    def _write(self, step: StatusUpdate) -> ApiError | None:
+        meta = step.gang.metadata
+        body = status_patch(step.gang.status, step.status, meta.resource_version)
+        try:
+            written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
+        except ApiError as error:
+            self._observer.written(FAILED, step.gang)
+            level = log.debug if error.is_conflict or error.is_not_found else log.warning
+            level("gang status not written", key=key_of(step.gang), error=str(error))
+            return error
+        self._gangs.assume(written)
+        self._observer.written(step.result, written)
+        if step.result is not StatusChange.WAITING:
+            log.info(
+                f"gang {step.result}", key=key_of(written), attempt=written.status.attempt, words=written.status.message
+            )
+        self._tell(step, written)
+        for pod in step.wakes:
+            self.wake(pod, written)
+        return None
+
+    def _tell(self, step: StatusUpdate, gang: Gang) -> None:
+        """One event for each change of what the gang is told, none for its pods or its place in the queue."""
+        reason = _reason_of(gang.status)
+        if step.result is StatusChange.MOVED:
+            reason, note = REASSIGNED, "Some pods got another node: theirs was lost, full or refused"
+        elif step.result in RESIZE_REASONS:
+            reason, note = RESIZE_REASONS[step.result], _wish(gang)
+        elif reason == _reason_of(step.gang.status):
+            return
+        else:
+            note = gang.status.message
+        meta = gang.metadata
+        regarding = ObjectReference(
+            api_version=GANGS.api_version,
+            kind=GANGS.kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+        type_ = "Warning" if step.result in (StatusChange.RETURNED, StatusChange.UNSCHEDULABLE) else "Normal"
+        self._recorder.event(regarding, type_, reason, note, "Schedule")
+
+    def wake(self, pod: ScheduledPod, gang: Gang) -> None:
+        """Make kube-scheduler ask again: a change of the pod itself wakes a refused one at once."""
+        node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
+        meta = pod.metadata
+        note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}
+        try:
+            self._pod_client.patch(meta.namespace, meta.name, note)
+        except ApiError as error:
+            # kube-scheduler comes again by itself, some minutes later at the most.
+            log.info("pod not woken", key=key_of(pod), error=str(error))
+
+
+def _wish(gang: Gang) -> str:
+    """`worker: 4 -> 2, room for default/b, waiting 31 s`."""
+    counts = {each.name: each.count for each in gang.spec.members}
+    targets = gang.status.target_members.items()
+    numbers = "; ".join(f"{kind}: {counts.get(kind, 0)} -> {target}" for kind, target in targets)
+    return f"{numbers}, {gang.status.target_reason}"
+
+
+def _reason_of(status: GangStatus) -> str:
+    """Of the condition Scheduled, the only one."""
+    return status.conditions[0].reason if status.conditions else ""

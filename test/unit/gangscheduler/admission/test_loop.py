@@ -1,0 +1,474 @@
+"""The admission loop in a played cluster: every rule of its phases, without threads and without time."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
+from helpers.memoryapi import no_answer, refusal
+from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS
+from tfjob_controller.gangscheduler.admission.queue import POSITION_SECONDS
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.state.shared import REJECTION_SECONDS
+from tfjob_controller.gangscheduler.status.lifecycle import REPLACEMENT_SECONDS
+
+
+def bound_pods(world: GangWorld, name: str) -> int:
+    return sum(bool(pod.spec.node_name) for pod in world.pods_of(name))
+
+
+def admit(world: GangWorld, name: str, workers: int) -> None:
+    world.add_gang(name, worker=workers)
+    world.run()
+    assert world.gang(name).status.phase == "Admitted"
+
+
+def bind(world: GangWorld, name: str) -> None:
+    world.create_pods(name)
+    world.schedule()
+    world.run()
+    assert world.gang(name).status.phase == "Bound"
+
+
+def test_a_gang_that_fits_is_admitted_with_a_node_for_every_member_in_one_write(world: GangWorld) -> None:
+    world.add_gang("one", worker=3, ps=2)
+    before = len(world.api.written("PATCH"))
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.attempt, len(placed_nodes(status))) == ("Admitted", 1, 5)
+    assert len(world.api.written("PATCH")) == before + 1
+
+
+def test_an_unchanged_answer_is_not_written_again(world: GangWorld) -> None:
+    admit(world, "first", 6)
+    world.add_gang("second", worker=6)
+    world.run()
+    assert world.gang("second").status.phase == "Waiting"
+    before = len(world.api.written("PATCH"))
+    for _ in range(5):
+        world.clock.advance(POSITION_SECONDS)
+        world.run()
+    assert len(world.api.written("PATCH")) == before
+
+
+def test_a_place_in_the_queue_alone_is_written_later(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    for number in range(3):
+        world.clock.advance(1)
+        world.add_gang(f"next-{number}", worker=8)
+    world.run()
+    assert [world.gang(f"next-{number}").status.position for number in range(3)] == [1, 2, 3]
+    world.remove_gang("next-0")
+    world.run()
+    assert world.gang("next-2").status.position == 3
+    world.clock.advance(POSITION_SECONDS)
+    world.run()
+    assert world.gang("next-2").status.position == 2
+
+
+def test_all_members_are_bound_together(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.create_pods("one")
+    late = world.pods_of("one")[-1].metadata
+    world.remove_pod(late.name)
+    world.schedule()
+    world.run()
+    assert bound_pods(world, "one") == 0
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert bound_pods(world, "one") == 3
+    assert world.gang("one").status.phase == "Bound"
+
+
+def test_an_attempt_without_progress_goes_back_to_the_queue_rests_and_comes_again(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.placement, status.attempt) == ("Waiting", (), 1)
+    assert "given up: 0 of 3" in status.message
+    assert world.board.view.statistics().reserved_members == 0
+    world.clock.advance(10)
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
+
+
+def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    bind(world, "one")
+    gone = world.pods_of("one")[0]
+    world.remove_pod(gone.metadata.name)
+    world.run()
+    bind(world, "one")
+    assert world.pods[f"{NAMESPACE}/{gone.metadata.name}"].spec.node_name == gone.spec.node_name
+
+
+def test_the_room_of_a_member_that_failed_is_kept_and_of_one_that_succeeded_given_away(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    names = [pod.metadata.name for pod in world.pods_of("one")]
+    world.finish_pod(names[0], "Failed")
+    world.add_gang("next", worker=1)
+    world.run()
+    assert world.gang("next").status.phase == "Waiting"
+    world.finish_pod(names[1], "Succeeded")
+    world.run()
+    assert world.gang("next").status.phase == "Admitted"
+
+
+def test_a_gang_whose_members_have_all_ended_is_released(world: GangWorld) -> None:
+    admit(world, "one", 2)
+    bind(world, "one")
+    for pod in world.pods_of("one"):
+        world.finish_pod(pod.metadata.name)
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    assert world.board.view.statistics().reserved_members == 0
+
+
+def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWorld) -> None:
+    admit(world, "one", 1)
+    bind(world, "one")
+    (pod,) = world.pods_of("one")
+    world.finish_pod(pod.metadata.name, "Failed")
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    world.clock.advance(REPLACEMENT_SECONDS)
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    world.put_pod("one-again", pod.metadata.labels, 1)
+    world.run()
+    world.run()
+    world.schedule()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    assert world.pods[f"{NAMESPACE}/one-again"].spec.node_name
+
+
+def test_members_on_a_node_that_goes_get_another_in_the_same_attempt(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.remove_node(node)
+    world.run()
+    status = world.gang("one").status
+    assert (set(placed_nodes(status).values()), status.attempt) == ({"a", "b"} - {node}, 1)
+
+
+def test_a_foreign_pod_that_takes_reserved_room_drives_members_elsewhere(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.put_pod("stranger", {}, 4, node=node)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {node}
+
+
+def test_a_suspended_gang_is_released_and_queues_anew_when_it_is_resumed(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.placement) == ("Released", ())
+    world.change_gang("one", {"spec": {"suspend": None}})
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
+
+
+@pytest.mark.parametrize("end", ["suspended", "deleted"])
+def test_room_is_not_given_to_others_while_bindings_are_under_way(world: GangWorld, end: str) -> None:
+    admit(world, "first", 8)
+    world.create_pods("first")
+    world.is_binding_slow = True
+    world.schedule()
+    if end == "suspended":
+        world.change_gang("first", {"spec": {"suspend": True}})
+    else:
+        world.api.request("DELETE", f"{GANG_PATH}/first")
+        world.deliver()
+    world.add_gang("second", worker=8)
+    for _ in range(3):
+        world.run()
+    assert world.gang("second").status.phase == "Waiting"
+    world.end_bindings()
+    for pod in world.pods_of("first"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert world.gang("second").status.phase == "Admitted"
+    if end == "suspended":
+        assert world.gang("first").status.phase == "Released"
+
+
+def test_a_gang_that_is_resumed_while_its_bindings_end_starts_anew_or_is_bound(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one")
+    world.is_binding_slow = True
+    world.schedule()
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.change_gang("one", {"spec": {"suspend": False}})
+    world.run()
+    world.is_binding_broken = True
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+    world.run()
+    assert world.gang("one").status.phase == "Waiting"
+    world.delete_old_pods("one")
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    bind(world, "one")
+
+
+def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
+    admit(world, "one", 6)
+    world.start_scheduler()
+    world.add_gang("two", worker=6)
+    world.run()
+    assert world.gang("two").status.phase == "Waiting"
+    assert world.board.view.statistics().reserved_members == 6
+
+
+def test_an_admission_that_is_refused_gives_its_room_back(world: GangWorld) -> None:
+    world.add_gang("one", worker=6)
+    world.api.script.append(refusal(409, "Conflict"))
+    world.run()
+    assert world.board.view.statistics().reserved_members == 0
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["written", "not written"])
+def test_while_nobody_knows_whether_an_admission_was_written_its_room_stays_reserved(
+    world: GangWorld, applied: bool
+) -> None:
+    world.add_gang("one", worker=6)
+    world.add_gang("two", worker=6)
+    world.api.script.append(no_answer(applied=applied))
+    world.admission.run_once()
+    assert world.board.view.statistics().reserved_members == 6
+    world.clock.advance(1)
+    for _ in range(3):
+        world.run()
+    phases = sorted(world.gang(name).status.phase for name in ("one", "two"))
+    assert phases == ["Admitted", "Waiting"]
+    assert world.board.view.statistics().reserved_members == 6
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"worker": 0}, {"worker": 100_000}],
+    ids=["no pods", "more pods than any cluster takes"],
+)
+def test_a_gang_of_a_strange_size_harms_nobody(world: GangWorld, members: dict[str, int]) -> None:
+    world.add_gang("strange", **members)
+    admit(world, "good", 3)
+    bind(world, "good")
+
+
+def workers(count: int) -> dict[str, object]:
+    return {"spec": {"members": [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]}}
+
+
+def test_a_member_that_is_added_to_a_bound_gang_is_placed_when_it_fits(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    bind(world, "one")
+    admit(world, "two", 5)
+    world.change_gang("one", workers(4))
+    world.run()
+    assert (len(placed_nodes(world.gang("one").status)), world.gang("one").status.members) == (3, "3/4")
+    world.remove_gang("two")
+    world.run()
+    assert world.gang("one").status.members == "4/4"
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    assert bound_pods(world, "one") == 4
+    assert world.gang("one").status.attempt == 1
+
+
+def test_members_that_are_taken_away_give_their_room_to_others_and_the_rest_is_not_touched(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    before = placed_nodes(world.gang("one").status)
+    world.change_gang("one", workers(6))
+    world.run()
+    after = placed_nodes(world.gang("one").status)
+    assert after == {member: node for member, node in before.items() if member not in ("worker-6", "worker-7")}
+    for pod in world.pods_of("one"):
+        if pod.metadata.labels["scheduling.kubeflow.org/member"] not in after:
+            world.remove_pod(pod.metadata.name)
+    world.run()
+    admit(world, "two", 2)
+
+
+def test_a_gang_that_started_with_its_least_grows_to_its_whole(world: GangWorld) -> None:
+    admit(world, "other", 4)
+    world.add_gang("one", worker=6)
+    world.change_gang("one", {"spec": {"minMembers": {"worker": 2}}})
+    world.run()
+    assert world.gang("one").status.members == "4/6"
+    bind(world, "one")
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("one").status.members == "6/6"
+
+
+def test_each_change_of_what_a_gang_is_told_is_one_event_and_its_place_in_the_queue_none(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    world.add_gang("other", worker=8)
+    world.add_gang("second", worker=8)
+    for _ in range(3):
+        world.clock.advance(POSITION_SECONDS)
+        world.run()
+    bind(world, "first")
+    world.remove_gang("other")
+    world.clock.advance(POSITION_SECONDS)
+    world.run()
+    assert [(name, reason) for name, reason, _ in world.events.told] == [
+        ("first", "Admitted"),
+        ("other", "WaitingForCapacity"),
+        ("second", "WaitingForCapacity"),
+        ("first", "Bound"),
+    ]
+
+
+def test_a_gang_of_no_pods_is_released_once_and_queues_when_it_gets_some(world: GangWorld) -> None:
+    world.add_gang("none", worker=0)
+    for _ in range(3):
+        world.run()
+    assert (world.gang("none").status.phase, world.gang("none").status.attempt) == ("Released", 0)
+    world.change_gang("none", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    world.run()
+    assert world.gang("none").status.phase == "Admitted"
+
+
+def test_a_status_edited_by_hand_to_nonsense_harms_nobody_else(world: GangWorld) -> None:
+    world.add_gang("edited", worker=2)
+    nonsense = [{"node": "nowhere", "members": ["worker-0", "king-7", "worker-99"]}]
+    world.change_gang("edited", {"status": {"phase": "Admitted", "attempt": 7, "placement": nonsense}})
+    admit(world, "good", 6)
+    bind(world, "good")
+
+
+def test_a_gang_whose_least_is_none_does_not_start_with_none(world: GangWorld) -> None:
+    admit(world, "other", 8)
+    world.add_gang("one", worker=3)
+    world.change_gang("one", {"spec": {"minMembers": {"worker": 0}}})
+    for _ in range(5):
+        world.clock.advance(1)
+        world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Waiting", 0)
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("one").status.members == "3/3"
+
+
+@pytest.mark.parametrize("quantity", ["lots", "-1"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_a_placed_gang_that_comes_to_ask_for_nonsense_harms_nobody_else(
+    world: GangWorld, quantity: str, is_restarted: bool
+) -> None:
+    admit(world, "odd", 2)
+    world.change_gang("odd", {"spec": {"members": [{"name": "worker", "count": 3, "resources": {"cpu": quantity}}]}})
+    if is_restarted:
+        world.start_scheduler()
+    world.run()
+    admit(world, "good", 2)
+    bind(world, "good")
+
+
+@pytest.mark.parametrize("moment", ["never", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-11-21"])
+def test_a_rest_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
+    admit(world, "other", 8)
+    world.add_gang("odd", worker=2)
+    world.change_gang("odd", {"status": {"phase": "Waiting", "notBefore": moment}})
+    world.run()
+    world.remove_gang("other")
+    world.run()
+    assert world.gang("odd").status.phase == "Admitted"
+
+
+def test_a_clock_that_is_set_back_prolongs_no_rest(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    assert world.gang("one").status.not_before
+    world.clock.jump(-3600)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+
+
+def test_a_status_that_cannot_be_written_is_not_tried_without_a_pause(world: GangWorld) -> None:
+    admit(world, "first", 8)
+    world.add_gang("second", worker=8)
+    world.api.always = refusal(403, "Forbidden")
+    before = len(world.api.written("PATCH"))
+    for _ in range(20):
+        world.admission.run_once()
+    assert len(world.api.written("PATCH")) == before + 1
+    world.api.always = None
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("second").status.phase == "Waiting"
+
+
+def test_writes_that_fail_make_no_rest_longer(world: GangWorld) -> None:
+    admit(world, "one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.api.always = refusal(500)
+    for _ in range(10):
+        world.run()
+        world.clock.advance(1)
+    world.api.always = None
+    for _ in range(2):
+        world.run()
+        world.clock.advance(2 * BACKOFF_SECONDS)
+    world.run()
+    assert world.gang("one").status.attempt == 2
+
+
+def test_the_room_of_a_member_that_succeeded_stays_free_when_its_pod_is_deleted(world: GangWorld) -> None:
+    admit(world, "one", 8)
+    bind(world, "one")
+    name = world.pods_of("one")[0].metadata.name
+    world.finish_pod(name, "Succeeded")
+    world.run()
+    world.remove_pod(name)
+    world.run()
+    admit(world, "next", 1)
+
+
+def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: GangWorld) -> None:
+    admit(world, "one", 1)
+    bind(world, "one")
+    (pod,) = world.pods_of("one")
+    world.remove_pod(pod.metadata.name)
+    world.create_pods("one")
+    who = GangMember(f"{NAMESPACE}/one", 1, "worker-0")
+    for _ in range(3):
+        world.board.node_refused(who, placed_nodes(world.gang("one").status)["worker-0"])
+        world.run()
+    (stuck,) = set(placed_nodes(world.gang("one").status).values())
+    world.clock.advance(REJECTION_SECONDS)
+    world.board.node_refused(who, stuck)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}
+
+
+def test_the_loop_sleeps_until_the_rest_after_an_attempt_in_vain_is_over(world: GangWorld) -> None:
+    world.put_node("a", 4)
+    world.add_gang("one", worker=2)
+    world.run()
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    for _ in range(3):
+        world.run()
+    assert world.gang("one").status.phase == "Waiting"
+    rest = world.admission.sleep_seconds()
+    assert 0 < rest <= 2 * BACKOFF_SECONDS
+    world.clock.advance(rest + 0.001)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"

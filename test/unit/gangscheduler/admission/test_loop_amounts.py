@@ -1,0 +1,119 @@
+"""Pods that request other amounts than their Gang says: a LimitRange's defaults, a RuntimeClass's overhead, errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
+from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.gangscheduler.state.observedrequests import RETENTION_SECONDS
+
+
+def admit(world: GangWorld, name: str, workers: int) -> None:
+    world.add_gang(name, worker=workers)
+    world.run()
+    assert world.gang(name).status.phase == "Admitted"
+
+
+def give_up(world: GangWorld, name: str) -> None:
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    assert world.gang(name).status.phase in ("Waiting", "Unschedulable")
+    world.delete_old_pods(name)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+
+
+def test_pods_that_need_more_are_placed_by_what_they_need(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one", cpu=2)
+    world.run()
+    assert sorted(Counter(placed_nodes(world.gang("one").status).values()).values()) == [2, 2]
+    world.schedule()
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 1)
+
+
+def test_what_they_need_is_not_given_to_others(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one", cpu=2)
+    world.add_gang("other", worker=1)
+    world.run()
+    assert world.gang("other").status.phase == "Waiting"
+
+
+def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    admit(world, "other", 1)
+    world.create_pods("one", cpu=2)
+    world.create_pods("other")
+    world.schedule()
+    world.run()
+    assert world.gang("other").status.phase == "Bound"
+    give_up(world, "one")
+    assert world.gang("one").status.message.startswith("needs 4 \u00d7 cpu: 2")
+    world.remove_gang("other")
+    world.run()
+    world.create_pods("one", cpu=2)
+    world.schedule()
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Bound", 2)
+
+
+def test_pods_that_need_more_than_the_cluster_has_are_said_so(world: GangWorld) -> None:
+    admit(world, "one", 2)
+    world.create_pods("one", cpu=5)
+    give_up(world, "one")
+    assert world.gang("one").status.phase == "Unschedulable"
+
+
+@pytest.mark.parametrize("mended", ["the gang says so", "a while has passed"])
+def test_a_gang_is_believed_again(world: GangWorld, mended: str) -> None:
+    admit(world, "one", 2)
+    world.create_pods("one", cpu=5)
+    give_up(world, "one")
+    if mended == "the gang says so":
+        world.change_gang(
+            "one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1", "memory": "0"}}]}}
+        )
+    else:
+        world.clock.advance(RETENTION_SECONDS)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+
+
+def test_whoever_takes_over_learns_it_from_the_pods(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one", cpu=2)
+    world.start_scheduler()
+    world.run()
+    world.schedule()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+
+
+def test_pods_that_need_less_take_what_the_gang_says_until_they_are_bound(world: GangWorld) -> None:
+    world.add_gang("one", cpu=2, worker=4)
+    world.run()
+    world.create_pods("one", cpu=1)
+    world.run()
+    assert sum(room.free["cpu"] for room in world.board.view.rooms.values()) == 0
+    world.schedule()
+    world.run()
+    assert sum(room.free["cpu"] for room in world.board.view.rooms.values()) == 4000
+
+
+def test_a_replacement_that_needs_more_is_placed_where_that_is(world: GangWorld) -> None:
+    admit(world, "one", 4)
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    gone = world.pods_of("one")[0].metadata.name
+    world.remove_pod(gone)
+    world.create_pods("one", cpu=3)
+    world.run()
+    world.schedule()
+    assert all(pod.spec.node_name for pod in world.pods_of("one"))

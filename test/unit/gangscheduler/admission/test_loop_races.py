@@ -1,0 +1,408 @@
+"""The admission loop while Bindings are under way: what the watch has not shown yet counts all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GANG_PATH, NAMESPACE, GangWorld
+from helpers.memoryapi import Fault, Request, no_answer, refusal
+from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.kube.errors import ApiError
+
+
+@pytest.fixture
+def world(world: GangWorld) -> GangWorld:
+    world.add_gang("one", worker=3)
+    world.run()
+    world.create_pods("one")
+    return world
+
+
+def test_a_member_whose_binding_is_under_way_keeps_its_node_and_its_room(world: GangWorld) -> None:
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.is_binding_slow = True
+    world.schedule()
+    world.put_pod("stranger", {}, 2, node=node)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {node}
+    assert world.board.view.rooms[node].free["cpu"] == -1000
+    world.end_bindings()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    (other,) = {"a", "b"} - {node}
+    assert world.board.view.rooms[other].free["cpu"] == 4000
+
+
+def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    late = world.pods_of("one")[-1]
+    world.remove_pod(late.metadata.name)
+    world.schedule()
+    world.put_pod("stranger", {}, 2, node=node)
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"}
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+
+
+def test_an_attempt_that_was_given_up_moves_nobody(world: GangWorld) -> None:
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.gate.tick()
+    world.put_pod("stranger", {}, 2, node=node)
+    world.run()
+    assert world.gang("one").status.phase == "Waiting"
+
+
+def test_a_gang_that_loses_its_pods_before_it_was_seen_bound_goes_back_to_the_queue(world: GangWorld) -> None:
+    world.schedule()
+    for node in ("a", "b"):
+        world.remove_node(node)
+    world.run()
+    assert world.gang("one").status.phase == "Admitted"
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase in ("Waiting", "Unschedulable")
+
+
+def bind_all(world: GangWorld) -> None:
+    world.schedule()
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+
+
+def replace_one(world: GangWorld) -> str:
+    """A member of the bound gang dies, and its replacement's Binding is under way; its name."""
+    gone = world.pods_of("one")[-1].metadata.name
+    world.remove_pod(gone)
+    world.run()
+    world.is_binding_slow = True
+    world.create_pods("one")
+    world.schedule()
+    return str(gone)
+
+
+def suspend_under_a_binding(world: GangWorld) -> str:
+    """The bound gang, while its replacement's Binding is under way, which will fail; the replacement's name."""
+    bind_all(world)
+    gone = replace_one(world)
+    world.is_binding_broken = True
+    world.change_gang("one", {"spec": {"suspend": True}})
+    return gone
+
+
+def fail_bindings(world: GangWorld) -> None:
+    """Those under way; later ones succeed."""
+    world.end_bindings()
+    world.is_binding_broken = world.is_binding_slow = False
+
+
+@pytest.mark.parametrize("end", ["suspended", "deleted", "being deleted", "made anew"])
+def test_the_room_of_a_replacement_whose_binding_is_under_way_is_not_given_away(world: GangWorld, end: str) -> None:
+    bind_all(world)
+    replace_one(world)
+    if end == "suspended":
+        world.change_gang("one", {"spec": {"suspend": True}})
+    elif end == "being deleted":
+        world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    elif end == "made anew":
+        world.remake_gang("one")
+    else:
+        world.api.request("DELETE", f"{GANG_PATH}/one")
+        world.deliver()
+    world.add_gang("next", worker=6)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase in ("", "Waiting")
+    world.is_binding_slow = False
+    world.end_bindings()
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase == "Admitted"
+
+
+def test_a_bound_gang_that_is_suspended_binds_no_replacement_any_more(world: GangWorld) -> None:
+    gone = suspend_under_a_binding(world)
+    world.run()
+    fail_bindings(world)
+    world.schedule()
+    world.run()
+    world.schedule()
+    assert not world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
+    assert world.gang("one").status.phase == "Released"
+
+
+def test_a_bound_gang_that_is_suspended_and_resumed_at_once_goes_on(world: GangWorld) -> None:
+    gone = suspend_under_a_binding(world)
+    world.admission.run_once()
+    world.change_gang("one", {"spec": {"suspend": None}})
+    fail_bindings(world)
+    world.run()
+    world.schedule()
+    assert world.pods[f"{NAMESPACE}/{gone}"].spec.node_name
+
+
+def test_a_gang_that_is_suspended_grows_no_more(world: GangWorld) -> None:
+    world.add_gang("two", worker=5)
+    world.run()
+    bind_all(world)
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 5, "resources": {"cpu": "1"}}]}})
+    world.run()
+    replace_one(world)
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.remove_gang("two")
+    world.run()
+    assert world.gang("one").status.members == "3/5"
+
+
+@pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
+def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_is_not_given_away(
+    world: GangWorld, is_bound: bool
+) -> None:
+    if is_bound:
+        bind_all(world)
+        replace_one(world)
+    else:
+        world.is_binding_slow = True
+        world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    for _ in range(3):
+        world.run()
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    assert world.board.view.rooms[node].free["cpu"] == 1000
+    world.is_binding_slow = False
+    world.end_bindings()
+    world.remove_pod(next(pod.metadata.name for pod in world.pods_of("one") if "worker-2" in pod.metadata.name))
+    for _ in range(3):
+        world.clock.advance(1)
+        world.run()
+    assert world.gang("one").status.phase == "Bound"
+    assert world.board.view.rooms[node].free["cpu"] == 2000
+
+
+def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
+    last = next(pod for pod in world.pods_of("one") if "worker-2" in pod.metadata.name)
+    world.remove_pod(last.metadata.name)
+    world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 2, "resources": {"cpu": "1"}}]}})
+    world.run()
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.members, status.attempt) == ("Bound", "2/2", 1)
+
+
+def test_a_gang_that_grows_and_shrinks_before_it_is_complete_is_as_it_was(world: GangWorld) -> None:
+    for count in (5, 3):
+        world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": count, "resources": {"cpu": "1"}}]}})
+        world.run()
+    bind_all(world)
+    assert world.gang("one").status.members == "3/3"
+
+
+def test_a_gang_made_anew_under_its_old_name_does_not_take_the_old_ones_pods_for_its_own(world: GangWorld) -> None:
+    bind_all(world)
+    world.remake_gang("one")
+    world.run()
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.attempt) == ("Admitted", 2)
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert sum(bool(pod.spec.node_name) for pod in world.pods_of("one")) == 6
+
+
+def test_a_gang_made_anew_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.gate.tick()
+    world.remake_gang("one")
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    world.run()
+    world.run()
+    world.create_pods("one")
+    bind_all(world)
+
+
+@pytest.mark.parametrize("fault", ["conflict", "lost before", "lost after"])
+def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: GangWorld, fault: str) -> None:
+    """The write of the move went wrong, or nobody knows: the Gang that is read still says the old node."""
+    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (good,) = {"a", "b"} - {bad}
+    world.put_node(bad, 4, unschedulable=True)
+    world.api.script.append(
+        refusal(409, "Conflict") if fault == "conflict" else no_answer(applied=fault == "lost after")
+    )
+    world.admission.run_once()
+    seats: list[Mapping[str, str]] = []
+    world.gate.expect = spied(world.gate.expect, seats)  # type: ignore[method-assign]  # to see what the gate is told
+    world.clock.advance(1)
+    world.admission.run_once()
+    assert seats
+    assert all(set(nodes.values()) == {good} for nodes in seats)
+    world.deliver()
+    for _ in range(3):
+        world.clock.advance(1)
+        world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {good}
+    bind_all(world)
+
+
+def spied(expect: Callable[..., None], seats: list[Mapping[str, str]]) -> Callable[..., None]:
+    def spy(gang: str, attempt: int, nodes: Mapping[str, str], **options: Any) -> None:
+        seats.append(nodes)
+        expect(gang, attempt, nodes, **options)
+
+    return spy
+
+
+def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_counts(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    refused: list[str] = []
+
+    def refuse(request: object) -> None:
+        """kube-scheduler is quicker than the writer's next answers."""
+        (node,) = set(placed_nodes(world.gang("two").status).values())
+        refused.append(node)
+        world.board.node_refused(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), node)
+
+    world.api.script.append(Fault(after=refuse))
+    world.admission.run_once()
+    for _ in range(2):
+        world.run()
+    assert refused
+    assert placed_nodes(world.gang("two").status)["worker-0"] not in refused
+
+
+def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    world.run()
+    before = placed_nodes(world.gang("two").status)
+    world.board.node_refused(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
+    world.run()
+    assert placed_nodes(world.gang("two").status)["worker-0"] != before["worker-0"]
+    world.create_pods("two")
+    for _ in range(2):
+        world.run()
+    assert world.pod_api.woken == ["two-worker-0-1"]
+
+
+@pytest.mark.parametrize("is_bound", [False, True], ids=["admitted", "bound"])
+def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(world: GangWorld, is_bound: bool) -> None:
+    (bad,) = set(placed_nodes(world.gang("one").status).values())
+    (other,) = {"a", "b"} - {bad}
+    if is_bound:
+        bind_all(world)
+    world.put_pod("stranger", {}, 4, node=other)
+    if is_bound:
+        for pod in world.pods_of("one"):
+            world.remove_pod(pod.metadata.name)
+        world.create_pods("one")
+    world.put_node(bad, 4, unschedulable=True)
+    for pod in world.pods_of("one"):
+        who = GangMember(f"{NAMESPACE}/one", 1, pod.metadata.labels["scheduling.kubeflow.org/member"])
+        world.board.node_refused(who, bad)
+    world.run()
+    world.add_gang("younger", worker=4)
+    world.run()
+    world.remove_pod("stranger")
+    world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {other}
+    assert world.gang("younger").status.phase == "Waiting"
+    bind_all(world)
+
+
+def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) -> None:
+    (node,) = set(placed_nodes(world.gang("one").status).values())
+    (other,) = {"a", "b"} - {node}
+    bind_all(world)
+    members = ["worker-0", "worker-1", "worker-2"]
+    world.change_gang("one", {"status": {"placement": [{"node": other, "members": members}]}})
+    for _ in range(3):
+        world.run()
+    assert set(placed_nodes(world.gang("one").status).values()) == {node}
+    assert world.board.view.rooms[other].free["cpu"] == 4000
+
+
+def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
+    world.change_gang("one", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    for _ in range(3):
+        world.run()
+    assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
+    assert world.board.view.statistics().reserved_members == 0
+
+
+def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_under_way(
+    world: GangWorld,
+) -> None:
+    world.is_binding_slow = True
+    world.schedule()
+    world.change_gang("one", {"spec": {"members": [{"name": "worker", "count": 0, "resources": {"cpu": "1"}}]}})
+    world.add_gang("next", worker=6)
+    for _ in range(3):
+        world.run()
+    assert world.gang("next").status.phase == "Waiting"
+    world.is_binding_slow = False
+    world.end_bindings()
+    for pod in world.pods_of("one"):
+        world.remove_pod(pod.metadata.name)
+    for _ in range(3):
+        world.run()
+    assert (world.gang("one").status.phase, world.gang("next").status.phase) == ("Released", "Admitted")
+
+
+def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_decision_of_its_own(
+    world: GangWorld,
+) -> None:
+    world.add_gang("two", worker=4)
+    world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
+    world.admission.run_once()
+    assert world.gang("two").status.phase == ""
+    assert world.board.view.statistics().reserved_members == 3, "what was reserved for it is given back"
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("two").status.phase == "Admitted"
+    assert world.board.view.statistics().reserved_members == 7
+
+
+def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twice(world: GangWorld) -> None:
+    """The request was lost on its way, for so long that the Gang was read without it: and then the server gets it."""
+    world.add_gang("two", worker=5)
+    late: list[Request] = []
+
+    def hold_back(request: Request) -> None:
+        late.append(request)
+        raise ApiError(0, "Timeout", "no answer in time", outcome_unknown=True)
+
+    world.api.script.append(Fault(before=hold_back))
+    world.admission.run_once()
+    world.change_gang("two", {"spec": {"priority": -1}})
+    world.add_gang("three", worker=5)
+    world.clock.advance(1)
+    world.run()
+    world.run()
+    with pytest.raises(ApiError):
+        world.api.apply(late[0])
+    world.deliver()
+    world.run()
+    assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
+    assert all(room.free["cpu"] >= 0 for room in world.board.view.rooms.values())
+
+
+def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhere(world: GangWorld) -> None:
+    world.add_gang("two", worker=2)
+    world.stop_writing()
+    world.run()
+    assert world.gang("two").status.phase == ""

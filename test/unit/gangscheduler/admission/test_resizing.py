@@ -1,0 +1,221 @@
+"""What the gang scheduler does as the members of a bound gang become others, and its pods go for a moment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
+from tfjob_controller.api.gang import placed_nodes
+from tfjob_controller.gangscheduler.status.lifecycle import REPLACEMENT_SECONDS, RESTART_SECONDS
+
+
+def start(world: GangWorld, name: str, workers: int) -> None:
+    world.add_gang(name, worker=workers)
+    world.run()
+    world.create_pods(name)
+    world.schedule()
+    world.run()
+    assert world.gang(name).status.phase == "Bound"
+
+
+def ask_for(world: GangWorld, name: str, workers: int) -> None:
+    members = [{"name": "worker", "count": workers, "resources": {"cpu": "1"}}]
+    world.change_gang(name, {"spec": {"members": members}})
+
+
+def placed(world: GangWorld, name: str) -> str:
+    members = placed_nodes(world.gang(name).status)
+    return " ".join(sorted(member.removeprefix("worker-") for member in members))
+
+
+def seconds_since(world: GangWorld, moment: str | None) -> float:
+    assert moment is not None
+    return (world.clock.now() - datetime.fromisoformat(moment)).total_seconds()
+
+
+def test_it_is_said_since_when_a_gang_is_bound_in_the_same_write(world: GangWorld) -> None:
+    before = len(world.api.written("PATCH"))
+    start(world, "one", 3)
+    assert len(world.api.written("PATCH")) == before + 2
+    world.clock.advance(7)
+    assert seconds_since(world, world.gang("one").status.bound_at) == 7
+    assert world.gang("one").status.last_resize_time is None
+
+
+def test_a_gang_that_is_bound_once_more_has_been_so_since_the_first_time(world: GangWorld) -> None:
+    start(world, "one", 1)
+    since = world.gang("one").status.bound_at
+    (pod,) = world.pods_of("one")
+    world.finish_pod(pod.metadata.name)
+    world.clock.advance(1)
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    world.put_pod("again", pod.metadata.labels, 1)
+    world.run()
+    world.run()
+    assert (world.gang("one").status.phase, world.gang("one").status.bound_at) == ("Bound", since)
+
+
+def test_a_new_attempt_forgets_when_the_last_one_was_bound_and_resized(world: GangWorld) -> None:
+    start(world, "one", 3)
+    ask_for(world, "one", 2)
+    world.run()
+    assert world.gang("one").status.last_resize_time
+    world.change_gang("one", {"spec": {"suspend": True}})
+    world.run()
+    world.delete_old_pods("one")
+    world.change_gang("one", {"spec": {"suspend": None}})
+    world.run()
+    status = world.gang("one").status
+    assert (status.phase, status.bound_at, status.last_resize_time) == ("Admitted", None, None)
+
+
+@pytest.mark.parametrize("count", [2, 4], ids=["fewer", "more"])
+def test_it_is_said_when_members_came_or_went_last(world: GangWorld, count: int) -> None:
+    start(world, "one", 3)
+    world.clock.advance(5)
+    ask_for(world, "one", count)
+    world.run()
+    world.clock.advance(3)
+    world.run()
+    assert seconds_since(world, world.gang("one").status.last_resize_time) == 3
+
+
+def test_nothing_is_resized_by_members_that_have_no_room(world: GangWorld) -> None:
+    start(world, "one", 8)
+    ask_for(world, "one", 9)
+    world.run()
+    assert (world.gang("one").status.members, world.gang("one").status.last_resize_time) == ("8/9", None)
+
+
+def leaving(world: GangWorld, name: str, *members: str) -> None:
+    target = len(placed_nodes(world.gang(name).status)) - len(members)
+    wish = {"targetMembers": {"worker": target}, "targetReason": "room for b", "leaving": list(members)}
+    world.change_gang(name, {"status": wish})
+
+
+def test_members_that_are_leaving_go_first_and_the_others_stay_where_they_are(world: GangWorld) -> None:
+    start(world, "one", 4)
+    nodes = placed_nodes(world.gang("one").status)
+    leaving(world, "one", "worker-1", "worker-2")
+    ask_for(world, "one", 2)
+    world.run()
+    status = world.gang("one").status
+    assert placed_nodes(status) == {each: nodes[each] for each in ("worker-0", "worker-3")}
+    assert (status.target_members, status.target_reason, status.leaving) == ({}, "", ())
+
+
+def test_holes_are_filled_first_when_it_grows_again(world: GangWorld) -> None:
+    start(world, "one", 4)
+    leaving(world, "one", "worker-1", "worker-2")
+    ask_for(world, "one", 2)
+    world.run()
+    world.delete_old_pods("one")
+    ask_for(world, "one", 3)
+    world.run()
+    assert placed(world, "one") == "0 1 3"
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert [bool(pod.spec.node_name) for pod in world.pods_of("one")] == [True] * 3
+
+
+def test_what_an_admitted_gang_has_no_more_is_not_waited_for_wherever_the_hole_is(world: GangWorld) -> None:
+    world.add_gang("one", worker=3)
+    world.run()
+    world.change_gang("one", {"status": {"leaving": ["worker-1"]}})
+    ask_for(world, "one", 2)
+    world.run()
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    assert (world.gang("one").status.phase, placed(world, "one")) == ("Bound", "0 2")
+
+
+def remove_pods(world: GangWorld, name: str) -> None:
+    for pod in world.pods_of(name):
+        world.remove_pod(pod.metadata.name)
+
+
+def test_a_bound_gang_without_pods_keeps_its_room_for_a_while(world: GangWorld) -> None:
+    start(world, "one", 8)
+    world.add_gang("next", worker=1)
+    remove_pods(world, "one")
+    world.run()
+    world.clock.advance(REPLACEMENT_SECONDS - 1)
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    assert world.gang("next").status.phase == "Waiting"
+    world.create_pods("one")
+    world.schedule()
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run()
+    assert [bool(pod.spec.node_name) for pod in world.pods_of("one")] == [True] * 8
+    assert world.gang("next").status.phase == "Waiting"
+
+
+def test_an_elastic_one_keeps_it_for_longer_since_its_owner_may_restart_all_of_it(world: GangWorld) -> None:
+    world.add_gang("one", worker=4, limits=(1, 8))
+    world.run()
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    remove_pods(world, "one")
+    world.run()
+    world.clock.advance(RESTART_SECONDS - 1)
+    world.run()
+    assert world.gang("one").status.phase == "Bound"
+    world.clock.advance(1)
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+
+
+def test_and_gives_it_back_when_none_has_come_by_then(world: GangWorld) -> None:
+    start(world, "one", 8)
+    world.add_gang("next", worker=1)
+    remove_pods(world, "one")
+    world.run()
+    world.clock.advance(REPLACEMENT_SECONDS)
+    world.run()
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+    assert world.gang("next").status.phase == "Admitted"
+
+
+def test_one_of_which_some_have_succeeded_is_over_with_its_last_pod(world: GangWorld) -> None:
+    start(world, "one", 2)
+    world.finish_pod(world.pods_of("one")[0].metadata.name)
+    world.run()
+    remove_pods(world, "one")
+    world.run()
+    assert world.gang("one").status.phase == "Released"
+
+
+def test_a_member_that_comes_goes_to_the_parameter_servers_if_there_is_room() -> None:
+    """The node with most workers would be left with less, and the name of the other comes first."""
+    world = GangWorld()
+    world.put_node("a", 3)
+    world.put_node("b", 4)
+    world.put_node("c", 3)
+    world.add_gang("one", ps=1, worker=3)
+    world.run()
+    placement = [
+        {"node": "a", "members": ["worker-0"]},
+        {"node": "b", "members": ["ps-0"]},
+        {"node": "c", "members": ["worker-1", "worker-2"]},
+    ]
+    world.change_gang("one", {"status": {"placement": placement}})
+    world.run()
+    world.create_pods("one")
+    world.schedule()
+    world.run()
+    members = [{"name": name, "count": count, "resources": {"cpu": "1"}} for name, count in (("ps", 1), ("worker", 4))]
+    world.change_gang("one", {"spec": {"members": members}})
+    world.run()
+    assert placed_nodes(world.gang("one").status)["worker-3"] == "b"

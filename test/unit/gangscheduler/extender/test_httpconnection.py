@@ -1,0 +1,313 @@
+"""HTTP connections over real sockets; the application of the test replies when the test wants it to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tfjob_controller.gangscheduler.extender.httpconnection import (
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
+    TEXT,
+    HttpConnections,
+    Reply,
+    Request,
+)
+
+DEADLINE_SECONDS = 60.0
+
+
+@dataclass
+class App:
+    """Answers a request with its target and length of its body; those to /park when told."""
+
+    requests: list[Request] = field(default_factory=list)
+    parked: list[Reply] = field(default_factory=list)
+    answer_bytes: int = 0
+
+    def __call__(self, request: Request, reply: Reply) -> None:
+        self.requests.append(request)
+        if request.target == b"/park":
+            self.parked.append(reply)
+        else:
+            words = b"%b %d %d" % (request.target, len(request.body), request.is_too_long)
+            reply(200, words + b"x" * self.answer_bytes, TEXT)
+
+
+class Client:
+    """One connection to a server in this event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> tuple[int, bytes, bytes]:
+        """Status, head, body."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        return int(head.split()[1]), head, await self.reader.readexactly(length)
+
+    async def is_closed(self) -> bool:
+        """Waits for it."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+Test = Callable[[App, HttpConnections, Callable[[], Awaitable[Client]]], Awaitable[None]]
+
+
+def serve(test: Test, limit: int = 100) -> None:
+    """Run the test beside a server."""
+
+    async def run() -> None:
+        app = App()
+        connections = HttpConnections(app, limit)
+        server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def connect() -> Client:
+            return Client(*await asyncio.open_connection("127.0.0.1", port))
+
+        try:
+            await asyncio.wait_for(test(app, connections, connect), DEADLINE_SECONDS)
+        finally:
+            connections.abort()
+            server.close()
+
+    asyncio.run(run())
+
+
+def post(target: str, body: bytes = b"", *lines: str, version: str = "1.1") -> bytes:
+    head = [f"POST {target} HTTP/{version}", "Host: x", f"Content-Length: {len(body)}", *lines, "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """`serve` knows the deadline."""
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+def test_a_connection_is_used_again_and_requests_come_in_pieces() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        for number in range(3):
+            for byte in post(f"/{number}", b"abc"):
+                client.send(bytes([byte]))
+                await asyncio.sleep(0)
+            status, head, body = await client.answer()
+            assert (status, body) == (200, f"/{number} 3 0".encode())
+            assert b"connection: close" not in head
+        assert [request.method for request in app.requests] == [b"POST"] * 3
+
+    serve(test)
+
+
+def test_a_chunked_body_is_one_body() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        assert (await client.answer())[2] == b"/c 5 0"
+        assert app.requests[0].body == b"abcde"
+
+    serve(test)
+
+
+def test_requests_that_come_together_are_answered_in_turn() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/park") + post("/second", b"12") + post("/third"))
+        await until(lambda: bool(app.parked))
+        assert [request.target for request in app.requests] == [b"/park"]
+        app.parked[0](200, b"first", TEXT)
+        assert [(await client.answer())[2] for _ in range(3)] == [b"first", b"/second 2 0", b"/third 0 0"]
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(post("/a", b"", "Connection: close"), id="the client wants no more"),
+        pytest.param(post("/a", b"", version="1.0"), id="HTTP/1.0"),
+        pytest.param(post("/a", b"", "Connection: Upgrade", "Upgrade: h2c"), id="another protocol is offered"),
+    ],
+)
+def test_the_last_answer_says_so_and_the_connection_ends(sent: bytes) -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(sent)
+        status, head, _ = await client.answer()
+        assert status == 200
+        assert b"connection: close" in head
+        assert await client.is_closed()
+        await until(lambda: connections.count == 0)
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(b"\x16\x03\x01 hello\r\n\r\n", 400, id="no HTTP"),
+        pytest.param(post("/a", b"", "Content-Length: 7"), 400, id="two lengths"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD_BYTES + 1), 431, id="an endless head"),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(sent: bytes, status: int) -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(sent)
+        assert (await client.answer())[0] == status
+        assert await client.is_closed()
+        assert app.requests == []
+
+    serve(test)
+
+
+def test_nonsense_after_a_request_takes_nothing_from_its_answer() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/park") + b"nonsense\r\n\r\n")
+        await until(lambda: bool(app.parked))
+        app.parked[0](200, b"answer", TEXT)
+        assert (await client.answer())[2] == b"answer"
+        assert await client.is_closed()
+
+    serve(test)
+
+
+def test_head_gets_no_body() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(b"HEAD /a HTTP/1.1\r\n\r\n" + post("/b"))
+        assert b"content-length: 6" in await client.reader.readuntil(b"\r\n\r\n")
+        _, head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 200")
+        assert body == b"/b 0 0"
+
+    serve(test)
+
+
+def test_who_asks_whether_to_send_a_body_is_told_to() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/a", b"12345", "Expect: 100-continue")[:-5])
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(b"12345")
+        assert (await client.answer())[2] == b"/a 5 0"
+
+    serve(test)
+
+
+def test_a_body_that_is_too_long_is_dropped_and_the_next_is_not() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/a", b"x" * (MAX_BODY_BYTES + 1)) + post("/b", b"x"))
+        assert (await client.answer())[2] == b"/a 0 1"
+        assert (await client.answer())[2] == b"/b 1 0"
+
+    serve(test)
+
+
+def test_a_body_beyond_measure_is_answered_before_its_end() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/a")[:-4].replace(b"Content-Length: 0", b"Content-Length: 999999999999") + b"\r\n\r\n")
+        piece = b"x" * (1024 * 1024)
+        with_answer = asyncio.create_task(client.reader.read(12))
+        while not with_answer.done() and not client.writer.is_closing():
+            client.send(piece)
+            await asyncio.sleep(0)
+            await asyncio.wait([with_answer], timeout=0.001)
+        assert [request.is_too_long for request in app.requests] == [True]
+
+    serve(test)
+
+
+def test_connections_beyond_the_limit_are_turned_away() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        first = await connect()
+        first.send(post("/park"))
+        await until(lambda: bool(app.parked))
+        second = await connect()
+        second.send(post("/park"))
+        assert (await second.answer())[0] == 503
+        assert await second.is_closed()
+        app.parked[0](200, b"answer", TEXT)
+        assert (await first.answer())[2] == b"answer"
+
+    serve(test, limit=2)
+
+
+def test_idle_connections_are_closed_and_parked_ones_are_not() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        idle, half_sent, parked = [await connect() for _ in range(3)]
+        half_sent.send(b"POST / HT")
+        parked.send(post("/park"))
+        await until(lambda: connections.count == 3 and bool(app.parked))
+        connections.close_idle(3600.0)
+        assert connections.count == 3
+        connections.close_idle(0.0)
+        assert await idle.is_closed()
+        assert await half_sent.is_closed()
+        app.parked[0](200, b"answer", TEXT)
+        assert (await parked.answer())[2] == b"answer"
+
+    serve(test)
+
+
+def test_once_stopped_each_connection_ends_with_its_answer() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        idle, parked = [await connect() for _ in range(2)]
+        parked.send(post("/park"))
+        await until(lambda: connections.count == 2 and bool(app.parked))
+        connections.stop()
+        assert await idle.is_closed()
+        app.parked[0](200, b"answer", TEXT)
+        assert b"connection: close" in (await parked.answer())[1]
+        assert await parked.is_closed()
+        await until(lambda: connections.count == 0)
+
+    serve(test)
+
+
+def test_who_reads_no_answers_gets_no_further_turn() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        app.answer_bytes = 4 * 1024 * 1024
+        loop, mute = asyncio.get_running_loop(), socket.socket()
+        mute.setblocking(False)
+        mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        other = await connect()
+        await loop.sock_connect(mute, other.writer.get_extra_info("peername"))
+        await loop.sock_sendall(mute, post("/a") * 100)
+        await until(lambda: bool(app.requests))
+        app.answer_bytes = 0
+        other.send(post("/b"))
+        assert (await other.answer())[2] == b"/b 0 0"
+        assert len(app.requests) < 100
+        while len(app.requests) < 101:
+            assert await loop.sock_recv(mute, 1024 * 1024)
+        mute.close()
+
+    serve(test)
+
+
+def test_the_answer_to_who_has_gone_is_dropped() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(post("/park"))
+        await until(lambda: bool(app.parked))
+        client.writer.transport.abort()
+        await until(lambda: connections.count == 0)
+        app.parked[0](200, b"answer", TEXT)
+
+    serve(test)

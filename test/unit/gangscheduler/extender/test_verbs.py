@@ -1,0 +1,244 @@
+"""The rules of gangscheduler/extender/verbs.py: what `filter` says, and what `bind` does with what it has said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helpers.extenderparts import Table, binding, other_pod, pod
+from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
+from tfjob_controller.gangscheduler.extender import verbs as service_module
+from tfjob_controller.gangscheduler.extender.verbs import (
+    NODE_NOT_OFFERED,
+    NODE_REFUSED,
+    NOT_FILTERED,
+    ExtenderVerbs,
+    NodeAssignment,
+)
+from tfjob_controller.gangscheduler.extender.wire import BindResult, FilterResult, decode_bind_args, decode_filter_args
+from tfjob_controller.gangscheduler.permit.permit import OnResponse
+
+
+@dataclass
+class Gate:
+    """Who came; answered by the test."""
+
+    members: list[tuple[GangMember, BindRequest]] = field(default_factory=list)
+    others: list[BindRequest] = field(default_factory=list)
+    answers: list[OnResponse] = field(default_factory=list)
+
+    def arrive(self, who: GangMember, pod: BindRequest, on_answer: OnResponse) -> None:
+        self.members.append((who, pod))
+        self.answers.append(on_answer)
+
+    def bind_alone(self, pod: BindRequest, on_answer: OnResponse) -> None:
+        self.others.append(pod)
+        self.answers.append(on_answer)
+
+
+@dataclass
+class Refusals:
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+    def node_refused(self, who: GangMember, node: str) -> None:
+        self.refused.append((who.member, node))
+
+
+class Trial:
+    def __init__(self) -> None:
+        self.table, self.gate, self.refusals = Table(), Gate(), Refusals()
+        self.table.place("ns/gang", {"worker-0": "n0", "worker-1": "n1"})
+        self.service = ExtenderVerbs(self.table, self.gate, self.refusals)
+
+    def filter(self, of: dict[str, Any], *names: str) -> FilterResult:
+        return self.service.filter(decode_filter_args(json.dumps({"Pod": of, "NodeNames": names}).encode()))
+
+    async def bind(self, of: dict[str, Any], node: str) -> str:
+        result: asyncio.Future[BindResult] = asyncio.get_running_loop().create_future()
+        self.service.bind(decode_bind_args(json.dumps(binding(of, node)).encode()), result.set_result)
+        return (await result).error
+
+
+def test_a_member_gets_exactly_its_node() -> None:
+    answer = Trial().filter(pod("worker-1"), "n0", "n1", "n2")
+    assert (answer.node_names, answer.error) == (["n1"], "")
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    trial = Trial()
+    assert trial.filter(pod("worker-1"), "n0", "n1") == trial.filter(pod("worker-1"), "n0", "n1")
+
+
+def test_a_member_without_a_node_is_refused_everywhere_as_preemption_cannot_help() -> None:
+    trial = Trial()
+    trial.table.nodes["ns/gang", 1, "worker-0"] = NodeAssignment(reason="waits")
+    answer = trial.filter(pod("worker-0"), "n0", "n1")
+    assert (list(answer.node_names), answer.failed_nodes) == ([], {})
+    assert answer.unresolvable_nodes == {"n0": "waits", "n1": "waits"}
+    assert trial.refusals.refused == []
+
+
+def test_a_node_that_kube_scheduler_refuses_is_reported_and_no_other_is_answered() -> None:
+    trial = Trial()
+    answer = trial.filter(pod("worker-1"), "n0", "n2")
+    assert answer.unresolvable_nodes == {"n0": NODE_REFUSED, "n2": NODE_REFUSED}
+    assert trial.refusals.refused == [("worker-1", "n1")]
+
+
+def test_without_any_node_nothing_is_said_of_one() -> None:
+    trial = Trial()
+    assert trial.filter(pod("worker-1")) == FilterResult(unresolvable_nodes={})
+    assert trial.refusals.refused == []
+
+
+def test_other_pods_are_kept_off_reserved_room() -> None:
+    trial = Trial()
+    trial.table.closed = {"n1": "reserved"}
+    answer = trial.filter(other_pod("p"), "n0", "n1")
+    assert (answer.node_names, answer.unresolvable_nodes) == (["n0"], {"n1": "reserved"})
+
+
+def test_a_members_bind_is_the_gates_to_answer() -> None:
+    trial = Trial()
+
+    async def run() -> str:
+        trial.filter(pod("worker-0"), "n0")
+        answer = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
+        await asyncio.sleep(0)
+        assert not answer.done()
+        trial.gate.answers[0]("late")
+        return await answer
+
+    assert asyncio.run(run()) == "late"
+    expected = BindRequest("ns", "gang-worker-0", "uid-gang-worker-0", "n0")
+    assert trial.gate.members == [(GangMember("ns/gang", 1, "worker-0"), expected)]
+
+
+def test_another_pods_bind_waits_for_nobody() -> None:
+    trial = Trial()
+
+    async def run() -> str:
+        trial.filter(other_pod("p"), "n0", "n1")
+        answer = asyncio.create_task(trial.bind(other_pod("p"), "n1"))
+        await asyncio.sleep(0)
+        trial.gate.answers[0]("")
+        return await answer
+
+    assert asyncio.run(run()) == ""
+    assert trial.gate.others == [BindRequest("ns", "p", "uid-p", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("filtered", "node", "error"),
+    [
+        pytest.param(False, "n0", NOT_FILTERED, id="not filtered"),
+        pytest.param(True, "n1", NODE_NOT_OFFERED, id="another node"),
+    ],
+)
+def test_only_what_filter_has_answered_is_bound(filtered: bool, node: str, error: str) -> None:
+    trial = Trial()
+    if filtered:
+        trial.filter(pod("worker-0"), "n0", "n1")
+    assert asyncio.run(trial.bind(pod("worker-0"), node)) == error
+    assert trial.gate.members == []
+
+
+def test_a_failed_bind_may_come_again_without_a_filter() -> None:
+    """kube-scheduler filters again, but it does no harm to know."""
+    trial = Trial()
+
+    async def once(error: str) -> str:
+        answer = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
+        await asyncio.sleep(0)
+        trial.gate.answers.pop()(error)
+        return await answer
+
+    trial.filter(pod("worker-0"), "n0")
+    assert asyncio.run(once("no")) == "no"
+    assert asyncio.run(once("")) == ""
+    assert asyncio.run(trial.bind(pod("worker-0"), "n0")) == NOT_FILTERED
+
+
+def test_pods_that_are_never_bound_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "_REMEMBERED", 2)
+    trial = Trial()
+    for name in ("a", "b", "a", "c"):
+        trial.filter(other_pod(name), "n0")
+    assert asyncio.run(trial.bind(other_pod("b"), "n0")) == NOT_FILTERED
+
+
+def test_stop_answers_what_is_parked_and_refuses_what_comes() -> None:
+    trial = Trial()
+
+    async def run() -> list[str]:
+        trial.filter(pod("worker-0"), "n0")
+        parked = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
+        await asyncio.sleep(0)
+        trial.service.stop()
+        return [await parked, await trial.bind(pod("worker-0"), "n0")]
+
+    assert asyncio.run(run()) == [STOPPING, STOPPING]
+    trial.gate.answers[0]("too late: the loop has ended")
+
+
+def test_answers_from_other_threads_are_given_in_the_event_loop_and_none_is_lost() -> None:
+    trial = Trial()
+    names = [f"worker-{number}" for number in range(300)]
+    trial.table.place("ns/gang", dict.fromkeys(names, "n0"))
+
+    async def run() -> list[str]:
+        for name in names:
+            trial.filter(pod(name), "n0")
+        calls = [asyncio.create_task(trial.bind(pod(name), "n0")) for name in names]
+        await asyncio.sleep(0)
+        with ThreadPoolExecutor(8) as threads:
+            for number, on_answer in enumerate(trial.gate.answers):
+                threads.submit(on_answer, f"error {number}")
+            return await asyncio.gather(*calls)
+
+    assert asyncio.run(run()) == [f"error {number}" for number in range(300)]
+
+
+def test_an_event_loop_that_is_started_again_answers_too() -> None:
+    trial = Trial()
+
+    async def left() -> None:
+        trial.filter(pod("worker-0"), "n0")
+        call = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
+        await asyncio.sleep(0)
+        call.cancel()
+
+    async def run() -> str:
+        trial.filter(pod("worker-1"), "n1")
+        call = asyncio.create_task(trial.bind(pod("worker-1"), "n1"))
+        await asyncio.sleep(0)
+        trial.gate.answers[1]("second life")
+        return await call
+
+    asyncio.run(left())
+    trial.gate.answers[0]("nobody waits any more")
+    assert asyncio.run(run()) == "second life"
+
+
+def test_a_call_is_answered_once() -> None:
+    trial = Trial()
+    results: list[str] = []
+
+    async def run() -> None:
+        trial.filter(pod("worker-0"), "n0")
+        args = decode_bind_args(json.dumps(binding(pod("worker-0"), "n0")).encode())
+        trial.service.bind(args, lambda result: results.append(result.error))
+        trial.service.stop()
+        trial.gate.answers[0]("too late")
+        # What was handed over before comes first.
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_soon_threadsafe(over.set)
+        await over.wait()
+
+    asyncio.run(run())
+    assert results == [STOPPING]

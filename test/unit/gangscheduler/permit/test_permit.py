@@ -1,0 +1,154 @@
+"""The barrier in its surroundings: clock, binder, listener, threads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.extenderparts import Bindings, Listener
+from helpers.poll import eventually
+from tfjob_controller.gangscheduler.binding.binder import Binder
+from tfjob_controller.gangscheduler.bindrequests import NOT_COMPLETE, STOPPING, BindRequest, GangMember
+from tfjob_controller.gangscheduler.permit.members import PermitPhase
+from tfjob_controller.gangscheduler.permit.permit import HTTP_TIMEOUT_FRACTION, TICK_SECONDS, Permit
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.telemetry import debug
+from tfjob_controller.util.clock import FakeClock, RealClock
+
+HTTP_TIMEOUT, BIND_TIMEOUT = 300.0, 600.0
+NODES = {"worker-0": "n0", "worker-1": "n1"}
+
+
+class Parts:
+    def __init__(self) -> None:
+        self.clock, self.listener, self.bindings = FakeClock(), Listener(), Bindings(self.refuse)
+        self.refusal: ApiError | None = None
+        self.binder = Binder(self.bindings, RealClock(), threads=2)
+        self.gate = Permit(
+            self.binder,
+            self.listener,
+            self.clock,
+            http_timeout_seconds=HTTP_TIMEOUT,
+            bind_timeout_seconds=BIND_TIMEOUT,
+        )
+        self.answers: dict[str, list[str]] = {}
+
+    def refuse(self, path: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def arrive(self, member: str, gang: str = "ns/gang") -> None:
+        pod = BindRequest("ns", member, f"uid-{member}", NODES[member])
+        answers = self.answers.setdefault(member, [])
+        self.gate.arrive(GangMember(gang, 1, member), pod, answers.append)
+
+    def pass_time(self, seconds: float) -> None:
+        """Once the gate's thread rests, so that it sees the time that has come."""
+        self.clock.await_waiters(1)
+        self.clock.advance(seconds)
+
+
+@pytest.fixture
+def parts() -> Iterator[Parts]:
+    parts = Parts()
+    parts.binder.start()
+    parts.gate.start()
+    parts.gate.expect("ns/gang", 1, NODES)
+    yield parts
+    assert parts.gate.stop()
+    assert parts.binder.stop()
+
+
+def test_a_gang_goes_through_and_the_listener_hears_of_it(parts: Parts) -> None:
+    parts.arrive("worker-0")
+    assert parts.gate.missing("ns/gang") == ("worker-1",)
+    parts.arrive("worker-1")
+    eventually(lambda: parts.listener.bound == [("ns/gang", 1)])
+    assert parts.answers == {"worker-0": [""], "worker-1": [""]}
+    assert parts.bindings.bound == NODES
+    assert parts.gate.phase("ns/gang") is PermitPhase.BOUND
+
+
+def test_its_own_thread_ends_calls_in_time(parts: Parts) -> None:
+    parts.arrive("worker-0")
+    parts.pass_time(HTTP_TIMEOUT_FRACTION * HTTP_TIMEOUT - TICK_SECONDS)
+    parts.clock.await_waiters(1)
+    assert parts.answers["worker-0"] == []
+    parts.pass_time(TICK_SECONDS)
+    eventually(lambda: parts.answers["worker-0"] == [NOT_COMPLETE])
+
+
+def test_its_own_thread_gives_a_gang_up(parts: Parts) -> None:
+    parts.pass_time(BIND_TIMEOUT)
+    eventually(lambda: parts.listener.given_up == [("ns/gang", 1)])
+
+
+def test_a_created_pod_puts_that_off(parts: Parts) -> None:
+    parts.pass_time(BIND_TIMEOUT - TICK_SECONDS)
+    parts.gate.progress("ns/gang")
+    parts.pass_time(TICK_SECONDS)
+    parts.clock.await_waiters(1)
+    assert parts.listener.given_up == []
+
+
+def test_a_binding_that_fails_is_answered_and_may_come_again(parts: Parts) -> None:
+    parts.refusal = ApiError(403, "Forbidden", "not yet")
+    parts.arrive("worker-0")
+    parts.arrive("worker-1")
+    eventually(lambda: all(parts.answers.values()))
+    parts.refusal = None
+    parts.arrive("worker-0")
+    parts.arrive("worker-1")
+    eventually(lambda: parts.listener.bound)
+    assert [answers[1] for answers in parts.answers.values()] == ["", ""]
+
+
+def test_a_callback_may_call_back(parts: Parts) -> None:
+    """None of them runs under the lock."""
+    done = threading.Event()
+
+    def on_answer(error: str) -> None:
+        parts.gate.forget("ns/gang")
+        parts.gate.statistics()
+        done.set()
+
+    parts.gate.arrive(GangMember("ns/none", 1, "x"), BindRequest("ns", "p", "u", "n"), on_answer)
+    assert done.wait(5.0)
+
+
+def test_stop_answers_what_is_parked_and_what_comes_later(parts: Parts) -> None:
+    parts.arrive("worker-0")
+    assert parts.gate.stop()
+    parts.arrive("worker-1")
+    assert parts.answers == {"worker-0": [STOPPING], "worker-1": [STOPPING]}
+
+
+def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
+    members = [f"worker-{number}" for number in range(50)]
+    nodes_of = dict.fromkeys(members, "n0")
+    parts.gate.expect("ns/many", 1, nodes_of)
+    answers: list[str] = []
+
+    def come(member: str) -> None:
+        for _ in range(5):
+            pod = BindRequest("ns", member, f"uid-{member}", "n0")
+            parts.gate.arrive(GangMember("ns/many", 1, member), pod, answers.append)
+
+    threads = [threading.Thread(target=come, args=[member]) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    eventually(lambda: len(answers) == 250)
+    assert answers.count("") >= 50
+    assert len(parts.bindings.bound) == len(parts.bindings.bodies) == 50
+
+
+def test_its_statistics_are_a_page_of_debug(parts: Parts) -> None:
+    parts.arrive("worker-0")
+    page = debug.routes({"gate": parts.gate.statistics})["/debug/gate"]("")
+    shown = json.loads(page.body)
+    assert (shown["gangs"]["gathering"], shown["calls"], shown["posted"]) == (1, 1, 0)

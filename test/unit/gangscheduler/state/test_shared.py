@@ -1,0 +1,100 @@
+"""The rules of gangscheduler/state/shared.py: what is told reaches the loop, once, and wakes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from tfjob_controller.api.gang import ADMITTED, BOUND, WAITING, Gang, GangSpec, GangStatus, NodePlacement
+from tfjob_controller.gangscheduler.bindrequests import GangMember
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.util.clock import FakeClock
+
+KEY = "team/one"
+WHO = GangMember(KEY, 1, "worker-0")
+
+
+def gang(name: str, phase: str, node: str = "n1", attempt: int = 1) -> Gang:
+    meta = ObjectMeta(name=name, namespace="team", uid=f"u-{name}", resource_version="1")
+    status = GangStatus(phase=phase, attempt=attempt, placement=(NodePlacement(node, ("worker-0",)),))
+    return Gang(meta, GangSpec(), status)
+
+
+def board(*gangs: Gang) -> SharedState:
+    store: Store[Gang] = Store()
+    for each in gangs:
+        store.upsert(each)
+    return SharedState(store, FakeClock())
+
+
+def test_what_was_told_is_taken_once() -> None:
+    told = board()
+    told.look_at("team/a")
+    told.look_at("team/b")
+    told.look_at("team/a")
+    assert told.take() == {"team/a", "team/b"}
+    assert told.take() == set()
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        pytest.param(lambda told: told.look_at(KEY), id="a gang has changed"),
+        pytest.param(lambda told: told.room_changed(), id="room has changed"),
+        pytest.param(lambda told: told.gang_bound(KEY, 1), id="a gang is bound"),
+        pytest.param(lambda told: told.gang_given_up(KEY, 1), id="an attempt was given up"),
+        pytest.param(lambda told: told.node_refused(WHO, "n1"), id="a node was refused"),
+    ],
+)
+@pytest.mark.parametrize("is_before", [pytest.param(True, id="before"), pytest.param(False, id="while it waits")])
+def test_the_loop_is_woken_by_whatever_is_told(tell: Callable[[SharedState], None], is_before: bool) -> None:
+    clock = FakeClock()
+    told = SharedState(Store(), clock)
+    if is_before:
+        tell(told)
+    waits = threading.Thread(target=told.wait, args=(30.0,), daemon=True)
+    waits.start()
+    if not is_before:
+        clock.await_waiters(1)
+        tell(told)
+    waits.join(60.0)
+    assert not waits.is_alive()
+
+
+def test_a_node_that_worsened_concerns_those_who_are_still_to_come_there() -> None:
+    told = board(gang("to-come", ADMITTED), gang("elsewhere", ADMITTED, "n2"), gang("there", BOUND), gang("w", WAITING))
+    told.node_worsened("n1")
+    assert told.take() == {"team/to-come"}
+
+
+def test_only_the_first_refusal_of_a_node_is_news() -> None:
+    told = board()
+    told.node_refused(WHO, "n1")
+    assert told.take() == {KEY}
+    told.node_refused(WHO, "n1")
+    assert told.take() == set()
+    assert told.refusals.of(KEY) == {"worker-0": {"n1"}}
+
+
+def test_only_the_attempt_that_was_given_up_is() -> None:
+    told = board()
+    one = gang("one", ADMITTED, attempt=2)
+    assert not told.was_given_up(one)
+    told.gang_given_up(KEY, 2)
+    assert told.take() == {KEY}
+    assert told.was_given_up(one)
+    assert not told.was_given_up(replace(one, status=replace(one.status, attempt=3)))
+
+
+def test_of_a_gang_that_is_gone_nothing_is_kept() -> None:
+    told = board()
+    told.gang_given_up(KEY, 1)
+    told.node_refused(WHO, "n1")
+    told.forget(KEY)
+    assert not told.was_given_up(gang("one", ADMITTED))
+    assert told.refusals.of(KEY) == {}
