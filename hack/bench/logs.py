@@ -23,7 +23,7 @@ from bench import logserver
 from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
-from tfjob_controller.controller.logfollower import LogFollower
+from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.util.clock import RealClock

@@ -8,7 +8,7 @@ change is read from what it says.
   `state` is Succeeded: what others decide by;
 - of all replicas: from the k-th start of a job's pods to the first status with k of them `ready` (or ended well), and
   from the k-th end to the first with k `succeededIndexes`. These are mere figures, which rest for up to 8 s on purpose
-  (tfjob_controller.controller.restingstatus).
+  (tfjob_controller.controller.reporter).
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS as TFJOBS_RESOURCE
 from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import DONE
-from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.controller.tfjob import TFJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.events.recorder import EventRecorder
@@ -59,9 +59,9 @@ def bench(stage: Stage) -> Iterator[Bench]:
     """Caches filled and quiet."""
     clock = RealClock()
     transport = Transport(load_config(str(stage.kubeconfig)), qps=0)
-    caches = Caches(transport, NAMESPACE, clock)
+    caches = ControllerCaches(transport, NAMESPACE, clock)
     store, metrics = caches.tfjobs.store, Metrics("bench")
-    kind = TFJobKind(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
+    kind = TFJobAdapter(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
     client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
     recorder = EventRecorder(transport, clock, "bench", "bench")
     engine = Engine(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)

@@ -13,12 +13,12 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
-from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
-from tfjob_controller.controller.tfjob import TFJobKind
+from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
+from tfjob_controller.controller.tfjob import TFJobAdapter
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -90,7 +90,7 @@ class ControllerBench:
         self.api = FakeApi()
         self.clock = FakeClock()
         of_backend = gangs.backend.resource if gangs.backend is not None else None
-        self.caches = Caches(self.api, "", self.clock, pod_groups=of_backend)
+        self.caches = ControllerCaches(self.api, "", self.clock, pod_groups=of_backend)
         self.recorder = Recorded(self.api)
         self.counted = Counted()
         self.fanout = Fanout(helpers)
@@ -105,7 +105,7 @@ class ControllerBench:
     def new_engine(self) -> Engine[TFJob]:
         """Another process: nothing of the first one's memory."""
         store = self.caches.tfjobs.store
-        kind = TFJobKind(
+        kind = TFJobAdapter(
             store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
         )
         return Engine(
@@ -133,7 +133,7 @@ class ControllerBench:
     def settle_minor(self) -> None:
         """As `settle`, and let the time of minor writes pass."""
         if isinstance(self.settle(), RequeueAfter):
-            self.clock.advance(MINOR_DELAY_CAP_SECONDS)
+            self.clock.advance(MAX_DEBOUNCE_SECONDS)
             self.settle()
 
     @property

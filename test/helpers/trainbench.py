@@ -13,16 +13,16 @@ from helpers.trainworld import CONFIG
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.decode import decode_trainjob
 from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
-from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
+from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
-from tfjob_controller.controller.remembered import Remembered
-from tfjob_controller.controller.trainjob import TrainJobKind
+from tfjob_controller.controller.trainjob import TrainJobAdapter
+from tfjob_controller.controller.writer import ResponseCache
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import key_of, version_of
-from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of
 from tfjob_controller.util.clock import FakeClock
 
@@ -47,8 +47,8 @@ class Logs:
     def forget_key(self, job_key: str) -> None:
         self.forgotten.append(job_key)
 
-    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
-        return {name: Measured(value, SEEN_AT) for name, value in self.metrics.items()}
+    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]:
+        return {name: MetricValue(value, SEEN_AT) for name, value in self.metrics.items()}
 
     def has_read_all(self, job_uid: str) -> bool:
         return self.is_read
@@ -71,7 +71,7 @@ class TrainBench:
     def __init__(self) -> None:
         self.api = FakeApi()
         self.clock = FakeClock()
-        self.caches = Caches(self.api, "", self.clock)
+        self.caches = ControllerCaches(self.api, "", self.clock)
         self.counted, self.logs, self.told = Counted(), Logs(), Told()
         assert self.caches.trainjobs is not None
         self.trainjobs = self.caches.trainjobs
@@ -90,7 +90,7 @@ class TrainBench:
             self.api.watch(name, _watcher(informer))
 
     def new_engine(self) -> Engine[TrainJob]:
-        kind = TrainJobKind(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
+        kind = TrainJobAdapter(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
         return Engine(
             kind,
             ResourceClient(self.api, TRAINJOBS, decode_trainjob),
@@ -104,7 +104,7 @@ class TrainBench:
 
     def forget_secrets(self) -> None:
         """As another process has: nobody watches them."""
-        self.caches.secrets = Remembered()
+        self.caches.secrets = ResponseCache()
         self.engine = self.new_engine()
 
     def create(self, **job: Any) -> Object:

@@ -11,7 +11,7 @@ from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS
 from tfjob_controller.api import trainjob
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
-from tfjob_controller.controller.logfollower import MAX_FOLLOWED
+from tfjob_controller.controller.logs.follower import MAX_FOLLOWED
 from tfjob_controller.options import ExtenderOptions, RunOptions
 from tfjob_controller.trainer import conditions, phases, trainjobstatus
 

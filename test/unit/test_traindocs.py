@@ -13,7 +13,7 @@ from tfjob_controller.api import trainjob as api
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import TrainJob
 from tfjob_controller.api.trainjobvalidation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
-from tfjob_controller.controller.runtimes import PATIENCE_SECONDS, Runtimes
+from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer import labels
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
@@ -33,7 +33,7 @@ def decoded_runtime(given: Shown, **metadata: str) -> TrainingRuntime:
     return msgspec.convert({"metadata": meta, "spec": given.manifest["spec"]}, TrainingRuntime)
 
 
-def runtimes() -> Runtimes:
+def runtimes() -> RuntimeResolver:
     """Those that the pages show, and that is all: built-in ones are no hindrance where they are missing."""
     namespaced, cluster = Store[TrainingRuntime](), Store[TrainingRuntime]()
     for each in RUNTIMES:
@@ -43,7 +43,7 @@ def runtimes() -> Runtimes:
     for framework in BUILT_IN:
         meta = {"name": framework.runtime, "resourceVersion": "1", "uid": framework.runtime}
         cluster.upsert(msgspec.convert({"metadata": meta, "spec": {"framework": framework.name}}, TrainingRuntime))
-    return Runtimes(namespaced, cluster)
+    return RuntimeResolver(namespaced, cluster)
 
 
 def framework_and_nodes(job: TrainJob) -> tuple[str, int]:
@@ -80,7 +80,7 @@ def test_each_framework_has_a_section_with_a_job_that_it_runs(framework: str) ->
         f"invalid job spec: {IMAGE_MISSING}",
         f"invalid job spec: {NO_WORKSPACE.partition(': name')[0]}",
         "spec.runtimeRef: there is no ClusterTrainingRuntime",
-        f"{PATIENCE_SECONDS:.0f} seconds after the job's creation",
+        f"{RUNTIME_TIMEOUT_SECONDS:.0f} seconds after the job's creation",
         f"{BASE_SECONDS} s, {2 * BASE_SECONDS} s, … up to {CAP_SECONDS} s",
         f"At most {api.MAX_NODES:,} nodes a job, {api.MAX_PROCS:,} processes a node, {api.MAX_METRICS} metrics",
         *(f"| `{label}` |" for label in (labels.KUBEFLOW, labels.TRAIN_JOB_NAME, labels.RUNTIME_ID, labels.JOB_TYPE)),

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from helpers.docs import DOCS
-from tfjob_controller.controller.runtimes import PATIENCE_SECONDS
+from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.trainer.replicas import NO_POD_AFTER_SECONDS
 
 SOURCE = DOCS.parent / "src" / "tfjob_controller"
@@ -101,7 +101,7 @@ def test_the_page_quotes_much() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [f"no pod after {NO_POD_AFTER_SECONDS} s", f"for {PATIENCE_SECONDS:.0f} s after the job's creation"]
+    "words", [f"no pod after {NO_POD_AFTER_SECONDS} s", f"for {RUNTIME_TIMEOUT_SECONDS:.0f} s after the job's creation"]
 )
 def test_the_page_knows_how_long_is_waited(words: str) -> None:
     assert words in PAGE

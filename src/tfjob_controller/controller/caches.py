@@ -5,6 +5,7 @@ Children are watched by label (`kubeflow.org`), so that a cluster's other ten th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,18 +21,18 @@ from tfjob_controller.api.core import (
     Secret,
     Service,
 )
-from tfjob_controller.api.decode import decode_tfjob
+from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.api.podgroup import PodGroup, decode_pod_group
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.api.trainjob import TRAINJOBS
-from tfjob_controller.controller import urgency
-from tfjob_controller.controller.causes import UNKNOWN, Causes
+from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
+from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
     ChildHandler,
     JobHandler,
+    RuntimeHandler,
     by_runtime_label,
     identity_matters,
     keys_by_owner,
@@ -39,11 +40,12 @@ from tfjob_controller.controller.handlers import (
     pod_matters,
     state_matters,
 )
-from tfjob_controller.controller.remembered import Remembered
-from tfjob_controller.controller.snapshot import BY_OWNER, PodGroups, ReadingsOf, Snapshots
-from tfjob_controller.controller.tfjob import by_runtime_id
-from tfjob_controller.controller.trainjobcaches import TrainJobCaches
-from tfjob_controller.controller.writer import Children, Writer
+from tfjob_controller.controller.runtimes import RuntimeResolver
+from tfjob_controller.controller.snapshot import BY_OWNER, PodGroupCache, ReadingsOf, Snapshots
+from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
+from tfjob_controller.controller.trainjob import trainjob_by_runtime_id
+from tfjob_controller.controller.triggers import NO_TRIGGER_LOG, TriggerLog, gang_priority, job_priority, pod_priority
+from tfjob_controller.controller.writer import ChildClient, ResponseCache, Writer
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.client import ResourceClient
@@ -55,7 +57,7 @@ from tfjob_controller.trainer.labels import CHILD_SELECTOR
 from tfjob_controller.util.clock import Clock
 
 
-class Caches:
+class ControllerCaches:
     """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written;
     without `trainjobs` neither they nor their runtimes are watched. `pod_groups`: what another scheduler knows
     gangs by.
@@ -76,7 +78,7 @@ class Caches:
         of_children = {**common, "label_selector": CHILD_SELECTOR}
         owner, runtime = {BY_OWNER: by_controller_uid}, {BY_RUNTIME: by_runtime_label}
         self.tfjobs: Informer[TFJob] = Informer(
-            requester, TFJOBS, decode_tfjob, indexers={BY_RUNTIME: by_runtime_id}, **common
+            requester, TFJOBS, decode_tfjob, indexers={BY_RUNTIME: tfjob_by_runtime_id}, **common
         )
         self.jobs: Informer[Job] = Informer(requester, JOBS, decoder_for(Job), indexers=owner, **of_children)
         self.services: Informer[Service] = Informer(
@@ -84,7 +86,7 @@ class Caches:
         )
         self.pods: Informer[Pod] = Informer(requester, PODS, decoder_for(Pod), indexers=runtime, **of_children)
         self.config_maps: Informer[ConfigMap] = Informer(requester, CONFIG_MAPS, decoder_for(ConfigMap), **of_children)
-        self.secrets: Remembered[Secret] = Remembered()
+        self.secrets: ResponseCache[Secret] = ResponseCache()
         self.gangs: Informer[Gang] | None = (
             Informer(requester, GANGS, decode_gang, indexers=owner, **of_children) if gangs else None
         )
@@ -92,7 +94,7 @@ class Caches:
             Informer(requester, pod_groups, decode_pod_group, indexers=owner, **of_children) if pod_groups else None
         )
         self._pod_groups = (
-            PodGroups(pod_groups, self.pod_groups.store)
+            PodGroupCache(pod_groups, self.pod_groups.store)
             if pod_groups is not None and self.pod_groups is not None
             else None
         )
@@ -101,31 +103,31 @@ class Caches:
         of_trainjobs = self.trainjobs.all if self.trainjobs is not None else ()
         self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
-    def feed(self, queue: RateLimitingQueue[str], causes: Causes = UNKNOWN) -> None:
+    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
         """Queue the key of the TFJob that a change concerns."""
-        self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, causes=causes))
-        self._feed_by_children(queue, TFJOBS, self.tfjobs.store, causes)
+        self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
+        self._feed_by_children(queue, TFJOBS, self.tfjobs.store, triggers)
 
-    def feed_trainjobs(self, queue: RateLimitingQueue[str], causes: Causes = UNKNOWN) -> None:
+    def feed_trainjobs(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
         """Queue the key of the TrainJob that a change concerns; nothing where they are not watched."""
         if self.trainjobs is not None:
-            self.trainjobs.feed(queue, causes)
-            self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, causes)
+            self.trainjobs.feed(queue, triggers)
+            self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, triggers)
 
     def _feed_by_children(
-        self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], causes: Causes
+        self, queue: RateLimitingQueue[str], kind: Resource, store: Store[Any], triggers: TriggerLog
     ) -> None:
         by_owner = keys_by_owner(kind)
-        queues = partial(ChildHandler[Any], queue, causes=causes)
-        self.jobs.add_handler(queues(by_owner, state_matters, priority=urgency.of_job))
+        queues = partial(ChildHandler[Any], queue, triggers=triggers)
+        self.jobs.add_handler(queues(by_owner, state_matters, priority=job_priority))
         self.services.add_handler(queues(by_owner, identity_matters))
         self.config_maps.add_handler(queues(by_owner, identity_matters))
         if self.gangs is not None:
             # One object and no swarm; and an admitted job has no time to lose.
-            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=urgency.of_gang))
+            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=gang_priority))
         if self.pod_groups is not None:
             self.pod_groups.add_handler(queues(by_owner, state_matters))
-        self.pods.add_handler(queues(keys_by_runtime(store), pod_matters, priority=urgency.of_pod))
+        self.pods.add_handler(queues(keys_by_runtime(store), pod_matters, priority=pod_priority))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings`: what is known of workers' logs."""
@@ -137,7 +139,7 @@ class Caches:
         """Writes children, and puts the answers into these caches."""
         send = self._requester
         gangs = (
-            {GANGS: Children(ResourceClient(send, GANGS, decode_gang), self.gangs.store)}
+            {GANGS: ChildClient(ResourceClient(send, GANGS, decode_gang), self.gangs.store)}
             if self.gangs is not None
             else {}
         )
@@ -145,19 +147,51 @@ class Caches:
             {
                 **gangs,
                 **self._children_of_pod_groups(),
-                JOBS: Children(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
-                SERVICES: Children(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
-                CONFIG_MAPS: Children(
+                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
+                SERVICES: ChildClient(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
+                CONFIG_MAPS: ChildClient(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store
                 ),
-                SECRETS: Children(ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False),
-                PODS: Children(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
+                SECRETS: ChildClient(
+                    ResourceClient(send, SECRETS, decoder_for(Secret)), self.secrets, is_watched=False
+                ),
+                PODS: ChildClient(ResourceClient(send, PODS, decoder_for(Pod)), self.pods.store),
             },
             fanout,
         )
 
-    def _children_of_pod_groups(self) -> dict[Resource, Children[PodGroup]]:
+    def _children_of_pod_groups(self) -> dict[Resource, ChildClient[PodGroup]]:
         if self._pod_groups is None:
             return {}
         resource, store = self._pod_groups.resource, self._pod_groups.store
-        return {resource: Children(ResourceClient(self._requester, resource, decode_pod_group), store)}
+        return {resource: ChildClient(ResourceClient(self._requester, resource, decode_pod_group), store)}
+
+
+class TrainJobCaches:
+    """`namespace` "" means all. ClusterTrainingRuntimes have none."""
+
+    def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
+        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
+        self.jobs: Informer[TrainJob] = Informer(
+            requester, TRAINJOBS, decode_trainjob, indexers={BY_RUNTIME: trainjob_by_runtime_id}, **common
+        )
+        self._namespaced: Informer[TrainingRuntime] = Informer(
+            requester, TRAINING_RUNTIMES, decode_training_runtime, **common
+        )
+        self._cluster: Informer[TrainingRuntime] = Informer(
+            requester, CLUSTER_TRAINING_RUNTIMES, decode_training_runtime, clock=clock
+        )
+
+    @property
+    def all(self) -> Sequence[Informer[Any]]:
+        return (self.jobs, self._namespaced, self._cluster)
+
+    @property
+    def runtimes(self) -> RuntimeResolver:
+        return RuntimeResolver(self._namespaced.store, self._cluster.store)
+
+    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        """Jobs, and those that wait for a runtime which has come."""
+        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
+        self._namespaced.add_handler(RuntimeHandler(queue, self.jobs.store, NAMESPACED_RUNTIME, triggers))
+        self._cluster.add_handler(RuntimeHandler(queue, self.jobs.store, CLUSTER_RUNTIME, triggers))

@@ -8,7 +8,7 @@ What a job *is* is said by its `Kind`; this file knows only that a kind has plan
 put into the caches as soon as they are answered, so that the next sync knows them: there is nothing to expect and
 nothing to wait for. A job with nothing to do costs no request, a finished one none ever again but for its time to live.
 
-A status that differs only in figures rests before it is written (restingstatus.py).
+A status that differs only in figures rests before it is written (reporter.py).
 
 The cache may not know yet that a job is being deleted, for a watch that is half open tells nothing; then the garbage
 collector takes its children away, and they would be made anew each time. So before what had been there is made anew,
@@ -29,13 +29,22 @@ from typing import Any, Generic
 import structlog
 
 from tfjob_controller.api.core import Scale
-from tfjob_controller.controller.faults import Fault, obstacles_of, outcome_after, outcome_of
-from tfjob_controller.controller.kind import Kind
-from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
-from tfjob_controller.controller.restingstatus import RestingStatus
+from tfjob_controller.controller.kind import KindAdapter
+from tfjob_controller.controller.outcome import (
+    DONE,
+    NOT_FOUND,
+    Fault,
+    Outcome,
+    RequeueAfter,
+    Retry,
+    TerminalFailure,
+    obstacles_of,
+    outcome_after,
+    outcome_of,
+)
+from tfjob_controller.controller.reporter import JobEventRecorder, Reporter, StatusDebounce
 from tfjob_controller.controller.snapshot import Snapshots
-from tfjob_controller.controller.teller import Recorder, Teller
-from tfjob_controller.controller.writer import Report, Writer
+from tfjob_controller.controller.writer import Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
@@ -61,14 +70,14 @@ class _Memo(Generic[ObjectT]):
 
     job: ObjectT
     problem: str | None
-    resting: RestingStatus
+    debounce: StatusDebounce
     plan: Plan | None = None
     # Whether children were made of any generation: a change may come before the status that says so.
     has_children: bool = False
     # How many children it had before any went that were not made anew yet; None: another process had it before.
     children: int | None = 0
     # Writes whose events wait for a status; empty but for a job that made room for others.
-    untold: list[Report] = field(default_factory=list)
+    unreported: list[WriteResult] = field(default_factory=list)
 
     def has_lost_some(self, children: int) -> bool:
         return self.children is None or children < self.children
@@ -79,12 +88,12 @@ class Engine(Generic[ObjectT]):
 
     def __init__(
         self,
-        kind: Kind[ObjectT],
+        kind: KindAdapter[ObjectT],
         client: ResourceClient[ObjectT],
         store: Store[ObjectT],
         snapshots: Snapshots,
         writer: Writer,
-        recorder: Recorder,
+        recorder: JobEventRecorder,
         clock: Clock,
         is_busy: Callable[[], bool] = lambda: False,
         scales: ResourceClient[Scale] | None = None,
@@ -95,7 +104,7 @@ class Engine(Generic[ObjectT]):
         self._store = store
         self._snapshots = snapshots
         self._writer = writer
-        self._teller = Teller(kind.resource, recorder)
+        self._reporter = Reporter(kind.resource, recorder)
         self._clock = clock
         self._is_busy = is_busy
         self._scales = scales
@@ -109,13 +118,13 @@ class Engine(Generic[ObjectT]):
         if job is None or job.metadata.deletion_timestamp is not None:
             self._memos.pop(key, None)  # deleting its children is the garbage collector's
             self._deleted.pop(key, None)
-            self._kind.gone(key)
-            return GONE if job is None else DONE
-        if not self._kind.is_ours(job):
+            self._kind.forget(key)
+            return NOT_FOUND if job is None else DONE
+        if not self._kind.is_managed(job):
             return DONE
         if is_finished(self._kind.work_of(job).status):
             self._memos.pop(key, None)
-            self._kind.gone(key)
+            self._kind.forget(key)
             return self._retire(key, job)
         try:
             return self._sync_live(key, job)
@@ -154,16 +163,16 @@ class Engine(Generic[ObjectT]):
 
         Its children are stopped before its end is on record, since a finished job is never looked at again.
         """
-        report = self._writer.carry_out(job, stop_all(*self._snapshots.unplanned(job)))
+        report = self._writer.apply(job, stop_all(*self._snapshots.children_to_stop(job)))
         outcome = outcome_after(report.faults, None)
         if isinstance(outcome, Retry):
             return outcome
         self._write_status(job, memo, invalid_status(self._kind.work_of(job), why, self._clock.now()))
-        return GiveUp(why)
+        return TerminalFailure(why)
 
     def _sync_planned(self, job: ObjectT, memo: _Memo[ObjectT], plan: Plan) -> Outcome:
         now = self._clock.now()
-        current = memo.resting.current(self._kind.work_of(job))
+        current = memo.debounce.with_pending(self._kind.work_of(job))
         observed = self._observe(job, plan)
         state = evaluate(current, plan, observed, now)
         actions = plan_actions(state)
@@ -171,11 +180,11 @@ class Engine(Generic[ObjectT]):
         if not self._may_act(job, memo, observed, actions):
             return DONE
         if actions:
-            report = self._writer.carry_out(job, actions)
+            report = self._writer.apply(job, actions)
             faults = report.faults
             memo.has_children |= bool(report.created)
             memo.children = (memo.children or 0) + len(report.created)
-            memo.untold.append(report)
+            memo.unreported.append(report)
             if self._makes_room(memo):
                 return RequeueAfter(YIELD_SECONDS)
         try:
@@ -188,9 +197,9 @@ class Engine(Generic[ObjectT]):
             if result.scale_to is not None and rest_seconds is None:
                 self._scale(job, result.scale_to)
         finally:
-            untold, memo.untold = memo.untold, []
-            for report in untold:
-                self._teller.writes(job, report)
+            unreported, memo.unreported = memo.unreported, []
+            for report in unreported:
+                self._reporter.report_writes(job, report)
         return outcome_after(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
     def _may_act(self, job: ObjectT, memo: _Memo[ObjectT], observed: Observed, actions: Actions) -> bool:
@@ -211,18 +220,18 @@ class Engine(Generic[ObjectT]):
         return False
 
     def _observe(self, job: ObjectT, plan: Plan) -> Observed:
-        return self._kind.look(job, plan, self._snapshots.take(job, plan))
+        return self._kind.follow_logs(job, plan, self._snapshots.take(job, plan))
 
     def _makes_room(self, memo: _Memo[ObjectT]) -> bool:
         """Once, if nothing was in the way and others wait."""
-        (*earlier, report) = memo.untold
+        (*earlier, report) = memo.unreported
         return not earlier and bool(report.created) and not report.faults and self._is_busy()
 
     def _memo(self, key: str, job: ObjectT) -> _Memo[ObjectT]:
         """Judge each generation of a job once."""
         known = self._memos.get(key)
         if known is None or known.job.metadata.uid != job.metadata.uid:
-            new = _Memo(job, self._kind.problem(job, None), RestingStatus(self._kind.minor_delay_seconds))
+            new = _Memo(job, self._kind.problem(job, None), StatusDebounce(self._kind.status_debounce_seconds))
             new.children = None if self._kind.work_of(job).status.phase else 0
         elif known.job.metadata.generation == job.metadata.generation:
             return known
@@ -268,17 +277,17 @@ class Engine(Generic[ObjectT]):
         """Write what differs and emit its events; the answer is for how long a minor write may still rest, if so."""
         change = self._kind.status_change(job, result.status)
         if change is None:
-            memo.resting.drop()
+            memo.debounce.clear()
             return None
         before = self._kind.work_of(job)
-        rest_seconds = memo.resting.rest_seconds(before, result, self._clock.monotonic())
+        rest_seconds = memo.debounce.remaining_seconds(before, result, self._clock.monotonic())
         if rest_seconds > 0:
             return rest_seconds
         meta = job.metadata
         self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
-        memo.resting.written(before, result)
-        self._kind.told(before, result.status, self._clock.now())
-        self._teller.status(job, result.events)
+        memo.debounce.record_write(before, result)
+        self._kind.status_written(before, result.status, self._clock.now())
+        self._reporter.report_status(job, result.events)
         return None
 
     def _retire(self, key: str, job: ObjectT) -> Outcome:

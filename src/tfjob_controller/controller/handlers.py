@@ -3,7 +3,7 @@
 A change of a job itself is queued at once. Changes of its children come in swarms (the pods of one job start within
 milliseconds of each other), so the first one of a swarm waits `BATCH_SECONDS` and all others join it: one sync, one
 status write. What the initial list brings goes behind everything that is live, but for jobs that nobody has seen yet;
-what asks for something to be done goes before all else (urgency.py).
+what asks for something to be done goes before all else (triggers.py).
 
 Only changes that a sync could act on are queued: a heartbeat in a child's metadata is none.
 """
@@ -16,8 +16,19 @@ from typing import Generic
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.controller.causes import ADDED, DELETED, MODIFIED, UNKNOWN, Causes
-from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT, of_other
+from tfjob_controller.api.trainingruntime import TrainingRuntime
+from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.controller.triggers import (
+    ADDED,
+    DELETED,
+    HIGH,
+    LOW,
+    MODIFIED,
+    NO_TRIGGER_LOG,
+    NORMAL,
+    TriggerLog,
+    child_priority,
+)
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
@@ -48,26 +59,26 @@ class JobHandler(Generic[ObjectT]):
     """
 
     def __init__(
-        self, queue: RateLimitingQueue[str], is_new: Callable[[ObjectT], bool], causes: Causes = UNKNOWN
+        self, queue: RateLimitingQueue[str], is_new: Callable[[ObjectT], bool], triggers: TriggerLog = NO_TRIGGER_LOG
     ) -> None:
         self._queue = queue
         self._is_new = is_new
-        self._causes = causes
+        self._triggers = triggers
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
-        self._add(ADDED, obj, INITIAL if is_initial and not self._is_new(obj) else LIVE)
+        self._add(ADDED, obj, LOW if is_initial and not self._is_new(obj) else NORMAL)
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new:
             is_changed = old.metadata.generation != new.metadata.generation
-            self._add(MODIFIED, new, URGENT if is_changed and not self._is_new(new) else LIVE)
+            self._add(MODIFIED, new, HIGH if is_changed and not self._is_new(new) else NORMAL)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._add(DELETED, obj, LIVE)
+        self._add(DELETED, obj, NORMAL)
 
     def _add(self, type_: str, obj: ObjectT, priority: int) -> None:
         key = key_of(obj)
-        self._causes.note(key, type_, obj)
+        self._triggers.record(key, type_, obj)
         self._queue.add(key, priority)
 
 
@@ -84,18 +95,18 @@ class ChildHandler(Generic[ObjectT]):
         owner_keys: Callable[[ObjectT], Iterable[str]],
         matters: Callable[[ObjectT, ObjectT], bool],
         batch_seconds: float = BATCH_SECONDS,
-        priority: Callable[[ObjectT, ObjectT], int] = of_other,
-        causes: Causes = UNKNOWN,
+        priority: Callable[[ObjectT, ObjectT], int] = child_priority,
+        triggers: TriggerLog = NO_TRIGGER_LOG,
     ) -> None:
         self._batch_seconds = batch_seconds
         self._queue = queue
         self._owner_keys = owner_keys
         self._matters = matters
         self._priority = priority
-        self._causes = causes
+        self._triggers = triggers
 
     def on_add(self, obj: ObjectT, is_initial: bool) -> None:
-        self._queue_owner(ADDED, obj, INITIAL if is_initial else LIVE)
+        self._queue_owner(ADDED, obj, LOW if is_initial else NORMAL)
 
     def on_update(self, old: ObjectT, new: ObjectT) -> None:
         if old is not new and self._matters(old, new):
@@ -105,11 +116,11 @@ class ChildHandler(Generic[ObjectT]):
                 self._queue_owner(MODIFIED, old, priority)
 
     def on_delete(self, obj: ObjectT, final: bool) -> None:
-        self._queue_owner(DELETED, obj, URGENT)
+        self._queue_owner(DELETED, obj, HIGH)
 
     def _queue_owner(self, type_: str, obj: ObjectT, priority: int) -> None:
         for key in self._owner_keys(obj):
-            self._causes.note(key, type_, obj)
+            self._triggers.record(key, type_, obj)
             self._queue.add_after(key, self._batch_seconds, priority)
 
 
@@ -152,3 +163,36 @@ def pod_matters(old: Pod, new: Pod) -> bool:
 def state_matters(old: Job | Pod | Gang | PodGroup, new: Job | Pod | Gang | PodGroup) -> bool:
     """Of a Job, pod, Gang or PodGroup: also what it says of itself, as far as it is read."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
+
+
+class RuntimeHandler:
+    """Queues the jobs that name a new runtime and have not started. What started keeps what it started with."""
+
+    def __init__(
+        self, queue: RateLimitingQueue[str], jobs: Store[TrainJob], kind: str, triggers: TriggerLog = NO_TRIGGER_LOG
+    ) -> None:
+        self._queue = queue
+        self._triggers = triggers
+        self._jobs = jobs
+        self._kind = kind
+
+    def on_add(self, obj: TrainingRuntime, is_initial: bool) -> None:
+        if is_initial:
+            return
+        for job in self._jobs.list():
+            if job.status.start_time is None and self._is_named(job, obj):
+                self._triggers.record(key_of(job), ADDED, obj)
+                self._queue.add(key_of(job))
+
+    def _is_named(self, job: TrainJob, runtime: TrainingRuntime) -> bool:
+        ref = job.spec.runtime_ref
+        if ref is None or ref.kind != self._kind or ref.name != runtime.metadata.name:
+            return False
+        return runtime.metadata.namespace in ("", job.metadata.namespace)
+
+    def on_update(self, old: TrainingRuntime, new: TrainingRuntime) -> None:
+        if old is not new:
+            self.on_add(new, is_initial=False)
+
+    def on_delete(self, obj: TrainingRuntime, final: bool) -> None:
+        """Nobody loses what has started."""

@@ -15,17 +15,17 @@ from tfjob_controller.trainer.work import Work
 _JobT = TypeVar("_JobT", bound=Object, contravariant=True)
 
 
-class Kind(Protocol[_JobT]):
+class KindAdapter(Protocol[_JobT]):
     """What a kind of job is, as far as it differs from the others. All but `told` are pure; none does I/O."""
 
     @property
     def resource(self) -> Resource: ...
 
     @property
-    def minor_delay_seconds(self) -> float:
+    def status_debounce_seconds(self) -> float:
         """For how long a change of mere figures rests before it is written."""
 
-    def is_ours(self, job: _JobT) -> bool:
+    def is_managed(self, job: _JobT) -> bool:
         """False for a job that another controller runs: nothing is ever done about it."""
 
     def work_of(self, job: _JobT) -> Work: ...
@@ -42,14 +42,14 @@ class Kind(Protocol[_JobT]):
     def plan(self, job: _JobT) -> Plan:
         """Raises UnplannableError."""
 
-    def look(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
         """What the caches hold, and what the kind knows besides."""
 
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status, None if nothing differs."""
 
-    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
         """The status was written: count what it means."""
 
-    def gone(self, key: str) -> None:
+    def forget(self, key: str) -> None:
         """There is no such job any more."""

@@ -26,27 +26,27 @@ from tfjob_controller.trainer.plan import UnplannableError
 from tfjob_controller.util.timestamps import seconds_until
 
 # For how long after its creation a job waits for its runtime.
-PATIENCE_SECONDS = 15.0
+RUNTIME_TIMEOUT_SECONDS = 15.0
 # The remedy of a job that has failed: neither a failed job nor its runtimeRef can be changed.
 _ANEW = "then delete the job and submit it again"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedRuntime:
     """`spec` is None where there is no runtime."""
 
     framework: Framework
     spec: RuntimeSpec | None
 
 
-class Runtimes:
+class RuntimeResolver:
     """Looks things up in caches."""
 
     def __init__(self, namespaced: Store[TrainingRuntime], cluster: Store[TrainingRuntime]) -> None:
         self._namespaced = namespaced
         self._cluster = cluster
 
-    def resolve(self, job: TrainJob, now: datetime) -> Found:
+    def resolve(self, job: TrainJob, now: datetime) -> ResolvedRuntime:
         """Raises UnplannableError: it is not there (yet), or does not suit the job."""
         ref = job.spec.runtime_ref
         found = self._referred(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
@@ -66,7 +66,7 @@ class Runtimes:
         except UnplannableError:
             return ""
 
-    def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> Found:
+    def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> ResolvedRuntime:
         runtime = self._get(job.metadata.namespace, ref)
         if runtime is None:
             seconds_left = _patience_seconds(job, now)
@@ -75,13 +75,13 @@ class Runtimes:
         problem = validate_runtime(runtime)
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
-        return Found(_agreed(job, ref, runtime.spec), runtime.spec)
+        return ResolvedRuntime(_agreed(job, ref, runtime.spec), runtime.spec)
 
-    def _built_in(self, framework: Framework) -> Found:
+    def _built_in(self, framework: Framework) -> ResolvedRuntime:
         runtime = self._cluster.get(framework.runtime)
         if runtime is None or validate_runtime(runtime) is not None:
-            return Found(framework, None)
-        return Found(framework, runtime.spec)
+            return ResolvedRuntime(framework, None)
+        return ResolvedRuntime(framework, runtime.spec)
 
     def _get(self, namespace: str, ref: RuntimeRef) -> TrainingRuntime | None:
         if ref.kind == NAMESPACED_RUNTIME:
@@ -92,9 +92,9 @@ class Runtimes:
 def _patience_seconds(job: TrainJob, now: datetime) -> float:
     """How much longer a job waits for its runtime. One that runs is not failed because somebody deleted it."""
     if job.status.jobs_status:
-        return PATIENCE_SECONDS
+        return RUNTIME_TIMEOUT_SECONDS
     since = job.metadata.creation_timestamp
-    return max(0.0, seconds_until(since, PATIENCE_SECONDS, now)) if since else 0.0
+    return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0
 
 
 def _agreed(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:

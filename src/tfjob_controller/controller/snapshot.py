@@ -26,14 +26,14 @@ ReadingsOf = Callable[[str], Mapping[str, Reading]]
 _ByJob: TypeAlias = dict[str, list[Pod]]
 
 
-class Known(Protocol):
+class ObjectLookup(Protocol):
     """Objects by key: a cache, or what is remembered of those that no cache holds."""
 
     def get(self, key: str) -> Object | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroups:
+class PodGroupCache:
     """The objects that another scheduler knows gangs by, and their kind."""
 
     resource: Resource
@@ -54,8 +54,8 @@ class Snapshots:
         config_maps: Store[ConfigMap],
         gangs: Store[Gang] | None = None,
         readings: ReadingsOf | None = None,
-        secrets: Known | None = None,
-        pod_groups: PodGroups | None = None,
+        secrets: ObjectLookup | None = None,
+        pod_groups: PodGroupCache | None = None,
     ) -> None:
         """`gangs` and `pod_groups` are None where none are watched, `readings` where nobody reads logs."""
         self._jobs = jobs
@@ -89,7 +89,9 @@ class Snapshots:
             return False
         return _holds(self._secrets, f"{namespace}/{plan.secret.name}", uid)
 
-    def unplanned(self, owner: Object) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
+    def children_to_stop(
+        self, owner: Object
+    ) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
         """What must stop where there is no plan: its child Jobs, and what stands for it as a gang."""
         jobs = self._jobs.by_index(BY_OWNER, owner.metadata.uid)
         return jobs, self._gangs_of(owner), self._pod_groups.of(owner) if self._pod_groups is not None else ()
@@ -140,7 +142,7 @@ def _is_orphan(plan: Plan, pod: Pod) -> bool:
     return controller_of(pod) is None and plan.labels.items() <= pod.metadata.labels.items()
 
 
-def _holds(known: Known, key: str, uid: str) -> bool:
+def _holds(known: ObjectLookup, key: str, uid: str) -> bool:
     """Is it there, and the job's own?"""
     found = known.get(key)
     owner = controller_of(found) if found is not None else None

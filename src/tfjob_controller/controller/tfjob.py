@@ -12,7 +12,7 @@ from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.api.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
-from tfjob_controller.controller.milestones import JobObserver, tell
+from tfjob_controller.controller.observer import JobObserver, observe_status
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource
@@ -24,15 +24,15 @@ from tfjob_controller.trainer.tfjobplan import build_plan, gang_problem
 from tfjob_controller.trainer.work import Work
 
 # Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.
-MINOR_DELAY_SECONDS = 2.0
+STATUS_DEBOUNCE_SECONDS = 2.0
 
 
-def by_runtime_id(job: TFJob) -> Iterable[str]:
+def tfjob_by_runtime_id(job: TFJob) -> Iterable[str]:
     """Index function: the RuntimeId, once there is one."""
     return (runtime_key(job.metadata.namespace, job.spec.runtime_id),) if job.spec.runtime_id else ()
 
 
-class TFJobKind:
+class TFJobAdapter:
     """See `controller.kind.Kind`."""
 
     def __init__(
@@ -57,10 +57,10 @@ class TFJobKind:
         return TFJOBS
 
     @property
-    def minor_delay_seconds(self) -> float:
-        return MINOR_DELAY_SECONDS
+    def status_debounce_seconds(self) -> float:
+        return STATUS_DEBOUNCE_SECONDS
 
-    def is_ours(self, job: TFJob) -> bool:
+    def is_managed(self, job: TFJob) -> bool:
         return True
 
     def work_of(self, job: TFJob) -> Work:
@@ -82,7 +82,7 @@ class TFJobKind:
     def plan(self, job: TFJob) -> Plan:
         return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
 
-    def look(self, job: TFJob, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: TFJob, plan: Plan, observed: Observed) -> Observed:
         return observed
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
@@ -94,10 +94,10 @@ class TFJobKind:
             change["status"]["controlPaused"] = status.control_paused
         return change if change["status"] else None
 
-    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
-        tell(self._observer, before, status, now)
+    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+        observe_status(self._observer, before, status, now)
 
-    def gone(self, key: str) -> None:
+    def forget(self, key: str) -> None:
         """Nothing is kept of it."""
 
 

@@ -19,12 +19,12 @@ from tfjob_controller.api.trainjobdefaults import is_managed_here, metric_names_
 from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
 from tfjob_controller.api.trainjobvalidation import validate, validate_change
 from tfjob_controller.controller.handlers import runtime_key
-from tfjob_controller.controller.milestones import JobObserver, tell
-from tfjob_controller.controller.runtimes import Runtimes
+from tfjob_controller.controller.logs.metricparser import MetricValue
+from tfjob_controller.controller.observer import JobObserver, observe_status
+from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.trainer.names import runtime_id_of
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.plan import Plan
@@ -35,24 +35,24 @@ from tfjob_controller.trainer.work import PlainWork, Work
 from tfjob_controller.util.clock import Clock
 
 # Metrics change all the time: spec, TrainJob, section 4.
-MINOR_DELAY_SECONDS = 5.0
+STATUS_DEBOUNCE_SECONDS = 5.0
 # What says how far training is, by preference.
 _PROGRESS = ("epoch", "step")
 
 
-class Follower(Protocol):
-    """`controller.logfollower.LogFollower`: reads the metrics in the logs of jobs."""
+class MetricsFollower(Protocol):
+    """`controller.logs.follower.LogFollower`: reads the metrics in the logs of jobs."""
 
     def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None: ...
 
     def forget_key(self, job_key: str) -> None: ...
 
-    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]: ...
+    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]: ...
 
     def has_read_all(self, job_uid: str) -> bool: ...
 
 
-def by_runtime_id(job: TrainJob) -> Iterable[str]:
+def trainjob_by_runtime_id(job: TrainJob) -> Iterable[str]:
     """Index function."""
     return (runtime_key(job.metadata.namespace, runtime_id_of(job.metadata.uid)),)
 
@@ -61,15 +61,15 @@ def trainjob_work(job: TrainJob) -> Work:
     return PlainWork(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
 
 
-class TrainJobKind:
+class TrainJobAdapter:
     """See `controller.kind.Kind`."""
 
     def __init__(
         self,
-        runtimes: Runtimes,
+        runtimes: RuntimeResolver,
         config: ControllerConfig,
         observer: JobObserver,
-        follower: Follower,
+        follower: MetricsFollower,
         clock: Clock,
         *,
         restart_rules: bool,
@@ -88,10 +88,10 @@ class TrainJobKind:
         return TRAINJOBS
 
     @property
-    def minor_delay_seconds(self) -> float:
-        return MINOR_DELAY_SECONDS
+    def status_debounce_seconds(self) -> float:
+        return STATUS_DEBOUNCE_SECONDS
 
-    def is_ours(self, job: TrainJob) -> bool:
+    def is_managed(self, job: TrainJob) -> bool:
         return is_managed_here(job.spec)
 
     def work_of(self, job: TrainJob) -> Work:
@@ -109,7 +109,7 @@ class TrainJobKind:
             Recipe(job, found.framework, found.spec, self._config, self._gangs, self._restart_rules)
         )
 
-    def look(self, job: TrainJob, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: TrainJob, plan: Plan, observed: Observed) -> Observed:
         """Whoever reads the chief's log learns of its pod; the end of a job waits until that is read."""
         pod = newest(observed.pods.get(plan.chief.name, ()))
         names = metric_names_of(job.spec)
@@ -138,10 +138,10 @@ class TrainJobKind:
         ordered = tuple(known[name] for name in metric_names_of(job.spec) if name in known)
         return replace(status, runtime=runtime, metrics=ordered, progress=_progress(ordered))
 
-    def told(self, before: Work, status: TrainingStatus, now: datetime) -> None:
-        tell(self._observer, before, status, now)
+    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+        observe_status(self._observer, before, status, now)
 
-    def gone(self, key: str) -> None:
+    def forget(self, key: str) -> None:
         self._follower.forget_key(key)
 
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
 
-from tfjob_controller.controller.causes import UNKNOWN, Causes
-from tfjob_controller.controller.outcome import Done, GiveUp, Gone, Outcome, RequeueAfter, Retry
-from tfjob_controller.controller.urgency import LIVE, URGENT
+from tfjob_controller.controller.observer import SyncObserver
+from tfjob_controller.controller.outcome import Done, NotFound, Outcome, RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.controller.triggers import HIGH, NO_TRIGGER_LOG, NORMAL, TriggerLog
 from tfjob_controller.kube.trace import new_trace
 from tfjob_controller.kube.workqueue.queue import ShutDown
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
@@ -30,19 +29,6 @@ from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
-
-
-class SyncObserver(Protocol):
-    """Hears of every sync, in the worker's thread.
-
-    `result` is success, requeue_after, requeue, error, terminal (no retry can mend it) or panic (a bug).
-    """
-
-    def workers_started(self, controller: str, count: int) -> None: ...
-
-    def sync_started(self, controller: str) -> None: ...
-
-    def sync_finished(self, controller: str, result: str, seconds: float) -> None: ...
 
 
 class Workers:
@@ -57,14 +43,14 @@ class Workers:
         count: int,
         clock: Clock,
         observer: SyncObserver,
-        causes: Causes = UNKNOWN,
+        triggers: TriggerLog = NO_TRIGGER_LOG,
     ) -> None:
         self._name = name
         self._queue = queue
         self._sync = sync
         self._clock = clock
         self._observer = observer
-        self._causes = causes
+        self._triggers = triggers
         self._stopped = threading.Event()
         self._threads = [
             SupervisedThread(f"{name}-worker-{number}", self._work, stop=self._stopped, clock=clock)
@@ -111,7 +97,7 @@ class Workers:
             self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)
 
     def _sync_and_settle(self, key: str) -> str:
-        self._causes.tell(key)
+        self._triggers.log_triggers(key)
         try:
             outcome = self._sync(key)
         except Exception:
@@ -127,13 +113,13 @@ class Workers:
         self._queue.forget(key)
         if isinstance(outcome, RequeueAfter):
             # At once: half of what is to be done is done, such as a clean-up that only waited for its status.
-            self._queue.add_after(key, outcome.seconds, LIVE if outcome.seconds > 0 else URGENT)
-            self._causes.note_timer(key, outcome.seconds)
+            self._queue.add_after(key, outcome.seconds, NORMAL if outcome.seconds > 0 else HIGH)
+            self._triggers.record_timer(key, outcome.seconds)
             return "requeue_after"
-        if isinstance(outcome, GiveUp):
+        if isinstance(outcome, TerminalFailure):
             log.warning("gave up", why=outcome.why)
             return "terminal"
-        if isinstance(outcome, Gone):
+        if isinstance(outcome, NotFound):
             # A deadline in weeks would be remembered for weeks. A new job of that name is queued when it is seen.
             self._queue.cancel(key)
             return "success"

@@ -11,20 +11,21 @@ stay unsent: a job of a thousand replicas does not knock a thousand times.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
 import structlog
+from cachetools import LRUCache
 
 from tfjob_controller.api.core import JOBS
 from tfjob_controller.controller.fanout import Fanout
-from tfjob_controller.controller.faults import Fault, fault_of
-from tfjob_controller.controller.remembered import Remembered
+from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of
+from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.trainer.labels import CHILD_SELECTOR
 
@@ -33,7 +34,7 @@ log = structlog.get_logger(__name__)
 Action = Create | Delete | SetSuspend | Patch
 
 
-class Children(Generic[ObjectT]):
+class ChildClient(Generic[ObjectT]):
     """One kind of children: how to write them, and the cache that must know at once.
 
     Those that nobody watches need no labels to be found by, and the controller has no right to give them any.
@@ -42,7 +43,7 @@ class Children(Generic[ObjectT]):
     def __init__(
         self,
         client: ResourceClient[ObjectT],
-        store: Store[ObjectT] | Remembered[ObjectT],
+        store: Store[ObjectT] | ResponseCache[ObjectT],
         *,
         is_watched: bool = True,
     ) -> None:
@@ -76,7 +77,7 @@ class Children(Generic[ObjectT]):
 
 
 @dataclass(slots=True)
-class Report:
+class WriteResult:
     """What came of the writes of a sync, in the order of the actions."""
 
     created: list[Create] = field(default_factory=list)
@@ -97,11 +98,11 @@ class _Result:
 class Writer:
     """Writes children of any job. Thread-safe."""
 
-    def __init__(self, children: Mapping[Resource, Children[Any]], fanout: Fanout) -> None:
+    def __init__(self, children: Mapping[Resource, ChildClient[Any]], fanout: Fanout) -> None:
         self._children = children
         self._fanout = fanout
 
-    def carry_out(self, owner: Object, actions: Actions) -> Report:
+    def apply(self, owner: Object, actions: Actions) -> WriteResult:
         """Do all that `actions` say for the job `owner`; returns when every answer is there. Raises nothing."""
         pending: list[Action] = [*actions.creates, *actions.suspends, *actions.deletes, *actions.patches]
         results = [_Result() for _ in pending]
@@ -149,7 +150,7 @@ class Writer:
             return True, None
         return False, self._adopt(children, namespace, owner_uid, action)
 
-    def _adopt(self, children: Children[Any], namespace: str, owner_uid: str, action: Create) -> Fault | None:
+    def _adopt(self, children: ChildClient[Any], namespace: str, owner_uid: str, action: Create) -> Fault | None:
         try:
             stranger = children.adopt(namespace, action.name, owner_uid, action.body)
         except ApiError as error:
@@ -188,8 +189,8 @@ def _doing(action: Action) -> str:
     return f"{'suspend' if action.suspend else 'resume'} Job {action.name}"
 
 
-def _report(actions: Sequence[Action], results: Sequence[_Result]) -> Report:
-    report = Report()
+def _report(actions: Sequence[Action], results: Sequence[_Result]) -> WriteResult:
+    report = WriteResult()
     for action, result in zip(actions, results, strict=True):
         if result.fault is not None:
             report.faults.append(result.fault)
@@ -201,3 +202,24 @@ def _report(actions: Sequence[Action], results: Sequence[_Result]) -> Report:
         elif isinstance(action, Delete) and result.done:
             report.deleted.append(action)
     return report
+
+
+# Of each some hundred bytes; more jobs than that do not start at one time.
+_MOST = 2000
+
+
+class ResponseCache(Generic[ObjectT]):
+    """Any thread. Takes what a `Store` takes of answers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_key: LRUCache[str, ObjectT] = LRUCache(_MOST)
+
+    def get(self, key: str) -> ObjectT | None:
+        with self._lock:
+            return self._by_key.get(key)
+
+    def assume(self, obj: ObjectT) -> bool:
+        with self._lock:
+            self._by_key[key_of(obj)] = obj
+        return True

@@ -10,15 +10,14 @@ from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.api.tfjob import TFJOBS, TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
-from tfjob_controller.controller.caches import Caches
+from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
-from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.controller.logreader import LogReader
-from tfjob_controller.controller.teller import Recorder
-from tfjob_controller.controller.tfjob import TFJobKind
-from tfjob_controller.controller.trainjob import TrainJobKind
-from tfjob_controller.controller.trainjobcaches import TrainJobCaches
+from tfjob_controller.controller.logs.follower import LogFollower
+from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.reporter import JobEventRecorder
+from tfjob_controller.controller.tfjob import TFJobAdapter
+from tfjob_controller.controller.trainjob import TrainJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.requester import Requester
@@ -33,20 +32,20 @@ class Shared:
     """What engines of all kinds are given. `restart_rules`: see `trainer.children`."""
 
     requester: Requester
-    caches: Caches
+    caches: ControllerCaches
     config: ControllerConfig
     metrics: Metrics
-    recorder: Recorder
+    recorder: JobEventRecorder
     fanout: Fanout
     clock: Clock
     gangs: GangPolicy
     restart_rules: bool
 
 
-def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: LogReader) -> Engine[TFJob]:
+def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Engine[TFJob]:
     """Syncs TFJobs; `queue` says whether others wait."""
     store = shared.caches.tfjobs.store
-    kind = TFJobKind(
+    kind = TFJobAdapter(
         store,
         shared.config,
         shared.metrics.jobs,
@@ -71,7 +70,7 @@ def trainjob_engine(
     shared: Shared, caches: TrainJobCaches, queue: RateLimitingQueue[str], follower: LogFollower
 ) -> Engine[TrainJob]:
     """Syncs TrainJobs; `queue` says whether others wait."""
-    kind = TrainJobKind(
+    kind = TrainJobAdapter(
         caches.runtimes,
         shared.config,
         shared.metrics.trainjobs,

@@ -31,13 +31,13 @@ from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainjob import TRAINJOBS
-from tfjob_controller.controller.caches import Caches
-from tfjob_controller.controller.causes import Causes
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
-from tfjob_controller.controller.logfollower import LogFollower
-from tfjob_controller.controller.logreader import LogReader
+from tfjob_controller.controller.logs.follower import LogFollower
+from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.controller.trainjob import trainjob_work
+from tfjob_controller.controller.triggers import TriggerLog
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
@@ -156,9 +156,11 @@ class Manager:
         )
         self._queue = self._new_queue(CONTROLLER)
         self._train_queue = self._new_queue(TRAIN_CONTROLLER)
-        self._causes = {name: Causes(enabled=options.log_level == DEBUG) for name in (CONTROLLER, TRAIN_CONTROLLER)}
+        self._triggers = {
+            name: TriggerLog(enabled=options.log_level == DEBUG) for name in (CONTROLLER, TRAIN_CONTROLLER)
+        }
         self._gangs = gang_policy(options)
-        self.caches = Caches(
+        self.caches = ControllerCaches(
             self.transport,
             options.namespace,
             self._clock,
@@ -169,7 +171,7 @@ class Manager:
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         self._elector = self._new_elector(config.namespace) if options.leader_elect else None
-        self._logs = LogReader(
+        self._logs = ProgressReader(
             self.transport, self.caches.tfjobs.store, self.caches.pods.store, self._queue.add, self._clock
         )
         connector = Connector(config, self._clock, observer=self.metrics.requests)
@@ -212,8 +214,8 @@ class Manager:
         if self._wait_until_ready():
             # Not before: where no worker takes keys, those of jobs that come and go would pile up for as long as
             # another instance leads.
-            self.caches.feed(self._queue, self._causes[CONTROLLER])
-            self.caches.feed_trainjobs(self._train_queue, self._causes[TRAIN_CONTROLLER])
+            self.caches.feed(self._queue, self._triggers[CONTROLLER])
+            self.caches.feed_trainjobs(self._train_queue, self._triggers[TRAIN_CONTROLLER])
             # Else each full collection walks all that is cached, while no sync can run: 50 ms at 100,000 objects.
             gc.collect()
             gc.freeze()
@@ -279,7 +281,7 @@ class Manager:
             count=self._options.workers,
             clock=self._clock,
             observer=self.metrics.syncs,
-            causes=self._causes[name],
+            triggers=self._triggers[name],
         )
 
     def _new_elector(self, own_namespace: str) -> LeaderElector:

@@ -18,7 +18,7 @@ _DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 360
 
 
 class JobMetrics:
-    """`controller.milestones.JobObserver`: what becomes of jobs."""
+    """`controller.observer.JobObserver`: what becomes of jobs."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
         self._created = Counter(f"{prefix}_created_total", "Jobs that this controller took on.", registry=registry)

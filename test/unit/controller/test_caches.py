@@ -13,8 +13,8 @@ from helpers.poll import eventually
 from tfjob_controller.api.core import Condition, Job, JobStatus, Pod, PodMeta, PodStatus
 from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.api.tfjob import TFJob, TFJobSpec
-from tfjob_controller.controller.caches import Caches
-from tfjob_controller.controller.urgency import URGENT
+from tfjob_controller.controller.caches import ControllerCaches
+from tfjob_controller.controller.triggers import HIGH
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
 from tfjob_controller.util.clock import RealClock
@@ -62,7 +62,7 @@ class Streams:
 
 def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
     streams = Streams()
-    caches = Caches(streams, "", RealClock())
+    caches = ControllerCaches(streams, "", RealClock())
     caches.informers.start()
     eventually(lambda: streams.opened == KINDS, 10)
     assert caches.informers.stop(10.0)
@@ -70,7 +70,7 @@ def test_all_caches_are_told_to_stop_before_one_is_waited_for() -> None:
 
 def test_without_gangs_none_are_asked_for() -> None:
     streams = Streams(KINDS - 1)
-    caches = Caches(streams, "", RealClock(), gangs=False)
+    caches = ControllerCaches(streams, "", RealClock(), gangs=False)
     caches.informers.start()
     eventually(lambda: streams.opened == KINDS - 1, 10)
     assert caches.informers.stop(10.0)
@@ -91,10 +91,10 @@ def queue() -> Iterator[RateLimitingQueue[str]]:
 
 
 @pytest.fixture
-def running(queue: RateLimitingQueue[str]) -> Iterator[Caches]:
+def running(queue: RateLimitingQueue[str]) -> Iterator[ControllerCaches]:
     """Caches that feed the queue, and hear nothing from a server."""
     streams = Streams()
-    caches = Caches(streams, "", RealClock())
+    caches = ControllerCaches(streams, "", RealClock())
     caches.feed(queue)
     caches.informers.start()
     # Their streams end only together.
@@ -122,14 +122,14 @@ def running(queue: RateLimitingQueue[str]) -> Iterator[Caches]:
     ],
 )
 def test_what_turns_a_job_makes_it_urgent(
-    running: Caches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
+    running: ControllerCaches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
 ) -> None:
     train = ObjectMeta(name="train", namespace="team", uid="u1", resource_version="1")
     running.tfjobs.store.upsert(TFJob(train, TFJobSpec(runtime_id="ab12")))
     store = getattr(running, kind).store
     store.upsert(old)
     store.upsert(new)
-    eventually(lambda: URGENT in priorities(queue))
+    eventually(lambda: HIGH in priorities(queue))
 
 
 def priorities(queue: RateLimitingQueue[str]) -> set[int]:

@@ -18,9 +18,9 @@ from helpers.controllerbench import (
 )
 from helpers.manifests import master, tfjob, workers
 from tfjob_controller.controller.engine import YIELD_SECONDS
-from tfjob_controller.controller.outcome import DONE, GONE, Done, GiveUp, Outcome, RequeueAfter, Retry
-from tfjob_controller.controller.restingstatus import MINOR_DELAY_CAP_SECONDS
-from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
+from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
+from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.plan import Plan, Replica, UnplannableError
 
 
@@ -142,7 +142,7 @@ def test_a_finished_job_is_deleted_once_even_if_its_children_are_gone_before_the
     assert bench.sync() == DONE
     assert len(bench.api.requests("DELETE", "/tfjobs/")) == 1
     bench.api.release()
-    assert bench.sync() == GONE
+    assert bench.sync() == NOT_FOUND
 
 
 def test_a_deletion_that_failed_is_requested_again_and_the_next_job_of_that_name_is_deleted_too(
@@ -187,7 +187,7 @@ def test_an_event_of_a_status_that_was_not_written_is_not_told(bench: Controller
 
 def test_an_invalid_job_fails_with_the_reason_and_has_no_children(bench: ControllerBench) -> None:
     bench.create(workers(1), terminationPolicy={"chief": {"replicaName": "MASTER"}})
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert bench.status["phase"] == bench.status["state"] == "Failed"
     assert bench.status["reason"] == "invalid job spec: Missing ReplicaSpec for chief: MASTER"
     assert [sent.method for sent in bench.api.sent] == ["PATCH"]
@@ -201,7 +201,7 @@ def test_a_change_of_what_is_fixed_fails_the_job_where_the_crd_let_it_through(be
     bench.settle()
     changed = tfjob(master(tfPort=3333), workers(), *bench.job["spec"]["replicaSpecs"][2:])
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": changed["spec"]["replicaSpecs"]}})
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert "the ports of a started job cannot change" in bench.status["reason"]
 
 
@@ -223,7 +223,7 @@ def test_a_running_job_that_becomes_invalid_stops_its_children(bench: Controller
     bench.runs("master-0")
     bench.settle()
     make_invalid(bench)
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert bench.status["phase"] == "Failed"
     assert running(bench) == [f"{JOB_PATH}/{bench.child('worker-1')}"]  # complete, its result stays
 
@@ -279,9 +279,9 @@ def test_figures_alone_wait_for_each_other_and_go_along_with_the_next_phase(benc
         bench.runs(replica)
         outcome = bench.sync()
         assert isinstance(outcome, RequeueAfter)
-        assert 0 < outcome.seconds <= MINOR_DELAY_SECONDS
+        assert 0 < outcome.seconds <= STATUS_DEBOUNCE_SECONDS
     assert len(bench.api.sent) == sent
-    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
     bench.sync()
     assert len(bench.api.sent) == sent + 1
     assert bench.status["ready"] == {"master": "1/1", "worker": "3/3"}
@@ -294,7 +294,7 @@ def test_a_success_that_waits_to_be_written_outlives_a_failed_write(bench: Contr
     bench.settle_minor()
     bench.exits("worker-1", 0)
     bench.sync()
-    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
     bench.api.fail(500, "InternalError", method="PATCH", part="/status")
     assert isinstance(bench.sync(), Retry)
     bench.api.remove(f"{JOB_PATH}/{bench.child('worker-1')}")
@@ -334,7 +334,7 @@ def test_replicas_that_come_one_by_one_do_not_cost_a_write_each(bench: Controlle
         bench.clock.advance(1.0)
         bench.sync()
     assert 3 <= len(bench.api.sent) - sent <= 9
-    bench.clock.advance(MINOR_DELAY_CAP_SECONDS)
+    bench.clock.advance(MAX_DEBOUNCE_SECONDS)
     bench.sync()
     assert bench.status["ready"]["worker"] == "60/60"
 
@@ -386,7 +386,7 @@ def test_what_becomes_of_a_job_is_counted_once(bench: ControllerBench) -> None:
 @pytest.mark.parametrize(
     ("deleted", "outcome"),
     [
-        pytest.param(lambda bench: bench.api.remove(f"{TFJOB_PATH}/example-job"), GONE, id="gone"),
+        pytest.param(lambda bench: bench.api.remove(f"{TFJOB_PATH}/example-job"), NOT_FOUND, id="gone"),
         pytest.param(
             lambda bench: bench.api.change(
                 f"{TFJOB_PATH}/example-job", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
@@ -418,7 +418,7 @@ def test_many_writers_make_what_one_makes() -> None:
 
 
 def test_a_key_of_no_job_is_nothing_and_never_will_be(bench: ControllerBench) -> None:
-    assert bench.engine.sync(KEY) == GONE
+    assert bench.engine.sync(KEY) == NOT_FOUND
 
 
 class RefusesLater:
@@ -440,7 +440,7 @@ class RefusesLater:
 def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_words(bench: ControllerBench) -> None:
     bench.engine._kind = RefusesLater(bench.engine._kind)
     bench.create()
-    assert isinstance(bench.settle(), GiveUp | Done)
+    assert isinstance(bench.settle(), TerminalFailure | Done)
     assert bench.api.paths("/jobs/") == []
     assert bench.status["phase"] == "Failed"
     assert bench.status["reason"] == "invalid job spec: nobody knows the address of master-0"

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
-from tfjob_controller.controller.outcome import GiveUp, RequeueAfter, Retry
-from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
+from tfjob_controller.controller.outcome import RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 
 
@@ -68,7 +68,7 @@ def test_a_place_in_the_queue_is_written_now_and_then(bench: ControllerBench) ->
         says(bench, "Waiting", **says_waiting, position=position)
         assert isinstance(bench.sync(), RequeueAfter)
     assert sent(bench, so_far) == []
-    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
     bench.settle()
     assert sent(bench, so_far) == ["PATCH status"]
     assert "position 6" in bench.status["reason"]
@@ -104,7 +104,7 @@ def test_a_job_that_became_invalid_lets_go_of_its_room(bench: ControllerBench) -
     admit(bench)
     bench.settle()
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": []}})
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert bench.api.objects[gang_path(bench)]["spec"]["suspend"] is True
 
 
@@ -112,7 +112,7 @@ def test_a_quantity_that_is_none_fails_the_job_with_words(bench: ControllerBench
     entry = master()
     container = {**entry["template"]["spec"]["containers"][0], "resources": {"requests": {"cpu": "much"}}}
     bench.create({**entry, "template": {"spec": {"containers": [container]}}}, gang={"enabled": True})
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert "spec.replicaSpecs[0].template" in bench.status["reason"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.controllerbench import TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
-from tfjob_controller.controller.outcome import GiveUp
+from tfjob_controller.controller.outcome import TerminalFailure
 from tfjob_controller.trainer.gangbackends import BACKENDS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
 
@@ -33,5 +33,5 @@ def test_its_group_costs_one_request_and_comes_with_its_children(bench: Controll
 
 def test_a_job_that_became_invalid_lets_go_of_its_group(bench: ControllerBench) -> None:
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": []}})
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert groups(bench) == []

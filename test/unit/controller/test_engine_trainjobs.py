@@ -6,9 +6,9 @@ import pytest
 
 from helpers.trainbench import RUNTIME_PATH, TrainBench
 from helpers.trainmanifests import runtime
-from tfjob_controller.controller.outcome import Done, GiveUp, RequeueAfter
-from tfjob_controller.controller.runtimes import PATIENCE_SECONDS
-from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS
+from tfjob_controller.controller.outcome import Done, RequeueAfter, TerminalFailure
+from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.controller.trainjob import STATUS_DEBOUNCE_SECONDS
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_metrics_are_written_once_in_their_time_however_often_they_change(bench:
         bench.logs.metrics = {"step": str(step)}
         bench.sync()
     assert len(writes(bench)) == before
-    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
     bench.sync()
     assert len(writes(bench)) == before + 1
     assert bench.status["metrics"][0]["value"] == "9"
@@ -141,7 +141,7 @@ def test_a_secret_that_was_forgotten_is_found_to_be_there(bench: TrainBench) -> 
 
 def test_a_job_waits_for_its_runtime_and_then_runs(bench: TrainBench) -> None:
     bench.create(runtimeRef={"name": "mine", "kind": "TrainingRuntime"})
-    assert bench.sync() == RequeueAfter(PATIENCE_SECONDS)
+    assert bench.sync() == RequeueAfter(RUNTIME_TIMEOUT_SECONDS)
     assert bench.api.paths("/jobs/") == []
     assert "there is no TrainingRuntime mine" in bench.status["reason"]
     bench.api.put(RUNTIME_PATH, runtime("mine", namespaced=True))
@@ -153,8 +153,8 @@ def test_a_job_waits_for_its_runtime_and_then_runs(bench: TrainBench) -> None:
 def test_a_job_whose_runtime_never_comes_fails_without_a_child(bench: TrainBench) -> None:
     bench.create(runtimeRef={"name": "mine", "kind": "TrainingRuntime"})
     bench.sync()
-    bench.clock.advance(PATIENCE_SECONDS)
-    assert isinstance(bench.sync(), GiveUp)
+    bench.clock.advance(RUNTIME_TIMEOUT_SECONDS)
+    assert isinstance(bench.sync(), TerminalFailure)
     assert bench.status["state"] == "FAILED"
     assert [each["reason"] for each in bench.status["conditions"] if each["type"] == "Failed"] == ["JobsBuildFailed"]
     assert bench.api.paths("/jobs/") == []

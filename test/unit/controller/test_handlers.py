@@ -24,8 +24,8 @@ from tfjob_controller.controller.handlers import (
     pod_matters,
     state_matters,
 )
-from tfjob_controller.controller.tfjob import by_runtime_id
-from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
+from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
+from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue
@@ -87,9 +87,9 @@ def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("phase", "generation", "expected"),
     [
-        pytest.param("Running", 2, URGENT, id="a user changes the spec of a job that runs"),
-        pytest.param("Running", 1, LIVE, id="its status was written"),
-        pytest.param("", 2, LIVE, id="its names are written into the spec of a new job"),
+        pytest.param("Running", 2, HIGH, id="a user changes the spec of a job that runs"),
+        pytest.param("Running", 1, NORMAL, id="its status was written"),
+        pytest.param("", 2, NORMAL, id="its names are written into the spec of a new job"),
     ],
 )
 def test_how_urgent_a_change_of_a_job_is(queue: Queue, phase: str, generation: int, expected: int) -> None:
@@ -102,10 +102,10 @@ def test_how_urgent_a_change_of_a_job_is(queue: Queue, phase: str, generation: i
 def test_a_child_that_has_gone_is_urgent_and_one_that_comes_is_not(queue: Queue) -> None:
     handler: ChildHandler[Any] = ChildHandler(queue, keys_by_owner(TFJOBS), identity_matters, batch_seconds=0.0)
     for change, expected in (
-        (lambda: handler.on_add(Service(META), is_initial=True), INITIAL),
-        (lambda: handler.on_add(Service(META), is_initial=False), LIVE),
-        (lambda: handler.on_update(Service(META), Service(GOING)), URGENT),
-        (lambda: handler.on_delete(Service(META), final=True), URGENT),
+        (lambda: handler.on_add(Service(META), is_initial=True), LOW),
+        (lambda: handler.on_add(Service(META), is_initial=False), NORMAL),
+        (lambda: handler.on_update(Service(META), Service(GOING)), HIGH),
+        (lambda: handler.on_delete(Service(META), final=True), HIGH),
     ):
         change()
         key = queue.get()
@@ -177,7 +177,7 @@ def test_a_child_that_changes_hands_queues_both_jobs(
 
 def test_a_pod_of_jobs_that_share_a_runtime_id_queues_them_all(queue: Queue, clock: FakeClock) -> None:
     """As when somebody copies a running job's manifest under another name."""
-    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
     for version, name in enumerate(("copy", "train", "zebra"), 5):
         jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, name=name, resource_version=str(version))))
     pod = Pod(PodMeta(name="p", namespace="team", labels={"runtime_id": "ab12"}))
@@ -200,14 +200,14 @@ def test_the_steps_that_a_pod_says_matter_and_its_other_metadata_does_not() -> N
     ],
 )
 def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: list[str]) -> None:
-    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
     pod = Pod(PodMeta(name="p", namespace="team", labels=labels))
     assert [*keys_by_runtime(jobs)(pod)] == expected
 
 
 def test_a_pod_of_another_namespace_is_another_job_s() -> None:
-    jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+    jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
     assert [*keys_by_runtime(jobs)(Pod(PodMeta(name="p", namespace="x", labels={"runtime_id": "ab12"})))] == []
 

@@ -13,7 +13,7 @@ from helpers.trainmanifests import Manifest, role_template, runtime, trainjob
 from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
-from tfjob_controller.controller.runtimes import PATIENCE_SECONDS, Found, Runtimes
+from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
 from tfjob_controller.trainer.plan import UnplannableError
@@ -28,14 +28,14 @@ def stored(manifest: Manifest) -> TrainingRuntime:
     return msgspec.convert(given, TrainingRuntime)
 
 
-def known(*cluster: Manifest, namespaced: tuple[Manifest, ...] = (), namespace: str = "ns") -> Runtimes:
+def known(*cluster: Manifest, namespaced: tuple[Manifest, ...] = (), namespace: str = "ns") -> RuntimeResolver:
     of_cluster: Store[TrainingRuntime] = Store()
     of_namespace: Store[TrainingRuntime] = Store()
     for each in cluster:
         of_cluster.upsert(stored(each))
     for each in namespaced:
         of_namespace.upsert(stored({**each, "metadata": {**each["metadata"], "namespace": namespace}}))
-    return Runtimes(of_namespace, of_cluster)
+    return RuntimeResolver(of_namespace, of_cluster)
 
 
 def annotated(framework: str, **spec: Any) -> TrainJob:
@@ -49,11 +49,11 @@ def job(**spec: Any) -> TrainJob:
     return decoded_train(trainjob(**spec))
 
 
-def found(runtimes: Runtimes, wanted: TrainJob, after_seconds: float = 0.0) -> Found:
+def found(runtimes: RuntimeResolver, wanted: TrainJob, after_seconds: float = 0.0) -> ResolvedRuntime:
     return runtimes.resolve(wanted, START + timedelta(seconds=after_seconds))
 
 
-def refusal(runtimes: Runtimes, wanted: TrainJob, after_seconds: float = 0.0) -> UnplannableError:
+def refusal(runtimes: RuntimeResolver, wanted: TrainJob, after_seconds: float = 0.0) -> UnplannableError:
     with pytest.raises(UnplannableError) as refused:
         found(runtimes, wanted, after_seconds)
     return refused.value
@@ -107,7 +107,7 @@ def test_a_runtime_of_another_namespace_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "left"),
-    [(0.0, PATIENCE_SECONDS), (PATIENCE_SECONDS - 5, 5.0), (PATIENCE_SECONDS, 0.0), (10**6, 0.0)],
+    [(0.0, RUNTIME_TIMEOUT_SECONDS), (RUNTIME_TIMEOUT_SECONDS - 5, 5.0), (RUNTIME_TIMEOUT_SECONDS, 0.0), (10**6, 0.0)],
 )
 def test_a_runtime_that_is_not_there_is_waited_for_from_the_jobs_creation_on(seconds: float, left: float) -> None:
     assert refusal(known(), job(runtimeRef=REF), seconds).seconds_left == left
@@ -117,7 +117,7 @@ def test_a_job_that_has_waited_in_vain_is_told_what_to_do_with_it() -> None:
     words = "spec.runtimeRef: there is no ClusterTrainingRuntime mine: create it"
     runtimes, wanted = known(), job(runtimeRef=CLUSTER_REF)
     assert str(refusal(runtimes, wanted)) == words
-    failed = refusal(runtimes, wanted, PATIENCE_SECONDS)
+    failed = refusal(runtimes, wanted, RUNTIME_TIMEOUT_SECONDS)
     assert str(failed) == f"{words} or choose another one, then delete the job and submit it again"
 
 

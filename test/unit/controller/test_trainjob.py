@@ -16,8 +16,13 @@ from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world,
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import MANAGED_HERE, TRAINJOBS, TrainJob
 from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
-from tfjob_controller.controller.runtimes import Runtimes
-from tfjob_controller.controller.trainjob import MINOR_DELAY_SECONDS, TrainJobKind, by_runtime_id, trainjob_work
+from tfjob_controller.controller.runtimes import RuntimeResolver
+from tfjob_controller.controller.trainjob import (
+    STATUS_DEBOUNCE_SECONDS,
+    TrainJobAdapter,
+    trainjob_by_runtime_id,
+    trainjob_work,
+)
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.names import runtime_id_of
 from tfjob_controller.trainer.plan import UnplannableError
@@ -25,19 +30,19 @@ from tfjob_controller.trainer.status import waiting_status
 from tfjob_controller.util.clock import FakeClock
 
 
-def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobKind:
+def kind_with(logs: Logs | None = None, counted: Counted | None = None) -> TrainJobAdapter:
     none: Store[TrainingRuntime] = Store()
-    return TrainJobKind(
-        Runtimes(none, none), CONFIG, counted or Counted(), logs or Logs(), FakeClock(START), restart_rules=True
+    return TrainJobAdapter(
+        RuntimeResolver(none, none), CONFIG, counted or Counted(), logs or Logs(), FakeClock(START), restart_rules=True
     )
 
 
 def look(cluster: World, logs: Logs) -> bool:
     """Must the job's end wait for its log?"""
-    return kind_with(logs).look(cluster.job, cluster.plan, cluster.observed).is_unread
+    return kind_with(logs).follow_logs(cluster.job, cluster.plan, cluster.observed).is_unread
 
 
-def patch_of(kind: TrainJobKind, job: TrainJob, **changed: Any) -> Any:
+def patch_of(kind: TrainJobAdapter, job: TrainJob, **changed: Any) -> Any:
     return kind.status_change(job, replace(trainjob_work(job).status, **changed))
 
 
@@ -46,17 +51,17 @@ def patch_of(kind: TrainJobKind, job: TrainJob, **changed: Any) -> Any:
 
 def test_it_is_known_by_the_id_that_follows_from_its_uid() -> None:
     job = decoded_train(trainjob())
-    assert by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
+    assert trainjob_by_runtime_id(job) == (f"ns/{runtime_id_of('uid-job')}",)
     assert kind_with().identity_patch(job) is None
     assert kind_with().resource is TRAINJOBS
-    assert kind_with().minor_delay_seconds == MINOR_DELAY_SECONDS
+    assert kind_with().status_debounce_seconds == STATUS_DEBOUNCE_SECONDS
 
 
 @pytest.mark.parametrize(
     ("managed_by", "is_ours"), [("", True), (MANAGED_HERE, True), ("kueue.x-k8s.io/multikueue", False)]
 )
 def test_a_job_of_another_controller_is_left_alone(managed_by: str, is_ours: bool) -> None:
-    assert kind_with().is_ours(decoded_train(trainjob(managedBy=managed_by))) is is_ours
+    assert kind_with().is_managed(decoded_train(trainjob(managedBy=managed_by))) is is_ours
 
 
 def test_the_trainer_sees_the_jobs_time_to_live_and_its_status_in_its_own_words() -> None:
@@ -129,7 +134,7 @@ def test_the_end_of_a_job_waits_until_its_log_is_read(is_read: bool, waits: bool
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
     logs = Logs()
-    kind_with(logs).gone("ns/example-train")
+    kind_with(logs).forget("ns/example-train")
     assert logs.forgotten == ["ns/example-train"]
 
 
@@ -222,5 +227,5 @@ def test_milestones_are_counted_once_each() -> None:
         cluster.settle()
         each()
         cluster.settle()
-        kind.told(before, cluster.status, cluster.now)
+        kind.status_written(before, cluster.status, cluster.now)
     assert [each[0] for each in counted.said] == ["created", "running", "finished"]

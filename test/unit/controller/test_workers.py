@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from helpers.poll import eventually
-from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Outcome, RequeueAfter, Retry
-from tfjob_controller.controller.urgency import INITIAL, LIVE, URGENT
+from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Outcome, RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.controller.triggers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.workers import Workers
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.workqueue.queue import QueueStatistics
@@ -85,7 +85,7 @@ def start(clock: FakeClock, queue: Queue, results: Results) -> Iterator[Start]:
         pytest.param(Retry("quota"), "requeue", 2, 1, id="retry"),
         pytest.param(Retry("down", is_error=True), "error", 2, 1, id="retry after a fault"),
         pytest.param(Retry("busy", after_seconds=9.0), "requeue", 1, 1, id="retry when the server says so"),
-        pytest.param(GiveUp("invalid"), "terminal", 0, 0, id="give up"),
+        pytest.param(TerminalFailure("invalid"), "terminal", 0, 0, id="give up"),
     ],
 )
 def test_what_follows_an_outcome(
@@ -141,11 +141,11 @@ def test_a_key_is_looked_at_again_when_its_time_has_come(queue: Queue, clock: Fa
 @pytest.mark.parametrize(
     ("priority", "outcome", "expected"),
     [
-        pytest.param(URGENT, Retry("down", is_error=True), URGENT, id="what failed is as urgent as before"),
-        pytest.param(URGENT, Retry("busy", after_seconds=2.0), URGENT, id="also where the server says when"),
-        pytest.param(INITIAL, Retry("down", is_error=True), INITIAL, id="and what is not urgent does not become so"),
-        pytest.param(LIVE, RequeueAfter(0.0), URGENT, id="the second half of what is half done is urgent"),
-        pytest.param(URGENT, RequeueAfter(2.0), LIVE, id="what can rest is not"),
+        pytest.param(HIGH, Retry("down", is_error=True), HIGH, id="what failed is as urgent as before"),
+        pytest.param(HIGH, Retry("busy", after_seconds=2.0), HIGH, id="also where the server says when"),
+        pytest.param(LOW, Retry("down", is_error=True), LOW, id="and what is not urgent does not become so"),
+        pytest.param(NORMAL, RequeueAfter(0.0), HIGH, id="the second half of what is half done is urgent"),
+        pytest.param(HIGH, RequeueAfter(2.0), NORMAL, id="what can rest is not"),
     ],
 )
 def test_how_urgent_the_next_look_is(
@@ -184,7 +184,7 @@ def test_a_job_that_is_gone_is_not_looked_at_again(queue: Queue, clock: FakeCloc
 
     def sync(key: str) -> Outcome:
         looked.append(key)
-        return RequeueAfter(1e6) if len(looked) == 1 else GONE
+        return RequeueAfter(1e6) if len(looked) == 1 else NOT_FOUND
 
     start(sync)
     queue.add("a")

@@ -9,8 +9,7 @@ import pytest
 from helpers.memoryapi import MemoryApi, refusal
 from tfjob_controller.api.core import JOBS, SERVICES, Job, Secret, Service
 from tfjob_controller.controller.fanout import Fanout
-from tfjob_controller.controller.remembered import Remembered
-from tfjob_controller.controller.writer import Children, Report, Writer
+from tfjob_controller.controller.writer import ChildClient, ResponseCache, Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -39,12 +38,12 @@ class World:
         self.api = MemoryApi()
         self.jobs: Store[Job] = Store()
         self.services: Store[Service] = Store()
-        self.keys: Remembered[Secret] = Remembered()
+        self.keys: ResponseCache[Secret] = ResponseCache()
         self.writer = Writer(
             {
-                JOBS: Children(self._client(JOBS, Job), self.jobs),
-                SERVICES: Children(self._client(SERVICES, Service), self.services),
-                KEYS: Children(self._client(KEYS, Secret), self.keys, is_watched=False),
+                JOBS: ChildClient(self._client(JOBS, Job), self.jobs),
+                SERVICES: ChildClient(self._client(SERVICES, Service), self.services),
+                KEYS: ChildClient(self._client(KEYS, Secret), self.keys, is_watched=False),
             },
             Fanout(0),
         )
@@ -57,8 +56,8 @@ class World:
         self.api.objects[path] = {**found, "metadata": {**found["metadata"], "resourceVersion": "1"}}
         return path
 
-    def carry_out(self, **actions: Any) -> Report:
-        return self.writer.carry_out(OWNER, Actions(**{kind: tuple(each) for kind, each in actions.items()}))
+    def carry_out(self, **actions: Any) -> WriteResult:
+        return self.writer.apply(OWNER, Actions(**{kind: tuple(each) for kind, each in actions.items()}))
 
     def methods(self) -> list[str]:
         return [request.method for request in self.api.requests]
@@ -216,3 +215,33 @@ def test_those_that_would_meet_the_same_obstacle_stay_unsent(world: World, statu
     report = world.carry_out(creates=[Create(JOBS, name, body(name)) for name in "abc"])
     assert len(world.api.requests) == sent
     assert (len(report.created), len(report.refused), len(report.faults)) == (sent - 1, 1, 1)
+
+
+def named(name: str, uid: str = "u1") -> Service:
+    return Service(ObjectMeta(name=name, namespace="team", uid=uid))
+
+
+def test_what_was_answered_is_remembered_by_its_key() -> None:
+    known: ResponseCache[Service] = ResponseCache()
+    assert known.get("team/a") is None
+    first = named("a")
+    assert known.assume(first)
+    assert known.get("team/a") is first
+    assert known.get("other/a") is None
+
+
+def test_the_last_answer_counts() -> None:
+    known: ResponseCache[Service] = ResponseCache()
+    known.assume(named("a"))
+    last = named("a", "u2")
+    known.assume(last)
+    assert known.get("team/a") is last
+
+
+def test_what_was_not_asked_for_longest_is_forgotten_and_memory_has_a_bound() -> None:
+    known: ResponseCache[Service] = ResponseCache()
+    for index in range(5000):
+        known.assume(named(f"a{index}"))
+        assert known.get("team/a0") is not None
+    assert known.get("team/a1") is None
+    assert known.get("team/a4999") is not None

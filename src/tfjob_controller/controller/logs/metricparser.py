@@ -42,7 +42,7 @@ _CUT = b"_"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LoggedMetric:
     """`value` is a JSON number, `NaN`, `+Inf` or `-Inf`; `logged_at` is None where the line does not say."""
 
     value: str
@@ -50,14 +50,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MetricValue:
     """The last value of a metric, and when the program said it: RFC 3339 in UTC, whole seconds."""
 
     value: str
     seen_at: str
 
 
-class PairScanner:
+class MetricParser:
     """Takes one log piece by piece. However it is cut, the pairs are the same."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -74,7 +74,7 @@ class PairScanner:
         """What the last line that came whole says of its time."""
         return _moment(self._stamp)
 
-    def feed(self, data: bytes) -> Mapping[str, Pair]:
+    def feed(self, data: bytes) -> Mapping[str, LoggedMetric]:
         """The last pair of each name in the lines that end in this piece."""
         if self._is_dropping:
             end = _LINE_END.search(data)
@@ -90,19 +90,19 @@ class PairScanner:
             self._rest, self._is_dropping = b"", True
         return self._scan(block) if block else {}
 
-    def end(self) -> Mapping[str, Pair]:
+    def end(self) -> Mapping[str, LoggedMetric]:
         """The log is over, so its last line is whole as well; what comes next begins a line."""
         found = self.feed(b"\n")
         self._begins_line = True
         return found
 
-    def _scan(self, block: bytes) -> Mapping[str, Pair]:
+    def _scan(self, block: bytes) -> Mapping[str, LoggedMetric]:
         begins_line, self._begins_line = self._begins_line, block.endswith(b"\n")
         self._remember_stamp(block, begins_line)
         plain = _plain(block)
         found = {name: _last(plain, *searched) for name, searched in self._patterns.items()}
         return {
-            name: Pair(_normal(match[1].decode()), _moment(_stamp_of(plain, match.start(), begins_line)))
+            name: LoggedMetric(_normal(match[1].decode()), _moment(_stamp_of(plain, match.start(), begins_line)))
             for name, match in found.items()
             if match is not None
         }

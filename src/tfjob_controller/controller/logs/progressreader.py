@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS = 2.0
 # Who is told to end says its last words within moments, and is gone after that. So often it is looked who that is.
-LAST_WORDS_SECONDS = 0.25
+TERMINATING_PERIOD_SECONDS = 0.25
 # The end of a log: what a program prints between two looks.
 TAIL_LINES = 100
 LIMIT_BYTES = 256 * 1024
@@ -53,7 +53,7 @@ _LAST_TRIES = 3
 # A pattern that takes so long is not tried again: all jobs wait for this thread.
 TOO_SLOW_SECONDS = 0.5
 # How long what was read of a pod is kept after it has gone, so that the sync which it waits for knows it.
-KEPT_SECONDS = 60.0
+RETENTION_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Known:
     failures: int = 0
 
 
-class LogReader:
+class ProgressReader:
     """See the module. `tell` is given the key of a job that something new is known of."""
 
     def __init__(
@@ -109,7 +109,7 @@ class LogReader:
         with self._lock:
             return {uid: known.reading for uid, known in self._known.items() if known.job_uid == job_uid}
 
-    def look(self) -> bool:
+    def run_round(self) -> bool:
         """One round over all jobs; False if there is nobody to look at."""
         found = False
         for job in self._jobs.list():
@@ -126,7 +126,7 @@ class LogReader:
     def _run(self) -> None:
         rest = 0.0
         while not self._clock.sleep(rest, self._stop):
-            rest = LAST_WORDS_SECONDS if self.look() else PERIOD_SECONDS
+            rest = TERMINATING_PERIOD_SECONDS if self.run_round() else PERIOD_SECONDS
 
     def _workers_of(self, job: TFJob) -> Iterator[Pod]:
         key = runtime_key(job.metadata.namespace, job.spec.runtime_id)
@@ -191,7 +191,7 @@ class LogReader:
     def _forget(self) -> None:
         """What nobody asks for any more."""
         now = self._clock.monotonic()
-        too_old = now - KEPT_SECONDS
+        too_old = now - RETENTION_SECONDS
         self._silent = {node: until for node, until in self._silent.items() if until > now}
         with self._lock:
             for uid in [uid for uid, known in self._known.items() if known.seen_at < too_old]:

@@ -27,9 +27,9 @@ from datetime import datetime
 import structlog
 
 from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
-from tfjob_controller.trainer.metricpairs import Pair, PairScanner
 from tfjob_controller.trainer.pods import is_finished
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
@@ -62,7 +62,7 @@ _CAP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LogTarget:
     """Which log is wanted for a job. `run` counts the container's restarts in its pod."""
 
     job_key: str
@@ -74,12 +74,12 @@ class Target:
     run: int
     has_ended: bool
 
-    def is_same_log(self, other: Target) -> bool:
+    def is_same_log(self, other: LogTarget) -> bool:
         mine, others = (self.pod_uid, self.container, self.names), (other.pod_uid, other.container, other.names)
         return mine == others
 
 
-def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> Target | None:
+def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> LogTarget | None:
     """None before the container has started: there is no log."""
     found = next((each for each in pod.status.container_statuses if each.name == container), None)
     has_ended = is_finished(pod) or (found is not None and found.state.terminated is not None)
@@ -88,11 +88,11 @@ def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple
         return None
     meta, run = pod.metadata, found.restart_count if found is not None else 0
     path = PODS.path(meta.namespace, meta.name, "log")
-    return Target(job_key, job_uid, path, meta.uid, container, names, run, has_ended)
+    return LogTarget(job_key, job_uid, path, meta.uid, container, names, run, has_ended)
 
 
 @dataclass(slots=True)
-class Counters:
+class LogCounters:
     """Of all logs, since the start."""
 
     opened: int = 0
@@ -106,12 +106,12 @@ class FollowedLog:
 
     def __init__(
         self,
-        target: Target,
+        target: LogTarget,
         connector: Connector,
         selector: selectors.BaseSelector,
         clock: Clock,
         rng: random.Random,
-        counters: Counters,
+        counters: LogCounters,
     ) -> None:
         self.target = target
         self.is_done = False
@@ -122,7 +122,7 @@ class FollowedLog:
         self._problem = ""
         self._stream: ResponseStream | None = None
         self._is_following = False
-        self._scanner = PairScanner(target.names)
+        self._scanner = MetricParser(target.names)
         self._since: datetime | None = None
         self._latest: dict[str, datetime] = {}
         self._tail_lines = TAIL_LINES
@@ -163,7 +163,7 @@ class FollowedLog:
     def _may_be_silent(self) -> bool:
         return self._is_following and self._stream is not None and self._stream.has_begun
 
-    def aim(self, target: Target) -> None:
+    def retarget(self, target: LogTarget) -> None:
         """The same log, of which more is known by now."""
         if target != self.target:
             self.target, self.is_done = target, False
@@ -183,14 +183,14 @@ class FollowedLog:
         self._counters.opened += 1
         self._active_at = self._clock.monotonic()
         self._tail_lines, self._behind = TAIL_LINES, 0
-        self._scanner = PairScanner(self.target.names)
+        self._scanner = MetricParser(self.target.names)
 
-    def not_opened(self, error: ApiError) -> None:
+    def open_failed(self, error: ApiError) -> None:
         """There is no connection to be had: nobody waits for ever for the end of a log."""
         if self.target.has_ended:
             self._failed(error)
 
-    def read(self) -> Mapping[str, Pair]:
+    def read(self) -> Mapping[str, LoggedMetric]:
         """What has come since the last time: the last pair of each name."""
         stream = self._stream
         if stream is None:
@@ -254,7 +254,7 @@ class FollowedLog:
             self._hang_up()
             self._tail_lines, self._not_before = JUMP_LINES, self._clock.monotonic()
 
-    def _news(self, found: Mapping[str, Pair]) -> Mapping[str, Pair]:
+    def _news(self, found: Mapping[str, LoggedMetric]) -> Mapping[str, LoggedMetric]:
         """Without those that are older than what is known, which come twice."""
         news = {}
         for name, pair in found.items():

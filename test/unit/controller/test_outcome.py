@@ -1,4 +1,4 @@
-"""What each refusal of the API server means to a job: the table in controller/faults.py, row by row."""
+"""What each refusal of the API server means to a job: the table in controller/outcome.py, row by row."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, workers
-from tfjob_controller.controller.outcome import DONE, GONE, GiveUp, Retry
-from tfjob_controller.controller.tfjob import MINOR_DELAY_SECONDS
+from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Retry, TerminalFailure
+from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_what_passes_shows_as_the_reason_and_is_tried_again(
 def test_what_cannot_pass_ends_the_job_with_the_servers_words(bench: ControllerBench, error: dict[str, Any]) -> None:
     bench.create(master(), workers(2))
     bench.api.fail(**error, method="POST", part="-worker-", times=99)
-    assert isinstance(bench.sync(), GiveUp)
+    assert isinstance(bench.sync(), TerminalFailure)
     bench.settle()
     assert bench.status["phase"] == bench.status["state"] == "Failed"
     assert error["message"] in bench.status["reason"]
@@ -111,7 +111,7 @@ def test_a_foreign_object_is_named_and_not_touched(bench: ControllerBench) -> No
     name = bench.child("master-0")
     foreign = bench.api.put(SERVICE_PATH, {"metadata": {"name": name, "namespace": "team"}, "spec": {"mine": True}})
     assert isinstance(bench.sync(), Retry)
-    bench.clock.advance(MINOR_DELAY_SECONDS)
+    bench.clock.advance(STATUS_DEBOUNCE_SECONDS)
     assert isinstance(bench.sync(), Retry)
     assert f"Service {name} exists already and is not this job's" in bench.status["reason"]
     assert any(f"Service {name}" in note for _, reason, note in bench.recorder.events if reason == "FailedCreate")
@@ -199,7 +199,7 @@ def test_a_deletion_that_comes_too_late_is_as_good_as_done(bench: ControllerBenc
     bench.settle()
     bench.exits("master-0", 0)
     bench.api.fail(error, "Conflict" if error == 409 else "NotFound", method="DELETE", part=TFJOB_PATH)
-    assert bench.settle() == GONE
+    assert bench.settle() == NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class JobObserver(Protocol):
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
-def tell(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -> None:
+def observe_status(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -> None:
     """Compare the status that `job` had with the one just written."""
     old = job.status
     if not old.phase:
@@ -48,3 +48,16 @@ def _has_run(status: TrainingStatus) -> bool:
 
 def _seconds_between(begin: str | None, end: datetime) -> float | None:
     return max(0.0, (end - parse_time(begin)).total_seconds()) if begin else None
+
+
+class SyncObserver(Protocol):
+    """Hears of every sync, in the worker's thread.
+
+    `result` is success, requeue_after, requeue, error, terminal (no retry can mend it) or panic (a bug).
+    """
+
+    def workers_started(self, controller: str, count: int) -> None: ...
+
+    def sync_started(self, controller: str) -> None: ...
+
+    def sync_finished(self, controller: str, result: str, seconds: float) -> None: ...

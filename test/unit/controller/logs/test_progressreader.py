@@ -1,4 +1,4 @@
-"""The rules of controller/logreader.py."""
+"""The rules of controller/logs/progressreader.py."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tfjob_controller.api.core import (
 )
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.controller import logreader
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
-from tfjob_controller.controller.logreader import KEPT_SECONDS, PERIOD_SECONDS, LogReader
-from tfjob_controller.controller.tfjob import by_runtime_id
+from tfjob_controller.controller.logs import progressreader
+from tfjob_controller.controller.logs.progressreader import PERIOD_SECONDS, RETENTION_SECONDS, ProgressReader
+from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.trainer.observed import Reading
@@ -62,11 +62,11 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.kubelets = Kubelets(self.clock)
-        self.jobs: Store[TFJob] = Store({BY_RUNTIME: by_runtime_id})
+        self.jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
         self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
         self.told: list[str] = []
         self._versions = 0
-        self.reader = LogReader(self.kubelets, self.jobs, self.pods, self.told.append, self.clock)
+        self.reader = ProgressReader(self.kubelets, self.jobs, self.pods, self.told.append, self.clock)
         self.job()
 
     def job(self, pattern: str | None = "step ([^ ]+)", status: TrainingStatus | None = None) -> None:
@@ -109,7 +109,7 @@ def bench() -> Bench:
 def test_the_last_line_that_matches_counts_and_the_job_is_told(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 1 x\nstep 2 x\nloss 3\n"
-    assert bench.reader.look()
+    assert bench.reader.run_round()
     assert bench.reads("p") == Reading("worker-0", "2")
     assert bench.told == ["ns/job"]
     assert set(bench.kubelets.queries[0]) == {"container", "tailLines", "limitBytes"}
@@ -118,10 +118,10 @@ def test_the_last_line_that_matches_counts_and_the_job_is_told(bench: Bench) -> 
 def test_a_log_without_news_is_told_to_nobody_and_what_was_read_stands(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 1 x\n"
-    bench.reader.look()
+    bench.reader.run_round()
     bench.kubelets.logs["p"] = "loss 3\n"
     bench.clock.advance(PERIOD_SECONDS)
-    bench.reader.look()
+    bench.reader.run_round()
     assert bench.reads("p").text == "1"
     assert len(bench.told) == 1
 
@@ -130,10 +130,10 @@ def test_a_worker_that_goes_on_is_read_now_and_then(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = ""
     for _ in range(3):
-        bench.reader.look()
+        bench.reader.run_round()
     assert bench.kubelets.asked == ["p"]
     bench.clock.advance(PERIOD_SECONDS)
-    bench.reader.look()
+    bench.reader.run_round()
     assert bench.kubelets.asked == ["p", "p"]
 
 
@@ -141,12 +141,12 @@ def test_one_that_is_told_to_end_is_read_each_time_and_one_that_has_ended_once_m
     bench.kubelets.logs["p"] = "step 1 x"
     bench.pod("p", deleted=True)
     for _ in range(3):
-        bench.reader.look()
+        bench.reader.run_round()
     assert bench.kubelets.asked == ["p", "p", "p"]
     bench.kubelets.logs["p"] = "step 9 x"
     bench.pod("p", ENDED, deleted=True)
     for _ in range(3):
-        bench.reader.look()
+        bench.reader.run_round()
     assert len(bench.kubelets.asked) == 4
     assert bench.reads("p") == Reading("worker-0", "9", is_last=True)
 
@@ -156,13 +156,13 @@ def test_one_that_is_told_to_end_is_read_each_time_and_one_that_has_ended_once_m
 )
 def test_only_workers_of_the_job_are_read(bench: Bench, labels: dict[str, str]) -> None:
     bench.pod("p", **labels)
-    assert not bench.reader.look()
+    assert not bench.reader.run_round()
     assert bench.kubelets.asked == []
 
 
 def test_who_has_not_started_has_no_log(bench: Bench) -> None:
     bench.pods.upsert(Pod(PodMeta(name="p", namespace="ns", uid="u-p", resource_version="99", labels=LABELS)))
-    bench.reader.look()
+    bench.reader.run_round()
     assert bench.kubelets.asked == []
 
 
@@ -170,7 +170,7 @@ def test_who_has_not_started_has_no_log(bench: Bench) -> None:
 def test_jobs_without_a_pattern_and_those_that_are_over_cost_nothing(bench: Bench, over: bool) -> None:
     bench.pod("p")
     bench.job(status=TrainingStatus(phase="Done")) if over else bench.job(None)
-    assert not bench.reader.look()
+    assert not bench.reader.run_round()
     assert bench.kubelets.asked == []
 
 
@@ -178,7 +178,7 @@ def test_the_log_of_one_that_has_ended_is_given_up_after_some_tries(bench: Bench
     bench.pod("p", ENDED)
     bench.kubelets.logs["p"] = ApiError(500, "InternalError", "no such container")
     for _ in range(9):
-        bench.reader.look()
+        bench.reader.run_round()
     assert len(bench.kubelets.asked) == 3
     assert bench.reads("p").is_last
 
@@ -188,10 +188,10 @@ def test_a_node_that_does_not_answer_is_left_alone_for_a_while(bench: Bench) -> 
     bench.kubelets.logs["p"] = ApiError(504, "Timeout", "dial tcp: i/o timeout")
     bench.kubelets.slow_seconds = 5.0
     for _ in range(3):
-        bench.reader.look()
+        bench.reader.run_round()
     assert bench.kubelets.asked == ["p"]
     bench.clock.advance(60)
-    bench.reader.look()
+    bench.reader.run_round()
     assert bench.kubelets.asked == ["p", "p"]
 
 
@@ -203,10 +203,10 @@ def test_of_a_node_that_does_not_answer_one_pod_is_asked_for_and_not_each(bench:
     bench.pod("z", deleted=deleted, node="other")
     bench.kubelets.logs["z"] = ApiError(404, "NotFound", "no such log")
     bench.kubelets.slow_seconds = 5.0
-    bench.reader.look()
+    bench.reader.run_round()
     assert sorted(bench.kubelets.asked)[1:] == ["z"]
     bench.clock.advance(60)
-    bench.reader.look()
+    bench.reader.run_round()
     assert len(bench.kubelets.asked) == 4
 
 
@@ -215,31 +215,31 @@ def test_who_has_ended_there_has_its_tries_all_the_same(bench: Bench) -> None:
         bench.pod(name, ENDED, node="dead")
         bench.kubelets.logs[name] = ApiError(504, "Timeout", "dial tcp: i/o timeout")
     bench.kubelets.slow_seconds = 5.0
-    bench.reader.look()
+    bench.reader.run_round()
     assert sorted(bench.kubelets.asked) == ["p", "q"]
 
 
 def test_a_pattern_that_takes_too_long_is_not_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 1 x"
-    monkeypatch.setattr(logreader, "TOO_SLOW_SECONDS", -1.0)
-    bench.reader.look()
+    monkeypatch.setattr(progressreader, "TOO_SLOW_SECONDS", -1.0)
+    bench.reader.run_round()
     assert "takes too long" in bench.reads("p").problem
     bench.clock.advance(PERIOD_SECONDS)
-    bench.reader.look()
+    bench.reader.run_round()
     assert bench.kubelets.asked == ["p"]
 
 
 def test_what_was_read_of_a_pod_that_is_gone_is_kept_for_a_while(bench: Bench) -> None:
     bench.pod("p")
     bench.kubelets.logs["p"] = "step 7 x"
-    bench.reader.look()
+    bench.reader.run_round()
     bench.pods.replace([], 1000)
-    bench.clock.advance(KEPT_SECONDS / 2)
-    bench.reader.look()
+    bench.clock.advance(RETENTION_SECONDS / 2)
+    bench.reader.run_round()
     assert bench.reads("p").text == "7"
-    bench.clock.advance(KEPT_SECONDS)
-    bench.reader.look()
+    bench.clock.advance(RETENTION_SECONDS)
+    bench.reader.run_round()
     assert bench.reader.readings_of("u-job") == {}
 
 

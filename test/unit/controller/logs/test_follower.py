@@ -1,4 +1,4 @@
-"""The rules of controller/logfollower.py and followedlog.py, against a server that answers as a test says."""
+"""The rules of controller/logs/follower.py and followedlog.py, against a server that answers as a test says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tfjob_controller.api.core import (
     Terminated,
     Waiting,
 )
-from tfjob_controller.controller import followedlog, logfollower
-from tfjob_controller.controller.followedlog import (
+from tfjob_controller.controller.logs import followedlog, follower
+from tfjob_controller.controller.logs.followedlog import (
     BEHIND_ROUNDS,
     GRACE_SECONDS,
     HEAD_SECONDS,
@@ -33,9 +33,9 @@ from tfjob_controller.controller.followedlog import (
     ROUND_BYTES,
     TAIL_LINES,
 )
-from tfjob_controller.controller.logfollower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
+from tfjob_controller.controller.logs.follower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
+from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.trainer.metricpairs import Measured
 from tfjob_controller.util.clock import FakeClock, RealClock
 
 RUNS = ContainerState(running=Running())
@@ -58,8 +58,8 @@ def line(second: int, text: str) -> bytes:
     return f"2026-01-01T00:00:{second:02d}.500000000Z {text}\n".encode()
 
 
-def at(value: str, second: int) -> Measured:
-    return Measured(value, f"2026-01-01T00:00:{second:02d}Z")
+def at(value: str, second: int) -> MetricValue:
+    return MetricValue(value, f"2026-01-01T00:00:{second:02d}Z")
 
 
 @contextlib.contextmanager
@@ -87,17 +87,17 @@ class Bench:
     def asked(self, seconds: float = 0.0) -> Asked:
         """The request that a round makes after so long."""
         self.clock.advance(seconds)
-        self.follower.look()
+        self.follower.run_round()
         return self.server.asked()
 
-    def metrics(self, job: str = "job") -> dict[str, Measured]:
+    def metrics(self, job: str = "job") -> dict[str, MetricValue]:
         return dict(self.follower.metrics_of(f"u-{job}"))
 
     def until(self, condition: Callable[[], bool], seconds: float = PERIOD_SECONDS) -> None:
         """Rounds, each so long after the one before, until it is so."""
 
         def look() -> bool:
-            self.follower.look()
+            self.follower.run_round()
             if condition():
                 return True
             self.clock.advance(seconds)
@@ -152,7 +152,7 @@ def test_a_job_is_told_now_and_then_however_much_is_said(bench: Bench) -> None:
     seconds = bench.clock.monotonic() - 1000.0
     assert 2 <= len(bench.told) <= seconds / TELL_SECONDS + 1
     bench.clock.advance(TELL_SECONDS)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.metrics()["step"] == at("49", 49), "what was said last is told as well"
 
 
@@ -164,7 +164,7 @@ def test_what_says_nothing_new_is_told_to_nobody(bench: Bench) -> None:
     asked.say(line(2, "loss=1"), line(3, "nothing"))
     bench.has_read(100)
     bench.clock.advance(TELL_SECONDS)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.told == ["ns/job"]
 
 
@@ -172,7 +172,7 @@ def test_saying_again_what_is_wanted_changes_nothing(bench: Bench) -> None:
     bench.follow(pod())
     bench.asked().begin()
     bench.follow(pod())
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.server.nobody_asks()
     assert bench.follower.statistics().opened == 1
 
@@ -183,7 +183,7 @@ def test_saying_again_what_is_wanted_changes_nothing(bench: Bench) -> None:
 )
 def test_a_container_that_has_not_run_has_no_log(bench: Bench, state: ContainerState) -> None:
     bench.follow(pod(state=state))
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.follower.statistics().jobs == 0
     assert bench.follower.has_read_all("u-job")
 
@@ -227,7 +227,7 @@ def test_a_log_that_ends_again_and_again_is_not_asked_for_without_a_rest(bench: 
     bench.asked().begin().end()
     bench.until(lambda: bench.follower.statistics().open == 0)
     for times in range(2, 8):
-        bench.follower.look()
+        bench.follower.run_round()
         assert bench.follower.statistics().open == 0
         bench.asked(A_WHILE).begin().end()
         bench.until(lambda: bench.follower.statistics().open == 0)
@@ -251,7 +251,7 @@ def test_a_container_that_has_ended_is_read_to_its_end_once_more(bench: Bench) -
     assert bench.told[-1] == "ns/job"
     bench.follow(pod(state=ENDED))
     bench.clock.advance(A_WHILE)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.server.nobody_asks()
     assert bench.follower.has_read_all("u-job")
     assert bench.metrics() == {"loss": at("0.5", 2)}
@@ -263,7 +263,7 @@ def test_an_answer_that_was_followed_is_not_believed_to_be_whole(bench: Bench) -
     bench.follow(pod())
     asked = bench.asked().begin()
     bench.follow(pod(state=ENDED))
-    bench.follower.look()
+    bench.follower.run_round()
     asked.say(line(1, "loss=1"))
     asked.end()
     bench.until(lambda: bench.follower.statistics().opened == 2, 0.0)
@@ -281,7 +281,7 @@ def test_one_that_does_not_end_with_its_container_is_asked_for_anew(bench: Bench
     asked.begin()
     bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
     bench.follow(pod(state=ENDED))
-    bench.follower.look()
+    bench.follower.run_round()
     last = bench.asked(GRACE_SECONDS)
     assert asked.is_hung_up()
     last.begin().end()
@@ -319,7 +319,7 @@ def test_nor_where_the_api_server_is_not_there(tmp_path: Path) -> None:
     follower.follow("ns/job", "u-job", pod(state=ENDED), "trainer", NAMES)
 
     def look() -> bool:
-        follower.look()
+        follower.run_round()
         clock.advance(1.0)
         return follower.has_read_all("u-job")
 
@@ -343,7 +343,7 @@ def test_while_the_api_server_is_not_there_it_is_seldom_asked(tmp_path: Path) ->
     for number in range(50):
         follower.follow(f"ns/{number}", f"u-{number}", pod(f"p{number}"), "trainer", NAMES)
     for _ in range(1000):
-        follower.look()
+        follower.run_round()
         clock.advance(1.0)
     assert 20 < len(tries) < 200, "and not each log for itself"
 
@@ -355,7 +355,7 @@ def test_a_node_that_does_not_answer_holds_up_nobody_and_is_given_up(bench: Benc
     bench.asked().begin().say(line(1, "loss=1"))
     bench.until(lambda: "loss" in bench.metrics("alive"))
     bench.clock.advance(HEAD_SECONDS)
-    bench.follower.look()
+    bench.follower.run_round()
     assert dead.is_hung_up()
     assert bench.asked(A_WHILE).path.endswith("/dead/log")
 
@@ -366,10 +366,10 @@ def test_silence_is_nothing_bad_but_is_not_believed_for_ever(bench: Bench) -> No
     asked.begin()
     bench.until(lambda: bench.follower._jobs["u-job"].log._may_be_silent)
     bench.clock.advance(QUIET_SECONDS - A_WHILE)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.follower.statistics().opened == 1
     bench.clock.advance(A_WHILE)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.follower.statistics().failures == 0
     again = bench.server.asked()
     assert asked.is_hung_up()
@@ -398,7 +398,7 @@ def test_of_a_log_that_says_much_no_round_reads_more_than_its_share(bench: Bench
             bench.has_read(before + 1)
             assert bench.follower.statistics().bytes_read - before <= 2 * ROUND_BYTES
         bench.follower.forget("u-job")
-        bench.follower.look()
+        bench.follower.run_round()
 
 
 def test_a_line_of_a_megabyte_and_noise_hide_no_value(bench: Bench) -> None:
@@ -414,7 +414,7 @@ def test_a_new_pod_takes_over_and_what_the_one_before_said_stands(bench: Bench) 
     first.say(line(8, "loss=8 step=8"))
     bench.until(lambda: bool(bench.told))
     bench.follow(pod("second", WAITS))
-    bench.follower.look()
+    bench.follower.run_round()
     bench.follow(pod("second"))
     second = bench.asked()
     assert first.is_hung_up()
@@ -448,7 +448,7 @@ def test_of_a_forgotten_job_nothing_is_kept(bench: Bench, by_key: bool) -> None:
     asked.say(line(1, "loss=1"))
     bench.until(lambda: bool(bench.told))
     bench.follower.forget_key("ns/job") if by_key else bench.follower.forget("u-job")
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.metrics() == {}
     assert asked.is_hung_up()
     assert bench.follower.statistics().jobs == 0
@@ -472,12 +472,12 @@ def test_a_pod_that_is_gone_for_good_is_given_up(bench: Bench) -> None:
         bench.until(lambda: bench.follower.statistics().open == 0)
     assert bench.follower.has_read_all("u-job")
     bench.clock.advance(A_WHILE)
-    bench.follower.look()
+    bench.follower.run_round()
     assert bench.follower.statistics().opened == followedlog._GONE_TRIES
 
 
 def test_too_many_to_follow_are_looked_at_now_and_then(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfollower, "MAX_FOLLOWED", 1)
+    monkeypatch.setattr(follower, "MAX_FOLLOWED", 1)
     bench.follow(pod("one"), job="one")
     assert bench.asked().begin().query["follow"] == "true"
     bench.follow(pod("two"), job="two")

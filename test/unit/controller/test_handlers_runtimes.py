@@ -1,4 +1,4 @@
-"""The rules of controller/trainjobcaches.py: whom a runtime that comes is news for."""
+"""The rules of controller/caches.py: whom a runtime that comes is news for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainingruntime import TrainingRuntime
 from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TrainJob
 from tfjob_controller.api.trainjobstatus import TrainJobStatus
-from tfjob_controller.controller.trainjobcaches import RuntimeHandler
+from tfjob_controller.controller.handlers import RuntimeHandler
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue, new_rate_limiting_queue

@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from tfjob_controller.api.core import Pod
-from tfjob_controller.controller.followedlog import Counters, FollowedLog, Target, target_of
+from tfjob_controller.controller.logs.followedlog import FollowedLog, LogCounters, LogTarget, target_of
+from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.trainer.metricpairs import Measured, Pair
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -78,7 +78,7 @@ class _Job:
     log: FollowedLog
     told_at: float = float("-inf")
     is_news: bool = False
-    values: dict[str, Measured] = field(default_factory=dict)
+    values: dict[str, MetricValue] = field(default_factory=dict)
 
 
 class LogFollower:
@@ -89,12 +89,12 @@ class LogFollower:
         self._tell = tell
         self._clock = clock
         self._lock = threading.Lock()
-        self._wanted: dict[str, Target] = {}
+        self._wanted: dict[str, LogTarget] = {}
         # Jobs of which something else is wanted than the thread knows.
         self._changed: set[str] = set()
-        self._metrics: dict[str, Mapping[str, Measured]] = {}
+        self._metrics: dict[str, Mapping[str, MetricValue]] = {}
         # The target whose log was read to its end.
-        self._read_all: dict[str, Target] = {}
+        self._read_all: dict[str, LogTarget] = {}
         # The thread's: those whose log goes on.
         self._jobs: dict[str, _Job] = {}
         self._selector = selectors.DefaultSelector()
@@ -106,7 +106,7 @@ class LogFollower:
         self._open_not_before = clock.monotonic()
         self._rng = random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._backoff = DecorrelatedBackoff(clock, self._rng)
-        self._counters = Counters()
+        self._counters = LogCounters()
         self._rounds = self._told = 0
         self._stop = threading.Event()
         self._thread = SupervisedThread("logs-follow", self._run, stop=self._stop, clock=clock)
@@ -156,7 +156,7 @@ class LogFollower:
         for uid in uids:
             self.forget(uid)
 
-    def metrics_of(self, job_uid: str) -> Mapping[str, Measured]:
+    def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]:
         """The last of each metric by name, as far as it was seen by this process."""
         return self._metrics.get(job_uid, {})
 
@@ -182,7 +182,7 @@ class LogFollower:
             told=self._told,
         )
 
-    def look(self) -> None:
+    def run_round(self) -> None:
         """One round, which waits for nothing but connections. For the thread, or a test without one."""
         self._rounds += 1
         self._take_over()
@@ -204,7 +204,7 @@ class LogFollower:
         while not self._stop.is_set():
             self._gather()
             if not self._stop.is_set():
-                self.look()
+                self.run_round()
         for job in self._jobs.values():
             job.log.close()
         self._selector.close()
@@ -249,14 +249,14 @@ class LogFollower:
         for uid, target in changed.items():
             job = self._jobs.get(uid)
             if job is not None and target is not None and job.log.target.is_same_log(target):
-                job.log.aim(target)
+                job.log.retarget(target)
                 continue
             if job is not None:
                 self._jobs.pop(uid).log.close()
             if target is not None:
                 self._jobs[uid] = self._job_of(target, job.values if job else self.metrics_of(uid))
 
-    def _job_of(self, target: Target, before: Mapping[str, Measured]) -> _Job:
+    def _job_of(self, target: LogTarget, before: Mapping[str, MetricValue]) -> _Job:
         """With what is known already, as far as it is still wanted."""
         log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
         return _Job(log_, values={name: each for name, each in before.items() if name in target.names})
@@ -265,11 +265,11 @@ class LogFollower:
         ready = {key.data.target.job_uid for key, _ in self._selector.select(0) if key.data is not None}
         return [job for uid, job in self._jobs.items() if uid in ready or job.log.has_more]
 
-    def _take(self, job: _Job, found: Mapping[str, Pair]) -> None:
+    def _take(self, job: _Job, found: Mapping[str, LoggedMetric]) -> None:
         now = format_time(self._clock.now())
         for name, pair in found.items():
             before = job.values.get(name)
-            job.values[name] = Measured(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
+            job.values[name] = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
             job.is_news |= before is None or before.value != pair.value
 
     def _open(self) -> None:
@@ -289,7 +289,7 @@ class LogFollower:
                 self._open_not_before = self._clock.monotonic() + self._backoff.next_seconds()
                 log.debug("cannot follow logs", error=str(error))
                 for other in due:
-                    other.not_opened(error)
+                    other.open_failed(error)
                 return
             followed += 1
 

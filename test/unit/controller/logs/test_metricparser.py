@@ -1,4 +1,4 @@
-"""The rules of trainer/metricpairs.py."""
+"""The rules of controller/logs/metricparser.py."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfjob_controller.api.trainjob import DEFAULT_METRICS
-from tfjob_controller.trainer import metricpairs
-from tfjob_controller.trainer.metricpairs import MAX_LINE_BYTES, Pair, PairScanner
+from tfjob_controller.controller.logs import metricparser
+from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, LoggedMetric, MetricParser
 
 STAMP = b"2026-03-04T05:06:07.123456789Z "
 
 
-def scan(*pieces: bytes, names: Sequence[str] = DEFAULT_METRICS) -> dict[str, Pair]:
-    scanner, found = PairScanner(names), {}
+def scan(*pieces: bytes, names: Sequence[str] = DEFAULT_METRICS) -> dict[str, LoggedMetric]:
+    scanner, found = MetricParser(names), {}
     for piece in pieces:
         found |= scanner.feed(piece)
     return found | scanner.end()
@@ -96,7 +96,7 @@ def test_the_last_of_each_name_counts_wherever_it_stands() -> None:
 
 
 def test_a_number_is_taken_once_its_line_has_ended() -> None:
-    scanner = PairScanner(("loss",))
+    scanner = MetricParser(("loss",))
     assert scanner.feed(b"loss=0.1") == {}
     assert scanner.feed(b"25\rloss=0.2")["loss"].value == "0.125"
     assert scanner.end()["loss"].value == "0.2"
@@ -131,7 +131,7 @@ def test_a_time_counts_where_a_line_begins(before: bytes, has_time: bool, piece_
 
 
 def test_a_line_without_an_end_is_not_kept() -> None:
-    scanner = PairScanner(DEFAULT_METRICS)
+    scanner = MetricParser(DEFAULT_METRICS)
     for _ in range(100):
         scanner.feed(b"x" * 65536)
     assert len(scanner._rest) <= MAX_LINE_BYTES
@@ -139,7 +139,7 @@ def test_a_line_without_an_end_is_not_kept() -> None:
 
 
 def test_a_line_says_when_it_was_logged() -> None:
-    scanner = PairScanner(DEFAULT_METRICS)
+    scanner = MetricParser(DEFAULT_METRICS)
     found = scanner.feed(b"2026-03-04T05:06:07.9+01:00 loss=1\n\n" + STAMP + b"step=2\n" + STAMP + b"incompl")
     assert found["loss"].logged_at is not None
     assert found["loss"].logged_at.isoformat() == "2026-03-04T05:06:07.900000+01:00"
@@ -161,7 +161,7 @@ def test_or_it_does_not(said: bytes) -> None:
 def test_a_name_that_is_often_there_without_a_value_is_searched_for_from_the_front(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metricpairs, "_TRIES", 2)
+    monkeypatch.setattr(metricparser, "_TRIES", 2)
     assert values(b"loss=1 loss=2 loss loss loss val_loss=3\n") == {"loss": "2"}
     assert values(b"loss loss loss loss\n") == {}
 
@@ -186,7 +186,7 @@ def test_however_a_log_is_cut_the_pairs_are_the_same(said: bytes, cuts: list[int
     ends = sorted({min(cut, len(said)) for cut in cuts})
     pieces = [said[begin:end] for begin, end in zip([0, *ends], [*ends, len(said)], strict=True)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metricpairs, "MAX_LINE_BYTES", limit)
+        patch.setattr(metricparser, "MAX_LINE_BYTES", limit)
         assert scan(*pieces) == scan(*in_pieces(said, 1)) == scan(said)
 
 
@@ -210,6 +210,6 @@ def test_whatever_is_printed_a_value_is_a_number(said: bytes) -> None:
 def test_a_log_of_ill_will_is_read_to_its_end(names: tuple[str, ...], said: bytes) -> None:
     """Twice as much takes no more than twice as long; what hangs is found by the test's own limit."""
     line = (said * (MAX_LINE_BYTES // len(said)))[: MAX_LINE_BYTES - 1]
-    scanner = PairScanner(names)
+    scanner = MetricParser(names)
     for _ in range(20):
         assert scanner.feed((line + b"\n") * 16) == {}

@@ -1,0 +1,121 @@
+"""The rules of controller/reporter.py: what people are told of a sync."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES, Job
+from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.controller.outcome import Fault
+from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter, StatusDebounce
+from tfjob_controller.controller.writer import WriteResult
+from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.actions import Create, Delete
+from tfjob_controller.trainer.emit import Emit
+from tfjob_controller.trainer.status import StatusResult
+from tfjob_controller.trainer.work import PlainWork
+
+JOB = Job(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))
+
+
+class Recorded:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+        self.regarding: list[ObjectReference] = []
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None:
+        self.regarding.append(regarding)
+        self.events.append((type_, reason, note, action))
+
+
+def told(report: WriteResult) -> list[tuple[str, str, str, str]]:
+    recorded = Recorded()
+    Reporter(TFJOBS, recorded).report_writes(JOB, report)
+    return recorded.events
+
+
+def test_each_child_that_was_made_deleted_or_refused_is_an_event_in_upstreams_words() -> None:
+    report = WriteResult(
+        created=[Create(JOBS, "a", {}), Create(CONFIG_MAPS, "b", {})],
+        deleted=[Delete(SERVICES, "c", "u3")],
+        faults=[Fault("no"), Fault("neither")],
+        refused=[Fault("no")],
+    )
+    assert told(report) == [
+        ("Normal", "SuccessfulCreate", "Created job: a", "Create"),
+        ("Normal", "SuccessfulCreate", "Created config map: b", "Create"),
+        ("Normal", "SuccessfulDelete", "Deleted service: c", "Delete"),
+        ("Warning", "FailedCreate", "no", "Create"),
+    ]
+
+
+def test_a_deletion_alone_is_told_and_nothing_is_told_of_nothing() -> None:
+    assert len(told(WriteResult(deleted=[Delete(JOBS, "a", "u3")]))) == 1
+    assert told(WriteResult(faults=[Fault("no")])) == []
+
+
+def test_events_are_about_the_job_as_it_was_read() -> None:
+    recorded = Recorded()
+    Reporter(TFJOBS, recorded).report_status(JOB, [Emit("Normal", "Running", "it runs")])
+    assert recorded.events == [("Normal", "Running", "it runs", "")]
+    (reference,) = recorded.regarding
+    assert (reference.kind, reference.api_version) == (TFJOBS.kind, TFJOBS.api_version)
+    assert (reference.namespace, reference.name, reference.uid, reference.resource_version) == (
+        "team",
+        "train",
+        "u1",
+        "7",
+    )
+
+
+WRITTEN = TrainingStatus(phase="Running", state="Running")
+WORK = PlainWork(ObjectMeta(name="train"), WRITTEN, 60)
+# Who is ready is a figure, the phase is not.
+FIGURES = StatusResult(replace(WRITTEN, worker_replicas=2))
+SUBSTANCE = StatusResult(replace(WRITTEN, phase="CleanUp"))
+
+
+def test_substance_does_not_rest() -> None:
+    assert StatusDebounce(2.0).remaining_seconds(WORK, SUBSTANCE, 100.0) == 0
+
+
+def test_figures_rest_from_the_first_time_that_they_differ() -> None:
+    debounce = StatusDebounce(2.0)
+    assert [debounce.remaining_seconds(WORK, FIGURES, now) for now in (100.0, 101.5, 102.0, 110.0)] == [
+        2.0,
+        0.5,
+        0.0,
+        0.0,
+    ]
+
+
+def test_what_rests_counts_as_written_until_the_job_says_something_else() -> None:
+    debounce = StatusDebounce(2.0)
+    assert debounce.with_pending(WORK) is WORK
+    debounce.remaining_seconds(WORK, FIGURES, 100.0)
+    assert debounce.with_pending(WORK).status == FIGURES.status
+    assert debounce.with_pending(WORK).ttl_seconds_after_finished == 60
+    changed = PlainWork(WORK.metadata, SUBSTANCE.status, None)
+    assert debounce.with_pending(changed) is changed
+    assert debounce.with_pending(WORK) is WORK
+
+
+def test_where_nothing_differs_any_more_nothing_rests() -> None:
+    debounce = StatusDebounce(2.0)
+    debounce.remaining_seconds(WORK, FIGURES, 100.0)
+    debounce.clear()
+    assert debounce.with_pending(WORK) is WORK
+    assert debounce.remaining_seconds(WORK, FIGURES, 105.0) == 2.0
+
+
+def test_each_write_of_figures_alone_doubles_the_rest_up_to_a_cap_and_substance_starts_over() -> None:
+    debounce = StatusDebounce(1.5)
+    rests = []
+    for now in (100.0, 200.0, 300.0, 400.0, 500.0):
+        rests.append(debounce.remaining_seconds(WORK, FIGURES, now))
+        debounce.record_write(WORK, FIGURES)
+    assert rests == [1.5, 3.0, 6.0, MAX_DEBOUNCE_SECONDS, MAX_DEBOUNCE_SECONDS]
+    debounce.record_write(WORK, SUBSTANCE)
+    assert debounce.remaining_seconds(WORK, FIGURES, 600.0) == 1.5
