@@ -27,10 +27,10 @@ from tfjob_controller.api.cluster import (
 )
 from tfjob_controller.api.gang import Gang, GangSpec, Member
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.scheduling.decide import Decider, Policy, Wait
-from tfjob_controller.scheduling.demand import demands_of
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Pending
 from tfjob_controller.scheduling.placement import Placement, place
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import pod_sets_of
 
 NODES = size(5000, tiny=20)
 WORKERS = size(979, tiny=9)
@@ -69,7 +69,7 @@ def placing(seed: int) -> float:
         Member("ps", SERVERS, {"cpu": "3", "memory": "16Gi"}),
         Member("worker", WORKERS, {"cpu": "2", "memory": "8Gi", GPU: "1"}),
     )
-    demands = demands_of(GangSpec(members))
+    demands = pod_sets_of(GangSpec(members))
     begin = time.perf_counter()
     found = place(view, demands)
     milliseconds = (time.perf_counter() - begin) * 1000
@@ -85,14 +85,14 @@ def waiting(seed: int) -> float:
     view = cluster()
     for number in range(NODES):
         view.set_pod(pod("busy", number, {"cpu": f"{rng.randrange(40) * 100}m", GPU: "8"}))
-    decider = Decider(view, Policy(starvation_timeout_seconds=30.0))
+    decider = AdmissionDecider(view, AdmissionPolicy(starvation_timeout_seconds=30.0))
     gangs = [_gang(number) for number in range(GANGS)]
     decider.decide(gangs, NOW)
     view.remove_pod(f"bench/busy-{rng.randrange(NODES)}")
     begin = time.perf_counter()
     verdicts = decider.decide(gangs, NOW + timedelta(seconds=1))
     milliseconds = (time.perf_counter() - begin) * 1000
-    if not all(isinstance(each, Wait) for each in verdicts):
+    if not all(isinstance(each, Pending) for each in verdicts):
         raise RuntimeError("not all of them wait")
     progress(f"{len(verdicts)} gangs wait: {milliseconds:.1f} ms")
     return milliseconds

@@ -14,9 +14,9 @@ import time
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.policy import POLICIES, Settings
-from tfjob_controller.simulator.run import simulate
-from tfjob_controller.simulator.workload import Workload
+from tfjob_controller.simulator.jobs import RandomWorkload
+from tfjob_controller.simulator.policies import POLICIES, SimulationSettings
+from tfjob_controller.simulator.simulation import simulate
 
 GPUS = 4
 # GPU seconds of a mean job of the default workload, with what sharing costs; found by running it.
@@ -27,10 +27,10 @@ _LOAD = 1.1
 
 def measure(policy: str, jobs: int, nodes: int, seed: int) -> float:
     """Seconds for one run."""
-    workload = Workload(jobs=jobs, mean_arrival_seconds=_GPU_SECONDS / (_LOAD * nodes * GPUS))
+    workload = RandomWorkload(jobs=jobs, mean_arrival_seconds=_GPU_SECONDS / (_LOAD * nodes * GPUS))
     generated = workload.generate(seed)
     begin = time.perf_counter()
-    run = simulate(generated, ClusterShape(nodes, GPUS), POLICIES[policy], Settings())
+    run = simulate(generated, ClusterShape(nodes, GPUS), POLICIES[policy], SimulationSettings())
     seconds = time.perf_counter() - begin
     progress(f"{policy}, {jobs} jobs on {nodes} nodes: {seconds:.1f} s, {run.resizes} resizes")
     return seconds

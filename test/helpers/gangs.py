@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +28,9 @@ from tfjob_controller.api.gang import (
     Member,
 )
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Decision
+from tfjob_controller.scheduling.queue import NominatedNodes
 
 GPU = "nvidia.com/gpu"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -90,3 +92,14 @@ def a_view(*nodes: Node) -> ClusterView:
     for node in nodes:
         view.set_node(node)
     return view
+
+
+def decide_once(
+    view: ClusterView,
+    gangs: Iterable[Gang],
+    now: datetime,
+    policy: AdmissionPolicy,
+    nominated: NominatedNodes | None = None,
+) -> list[Decision]:
+    """The decisions of one scheduling cycle by a decider that remembers nothing."""
+    return AdmissionDecider(view, policy).decide(gangs, now, nominated)

@@ -42,8 +42,8 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import LineStream
-from tfjob_controller.scheduling.decide import Policy
-from tfjob_controller.scheduling.scaling import ScalePolicy
+from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
+from tfjob_controller.scheduling.decisions import AdmissionPolicy
 from tfjob_controller.util.clock import FakeClock
 from tfjob_controller.util.timestamps import format_micro_time
 
@@ -143,8 +143,8 @@ class GangWorld:
             self._writer,
             self.gate,
             self.clock,
-            policy=Policy(),
-            scale_policy=ScalePolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
+            policy=AdmissionPolicy(),
+            scale_policy=AutoscalingPolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
             rng=random.Random(1),
         )
         self.placements = GangPlacements(self.gangs, self.board, lambda: True)

@@ -25,21 +25,28 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.decide import Admit, Decider, Policy
-from tfjob_controller.scheduling.demand import demands_of, requests_by_member
-from tfjob_controller.scheduling.elastic import Elastic, elastic_of
-from tfjob_controller.scheduling.placement import replace_member
-from tfjob_controller.scheduling.queue import Queued, in_order
-from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, Resize, ScalePolicy, plan_resizes
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
+from tfjob_controller.scheduling.autoscaling.elasticgang import (
+    AutoscalingPolicy,
+    ElasticGang,
+    ResizePlan,
+    ResizeRequest,
+    elastic_gang_of,
+)
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.placement import find_member_node
+from tfjob_controller.scheduling.podsets import pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, queue_order
 
-SCALE = ScalePolicy(scale_down_after_seconds=30.0, scale_up_after_seconds=60.0)
+SCALE = AutoscalingPolicy(scale_down_after_seconds=30.0, scale_up_after_seconds=60.0)
 
 
 class ScalingWorld:
     """See the module."""
 
-    def __init__(self, *nodes: Node, scale: ScalePolicy = SCALE) -> None:
+    def __init__(self, *nodes: Node, scale: AutoscalingPolicy = SCALE) -> None:
         self.view = ClusterView()
         for node in nodes:
             self.view.set_node(node)
@@ -47,11 +54,11 @@ class ScalingWorld:
         self.scale = scale
         self.running: dict[str, Gang] = {}
         self.waiting: dict[str, Gang] = {}
-        self.ending: list[Ending] = []
+        self.ending: list[FreedCapacity] = []
         self.waited_at: datetime | None = None
-        self.kept: Kept | None = None
+        self.nominated: NominatedNodes | None = None
         self.resizes = 0
-        self._decider = Decider(self.view, Policy())
+        self._decider = AdmissionDecider(self.view, AdmissionPolicy())
 
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -73,15 +80,15 @@ class ScalingWorld:
     def ends(self, name: str) -> None:
         key = f"ns/{name}"
         del self.running[key]
-        self.view.release(key)
+        self.view.unreserve(key)
 
-    def elastic(self) -> list[Elastic]:
-        return [each for gang in self.running.values() if (each := elastic_of(gang)) is not None]
+    def elastic(self) -> list[ElasticGang]:
+        return [each for gang in self.running.values() if (each := elastic_gang_of(gang)) is not None]
 
-    def queue(self) -> list[Queued]:
-        return in_order(self.waiting.values())
+    def queue(self) -> list[QueuedGang]:
+        return queue_order(self.waiting.values())
 
-    def plan(self) -> Plan:
+    def plan(self) -> ResizePlan:
         """What the rules wish now; and what stood before is withdrawn."""
         plan = plan_resizes(
             self.view, self.queue(), self.elastic(), self.now, self.scale, ending=self.ending, waited_at=self.waited_at
@@ -89,10 +96,10 @@ class ScalingWorld:
         wishes = {each.key: each for each in plan.resizes}
         for key, gang in self.running.items():
             self.running[key] = replace(gang, status=_wished(gang.status, wishes.get(key)))
-        self.kept = plan.kept
+        self.nominated = plan.nominated
         return plan
 
-    def follow(self, resizes: Iterable[Resize]) -> None:
+    def follow(self, resizes: Iterable[ResizeRequest]) -> None:
         """The owners do as they are told, and the pods come and go at once."""
         for each in resizes:
             self.resizes += 1
@@ -106,7 +113,7 @@ class ScalingWorld:
         """Who starts now."""
         admitted = [
             each
-            for each in self._decider.decide(list(self.waiting.values()), self.now, self.kept)
+            for each in self._decider.decide(list(self.waiting.values()), self.now, self.nominated)
             if isinstance(each, Admit)
         ]
         for each in admitted:
@@ -122,7 +129,7 @@ class ScalingWorld:
             self.running[each.gang_key] = replace(gang, status=status)
         return [each.gang_key for each in admitted]
 
-    def round(self) -> tuple[Plan, list[str]]:
+    def round(self) -> tuple[ResizePlan, list[str]]:
         plan = self.plan()
         self.follow(plan.resizes)
         return plan, self.admit()
@@ -138,11 +145,11 @@ class ScalingWorld:
         before, wanted = placed_nodes(gang.status), wanted_members(gang)
         after = {member: before[member] for member in wanted if member in before}
         for member in before.keys() - after.keys():
-            self.view.release_member(key, member)
-        demands = {each.name: each for each in demands_of(gang.spec)}
+            self.view.unreserve_member(key, member)
+        demands = {each.name: each for each in pod_sets_of(gang.spec)}
         for member in wanted:
             if member not in after:
-                node = replace_member(self.view, demands[kind_of(member)], near=set(after.values()))
+                node = find_member_node(self.view, demands[kind_of(member)], near=set(after.values()))
                 if node is not None:
                     after[member] = node
                     self._reserve(gang, {member: node})
@@ -152,11 +159,11 @@ class ScalingWorld:
         self.running[key] = replace(gang, status=replace(status, placement=placement, last_resize_time=moment))
 
     def _reserve(self, gang: Gang, nodes: dict[str, str]) -> None:
-        requests = requests_by_member(demands_of(gang.spec))
+        requests = requests_by_kind(pod_sets_of(gang.spec))
         self.view.reserve(key_of(gang), nodes, requests, attempt=gang.status.attempt)
 
 
-def _wished(status: GangStatus, wish: Resize | None) -> GangStatus:
+def _wished(status: GangStatus, wish: ResizeRequest | None) -> GangStatus:
     if wish is None:
         return replace(status, target_members={}, leaving=(), target_reason="")
     return replace(status, target_members={wish.kind: wish.target}, leaving=wish.leaving, target_reason=wish.reason)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import SimJob, SpeedModel, ms
-from tfjob_controller.simulator.policy import POLICIES, Settings
-from tfjob_controller.simulator.run import Run, simulate
+from tfjob_controller.simulator.jobs import SimJob, ms
+from tfjob_controller.simulator.policies import POLICIES, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.simulation import SimulationRun, simulate
 
 ROUND = SpeedModel(doubling=1.0, spread=0.5, restart_seconds=30.0)
-AT_ONCE = Settings(speed=ROUND, pod_seconds=0.0)
+AT_ONCE = SimulationSettings(speed=ROUND, pod_seconds=0.0)
 
 
 def a_job(
@@ -31,16 +31,18 @@ def a_job(
     )  # fmt: skip
 
 
-def simulated(jobs: Sequence[SimJob], nodes: int, gpus: int, policy: str, settings: Settings = AT_ONCE) -> Run:
+def simulated(
+    jobs: Sequence[SimJob], nodes: int, gpus: int, policy: str, settings: SimulationSettings = AT_ONCE
+) -> SimulationRun:
     return simulate(jobs, ClusterShape(nodes, gpus), POLICIES[policy], settings, detailed=True)
 
 
-def times(run: Run) -> Mapping[str, tuple[float, float]]:
+def times(run: SimulationRun) -> Mapping[str, tuple[float, float]]:
     """When each job started and ended, in seconds."""
     return {each.job.name: (each.started_ms / 1000, each.ended_ms / 1000) for each in run.outcomes}
 
 
-def decisions(run: Run, *what: str) -> list[tuple[Any, ...]]:
+def decisions(run: SimulationRun, *what: str) -> list[tuple[Any, ...]]:
     """Of the given kinds: when, what, which job, its workers."""
     return [(each.moment_ms / 1000, each.what, each.job, each.workers) for each in run.ledger.entries
             if each.what in what]  # fmt: skip

@@ -23,8 +23,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.simulator.cluster import GPU, ClusterShape
-from tfjob_controller.simulator.jobs import SECOND, SimJob
-from tfjob_controller.simulator.trace import read_trace
+from tfjob_controller.simulator.jobs import SECOND, SimJob, read_trace
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -93,7 +92,7 @@ def manifest(job: SimJob) -> Object:
     specs = [{"tfReplicaType": "WORKER", "replicas": job.workers, "template": template(f"{4 * job.gpus}", job.gpus)}]
     if job.servers:
         specs.append({"tfReplicaType": "PS", "replicas": job.servers, "template": template("100m", 0)})
-    autoscaling = {"minWorkers": job.least, "maxWorkers": job.most}
+    autoscaling = {"minWorkers": job.min_workers, "maxWorkers": job.max_workers}
     spec = {"gang": {"enabled": True}, "autoscaling": autoscaling, "replicaSpecs": specs}
     return {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "metadata": {"name": job.name}, "spec": spec}
 

@@ -13,11 +13,11 @@ from helpers.examples import examples
 from helpers.gangs import a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import Member
-from tfjob_controller.scheduling.demand import demands_of
-from tfjob_controller.scheduling.elastic import Elastic
+from tfjob_controller.scheduling.autoscaling.elasticgang import ElasticGang, ResizeRequest
+from tfjob_controller.scheduling.clusterview import WhatIfView
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, place
-from tfjob_controller.scheduling.scaling import Ending, Resize
-from tfjob_controller.scheduling.supposed import Supposed
+from tfjob_controller.scheduling.podsets import pod_sets_of
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
 PS = Member("ps", 1, {"cpu": "1"})
@@ -61,23 +61,23 @@ def a_world(cpus: Sequence[int], running: Sequence[Shape], head: Shape, *, is_fu
         world.admit()
     world.waiting.clear()
     if is_full:
-        for name in list(world.view.rooms):
+        for name in list(world.view.node_infos):
             world.view.set_pod(a_pod(f"other-{name}", name, f"{world.view.free(name)['cpu']}m"))
     world.arrives("head", *head.members(), priority=head.priority, **head.limits())
     world.advance(DOWN)
     return world
 
 
-def fits(world: ScalingWorld, gone: Sequence[tuple[Elastic, str]]) -> bool:
+def fits(world: ScalingWorld, gone: Sequence[tuple[ElasticGang, str]]) -> bool:
     (head,) = world.waiting.values()
-    freed = [Ending(gang.nodes[member], dict(gang.demand.amounts)) for gang, member in gone]
-    return isinstance(place(Supposed(world.view, freed), demands_of(head.spec)), Placement)
+    freed = [FreedCapacity(gang.nodes[member], dict(gang.pod_set.requests)) for gang, member in gone]
+    return isinstance(place(WhatIfView(world.view, freed), pod_sets_of(head.spec)), Placement)
 
 
-def fewer_of(gang: Elastic) -> Iterator[tuple[tuple[Elastic, str], ...]]:
+def fewer_of(gang: ElasticGang) -> Iterator[tuple[tuple[ElasticGang, str], ...]]:
     """All sets of members that it may lose."""
     may_go = [(gang, member) for member in gang.nodes if member != "worker-0"]
-    for count in range(min(len(gang.nodes) - gang.least, len(may_go)) + 1):
+    for count in range(min(len(gang.nodes) - gang.min_members, len(may_go)) + 1):
         yield from itertools.combinations(may_go, count)
 
 
@@ -91,7 +91,7 @@ def any_way(world: ScalingWorld) -> bool:
     )
 
 
-def gone_with(world: ScalingWorld, resizes: Sequence[Resize]) -> list[tuple[Elastic, str]]:
+def gone_with(world: ScalingWorld, resizes: Sequence[ResizeRequest]) -> list[tuple[ElasticGang, str]]:
     gangs = {each.key: each for each in world.elastic()}
     return [(gangs[each.key], member) for each in resizes for member in each.leaving]
 
@@ -110,7 +110,7 @@ def test_there_is_a_plan_where_there_is_a_way_and_it_keeps_all_rules(
     assert bool(plan.resizes) == way
     for each in plan.resizes:
         gang = gangs[each.key]
-        assert each.target >= gang.least
+        assert each.target >= gang.min_members
         assert len(each.leaving) == len(gang.nodes) - each.target > 0
         assert set(each.leaving) <= gang.nodes.keys() - {"worker-0"}
         assert gang.priority <= head.priority
@@ -176,9 +176,9 @@ def test_gangs_grow_until_none_fits_any_more_or_all_have_their_most(cpus: list[i
         plan, _ = world.round()
         assert len(plan.resizes) <= 1
     for each in world.elastic():
-        assert each.count <= each.most
-        one = [demand.reduced_to(1) for demand in (each.demand,)]
-        assert len(each.nodes) == each.most or not isinstance(place(world.view, one), Placement)
+        assert each.count <= each.max_members
+        one = [demand.with_count(1) for demand in (each.pod_set,)]
+        assert len(each.nodes) == each.max_members or not isinstance(place(world.view, one), Placement)
 
 
 @settings(max_examples=examples(60), deadline=None)

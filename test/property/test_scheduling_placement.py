@@ -14,9 +14,9 @@ from helpers.examples import examples
 from helpers.gangs import GPU, a_node, a_view
 from tfjob_controller.api.cluster import Node
 from tfjob_controller.api.gang import Member, kind_of
-from tfjob_controller.scheduling.demand import Demand, demand_of
+from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import NoFit, Placement, place
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 
 nodes = st.lists(
     st.builds(
@@ -41,7 +41,7 @@ def made(shapes: Sequence[tuple[str, str, str, str]]) -> list[Node]:
     ]
 
 
-def demanded(shapes: Sequence[tuple[int, int, int, bool]]) -> list[Demand]:
+def demanded(shapes: Sequence[tuple[int, int, int, bool]]) -> list[PodSet]:
     """At most eight pods in all."""
     left = 8
     found = []
@@ -49,7 +49,7 @@ def demanded(shapes: Sequence[tuple[int, int, int, bool]]) -> list[Demand]:
         count = min(count, left)
         left -= count
         selector = {"zone": "a"} if pinned else {}
-        found.append(demand_of(Member(f"k{index}", count, {"cpu": str(cpu), GPU: str(gpu)}, selector)))
+        found.append(pod_set_of(Member(f"k{index}", count, {"cpu": str(cpu), GPU: str(gpu)}, selector)))
     return found
 
 
@@ -58,11 +58,11 @@ def room_of(cluster: Sequence[Node]) -> dict[str, dict[str, int]]:
     return {node.metadata.name: dict(view.free(node.metadata.name)) for node in cluster}
 
 
-def fewest_nodes(cluster: Sequence[Node], demands: Sequence[Demand]) -> int | None:
+def fewest_nodes(cluster: Sequence[Node], demands: Sequence[PodSet]) -> int | None:
     """By trying every node for every pod; None if there is no way."""
     names = [node.metadata.name for node in cluster]
     suits = {
-        (each.name, node.metadata.name): not each.constraint.objection(node) for each in demands for node in cluster
+        (each.name, node.metadata.name): not each.node_filter.rejection(node) for each in demands for node in cluster
     }
 
     @functools.cache
@@ -78,8 +78,8 @@ def fewest_nodes(cluster: Sequence[Node], demands: Sequence[Demand]) -> int | No
             if not suits[demand.name, names[index]]:
                 continue
             room = dict(zip(resources, rooms[index], strict=True))
-            if all(room[name] >= amount for name, amount in demand.amounts):
-                taken = tuple(room[name] - dict(demand.amounts).get(name, 0) for name in resources)
+            if all(room[name] >= amount for name, amount in demand.requests):
+                taken = tuple(room[name] - dict(demand.requests).get(name, 0) for name in resources)
                 after = (*rooms[:index], taken, *rooms[index + 1 :])
                 found.append(best(kind, number + 1, index, after, used | 1 << index))
         return min((each for each in found if each is not None), default=None)
@@ -89,9 +89,9 @@ def fewest_nodes(cluster: Sequence[Node], demands: Sequence[Demand]) -> int | No
     return best(0, 0, 0, tuple(tuple(free[name].get(resource, 0) for resource in resources) for name in names), 0)
 
 
-def check_room(view: ClusterView, demands: Sequence[Demand], placement: Placement) -> None:
+def check_room(view: ClusterView, demands: Sequence[PodSet], placement: Placement) -> None:
     used: dict[str, dict[str, int]] = {}
-    amounts = {each.name: dict(each.amounts) for each in demands}
+    amounts = {each.name: dict(each.requests) for each in demands}
     for member_id, node in placement.node_of.items():
         for name, amount in amounts[kind_of(member_id)].items():
             used.setdefault(node, {}).setdefault(name, 0)
@@ -115,9 +115,9 @@ def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
     assert isinstance(found, Placement)
     assert len(found.node_of) == sum(each.count for each in demands)
     check_room(view, demands, found)
-    suited = {each.name: each.constraint for each in demands}
+    suited = {each.name: each.node_filter for each in demands}
     by_name = {node.metadata.name: node for node in cluster}
-    assert not any(suited[kind_of(member)].objection(by_name[node]) for member, node in found.node_of.items())
+    assert not any(suited[kind_of(member)].rejection(by_name[node]) for member, node in found.node_of.items())
     if fewest == 1 or len(demands) == 1:
         assert len(set(found.node_of.values())) == fewest, "fewest nodes, exactly"
 
@@ -139,13 +139,13 @@ def test_as_many_as_fit_start_if_the_least_do(
 ) -> None:
     cluster, (demand,) = made(node_shapes), demanded([kind])
     most = max(
-        (n for n in range(demand.count + 1) if fewest_nodes(cluster, [demand.reduced_to(n)]) is not None), default=0
+        (n for n in range(demand.count + 1) if fewest_nodes(cluster, [demand.with_count(n)]) is not None), default=0
     )
-    elastic = demand_of(
+    elastic = pod_set_of(
         Member("k0", demand.count, {"cpu": str(kind[1]), GPU: str(kind[2])}, {"zone": "a"} if kind[3] else {}), least
     )
     found = place(a_view(*cluster), [elastic])
-    if most < elastic.least:
+    if most < elastic.min_count:
         assert isinstance(found, NoFit)
     else:
         assert isinstance(found, Placement)
@@ -178,9 +178,9 @@ def test_brute_force_agrees_with_itself(seed: int) -> None:
         for node in cluster:
             name = node.metadata.name
             here = [pod for pod, where in zip(pods, way, strict=True) if where == name]
-            if any(pod.constraint.objection(node) for pod in here):
+            if any(pod.node_filter.rejection(node) for pod in here):
                 return False
-            needed = {r: sum(dict(pod.amounts).get(r, 0) for pod in here) for r in ("cpu", GPU, "pods")}
+            needed = {r: sum(dict(pod.requests).get(r, 0) for pod in here) for r in ("cpu", GPU, "pods")}
             if any(value > free[name].get(r, 0) for r, value in needed.items()):
                 return False
         return True

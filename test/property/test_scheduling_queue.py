@@ -9,15 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
-from helpers.gangs import NOW, a_gang, a_node, a_view, workers
+from helpers.gangs import NOW, a_gang, a_node, a_view, decide_once, workers
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait, decide
-from tfjob_controller.scheduling.demand import demands_of
-from tfjob_controller.scheduling.explain import HELD_BACK
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import (
+    AdmissionDecider,
+    AdmissionPolicy,
+    Admit,
+    Decision,
+    Pending,
+    Unschedulable,
+)
+from tfjob_controller.scheduling.messages import HELD_BACK
 from tfjob_controller.scheduling.placement import NoFit, place
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import pod_sets_of
 
-POLICY = Policy(starvation_timeout_seconds=30.0)
+POLICY = AdmissionPolicy(starvation_timeout_seconds=30.0)
 
 clusters = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 arrivals = st.lists(
@@ -40,13 +47,13 @@ def test_no_pass_commits_too_much_and_memory_changes_no_answer(
     """One gang comes each second and runs for some; each pass is compared with one that remembers nothing."""
     nodes = [a_node(f"n{index}", str(cpu)) for index, cpu in enumerate(cpus)]
     view = a_view(*nodes)
-    decider = Decider(view, POLICY)
+    decider = AdmissionDecider(view, POLICY)
     waiting: dict[str, Gang] = {}
     ends: dict[str, int] = {}
     for second in range(len(shapes) + 60):
         for key in [key for key, end in ends.items() if end <= second]:
             del ends[key]
-            view.release(key)
+            view.unreserve(key)
         if second < len(shapes):
             gang = arrived(second, shapes[second], second)
             waiting[f"ns/{gang.metadata.name}"] = gang
@@ -57,12 +64,12 @@ def test_no_pass_commits_too_much_and_memory_changes_no_answer(
             requests = {"worker": {"cpu": cpu * 1000, "pods": 1}, "ps": {"cpu": 1000, "pods": 1}}
             other.reserve(key, view.reserved_members(key), requests, attempt=1)
         verdicts = decider.decide(list(waiting.values()), now)
-        assert verdicts == decide(other, list(waiting.values()), now, POLICY)
+        assert verdicts == decide_once(other, list(waiting.values()), now, POLICY)
         for verdict in verdicts:
             if isinstance(verdict, Admit):
                 del waiting[verdict.gang_key]
                 ends[verdict.gang_key] = second + shapes[int(verdict.gang_key[-2:])][3]
-        assert all(value >= 0 for room in view.rooms.values() for value in room.free.values())
+        assert all(value >= 0 for room in view.node_infos.values() for value in room.free.values())
         check_nobody_waits_in_vain(view, waiting, verdicts)
     assert not ends
     assert all(isinstance(each, Unschedulable) for each in decider.decide(list(waiting.values()), NOW)), (
@@ -70,11 +77,11 @@ def test_no_pass_commits_too_much_and_memory_changes_no_answer(
     )
 
 
-def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], verdicts: Iterable[Verdict]) -> None:
+def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], verdicts: Iterable[Decision]) -> None:
     """Whoever waits and is not held back does not fit on what is left."""
     for verdict in verdicts:
-        if isinstance(verdict, Wait) and verdict.message != HELD_BACK:
-            assert isinstance(place(view, demands_of(waiting[verdict.gang_key].spec)), NoFit)
+        if isinstance(verdict, Pending) and verdict.message != HELD_BACK:
+            assert isinstance(place(view, pod_sets_of(waiting[verdict.gang_key].spec)), NoFit)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -82,7 +89,7 @@ def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], v
 def test_a_wide_gang_gets_its_turn_however_many_small_ones_come(size: int, lifetime: int, rate: int) -> None:
     """Each second small gangs come, as many as would fill the cluster for ever."""
     view = a_view(*(a_node(f"n{index}", "1") for index in range(size)))
-    decider = Decider(view, POLICY)
+    decider = AdmissionDecider(view, POLICY)
     wide = a_gang("wide", workers(size))
     waiting = {"ns/wide": wide}
     ends: dict[str, int] = {f"ns/first-{index}": index % lifetime for index in range(size)}
@@ -91,7 +98,7 @@ def test_a_wide_gang_gets_its_turn_however_many_small_ones_come(size: int, lifet
     for second in range(100):
         for key in [key for key, end in ends.items() if end <= second]:
             del ends[key]
-            view.release(key)
+            view.unreserve(key)
         for index in range(rate * size):
             name = f"small-{second:03}-{index}"
             waiting[f"ns/{name}"] = a_gang(name, workers(1), age_seconds=-float(second) - 1)

@@ -13,17 +13,17 @@ from helpers.gangs import a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
 from tfjob_controller.api.podrequests import requests_of
-from tfjob_controller.scheduling.demand import demand_of
-from tfjob_controller.scheduling.outlook import Outlook
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.estimates import CapacityEstimate
+from tfjob_controller.scheduling.podsets import pod_set_of
 
 nodes = st.sampled_from(["n", "m"])
 members = st.sampled_from(["worker-0", "worker-1", "ps-0"])
 gangs = st.sampled_from(["g", "h"])
 REQUESTS: Mapping[str, Mapping[str, int]] = {"worker": {"cpu": 1000, "pods": 1}, "ps": {"cpu": 3000, "pods": 1}}
 DEMANDS = (
-    demand_of(workers(3)),
-    demand_of(workers(2, "3", name="ps", node_selector={"zone": "a"})),
+    pod_set_of(workers(3)),
+    pod_set_of(workers(2, "3", name="ps", node_selector={"zone": "a"})),
 )
 
 
@@ -39,7 +39,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.outlook = Outlook(self.view, DEMANDS)
+        self.outlook = CapacityEstimate(self.view, DEMANDS)
 
     @rule(name=nodes, cpu=st.integers(0, 9), zone=st.sampled_from("ab"), ready=st.sampled_from(["True", "False"]))
     def node_is_there(self, name: str, cpu: int, zone: str, ready: str) -> None:
@@ -77,25 +77,25 @@ class Machine(RuleBasedStateMachine):
 
     @rule(gang=gangs, member=members)
     def release_member(self, gang: str, member: str) -> None:
-        self.view.release_member(f"ns/{gang}", member)
+        self.view.unreserve_member(f"ns/{gang}", member)
         self.reservations.pop((gang, member), None)
 
     @rule(gang=gangs)
     def release(self, gang: str) -> None:
-        self.view.release(f"ns/{gang}")
+        self.view.unreserve(f"ns/{gang}")
         self.reservations = {key: value for key, value in self.reservations.items() if key[0] != gang}
 
     @rule()
     def look(self) -> None:
         """Now and then, so that several changes come at once."""
         self.outlook.refresh()
-        fresh = Outlook(self.view, DEMANDS)
-        assert self.outlook.figures() == fresh.figures()
-        assert self.outlook.is_enough == fresh.is_enough
+        fresh = CapacityEstimate(self.view, DEMANDS)
+        assert self.outlook.fingerprint() == fresh.fingerprint()
+        assert self.outlook.is_sufficient == fresh.is_sufficient
 
     @invariant()
     def books_are_right(self) -> None:
-        assert set(self.view.rooms) == set(self.nodes)
+        assert set(self.view.node_infos) == set(self.nodes)
         for name in self.nodes:
             assert self.view.free(name) == self.expected(name)
 
@@ -104,12 +104,12 @@ class Machine(RuleBasedStateMachine):
         for demand in DEMANDS:
             found = {
                 name: room
-                for key, group in self.view.pool(demand.constraint).groups.items()
+                for key, group in self.view.candidates(demand.node_filter).groups.items()
                 for name, room in group.items()
-                if room.key == key
+                if room.free_key == key
             }
-            suited = {name for name, node in self.nodes.items() if not demand.constraint.objection(node)}
-            assert found == {name: self.view.rooms[name] for name in suited}
+            suited = {name for name, node in self.nodes.items() if not demand.node_filter.rejection(node)}
+            assert found == {name: self.view.node_infos[name] for name in suited}
 
     @invariant()
     def nothing_is_left_of_what_is_gone(self) -> None:

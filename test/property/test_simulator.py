@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.simulations import a_job, simulated
-from tfjob_controller.simulator.jobs import SimJob, SpeedModel
-from tfjob_controller.simulator.ledger import PARTIAL, PAUSED, WORKING, Segment
-from tfjob_controller.simulator.measures import measures
-from tfjob_controller.simulator.policy import IN_PLACE, POLICIES, RESTART, Settings
-from tfjob_controller.simulator.run import Run
+from tfjob_controller.simulator.execution import PARTIAL, PAUSED, WORKING, Segment
+from tfjob_controller.simulator.jobs import SimJob
+from tfjob_controller.simulator.policies import IN_PLACE, POLICIES, RESTART, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.simulation import SimulationRun, measures
 
 NODES, GPUS = 3, 4
 SPEED = SpeedModel()
@@ -46,7 +45,7 @@ def job_lists(draw: st.DrawFn) -> list[SimJob]:
 @settings(max_examples=examples(25), deadline=None)
 @given(job_lists(), st.sampled_from((IN_PLACE, RESTART)))
 def test_a_simulation_adds_up(policy: str, jobs: list[SimJob], resize: str) -> None:
-    run = simulated(jobs, NODES, GPUS, policy, Settings(SPEED, resize))
+    run = simulated(jobs, NODES, GPUS, policy, SimulationSettings(SPEED, resize))
     check_everybody_ends(run, jobs)
     check_no_node_is_overcommitted(run.ledger.segments)
     check_work_is_conserved(run, jobs)
@@ -57,11 +56,11 @@ def test_a_simulation_adds_up(policy: str, jobs: list[SimJob], resize: str) -> N
     if not POLICIES[policy].autoscaling:
         assert run.resizes == 0
     check_sizes(run, jobs, elastic=POLICIES[policy].autoscaling)
-    again = simulated(jobs, NODES, GPUS, policy, Settings(SPEED, resize))
+    again = simulated(jobs, NODES, GPUS, policy, SimulationSettings(SPEED, resize))
     assert again.ledger.entries == run.ledger.entries, "the same jobs, the same story"
 
 
-def check_everybody_ends(run: Run, jobs: list[SimJob]) -> None:
+def check_everybody_ends(run: SimulationRun, jobs: list[SimJob]) -> None:
     assert [each.job for each in run.outcomes] == jobs
     assert all(each.job.arrival_ms <= each.started_ms < each.ended_ms for each in run.outcomes)
     counts = Counter((each.what, each.job) for each in run.ledger.entries)
@@ -81,7 +80,7 @@ def check_no_node_is_overcommitted(segments: list[Segment]) -> None:
             assert 0 <= held <= GPUS
 
 
-def check_work_is_conserved(run: Run, jobs: list[SimJob]) -> None:
+def check_work_is_conserved(run: SimulationRun, jobs: list[SimJob]) -> None:
     """What the segments of a job come to is its work; of the last tick a part may be left over."""
     entries = [each for each in run.ledger.entries if each.what in ("start", "resize")]
     for job in jobs:
@@ -95,14 +94,14 @@ def check_work_is_conserved(run: Run, jobs: list[SimJob]) -> None:
         assert done == pytest.approx(job.work, rel=1e-9, abs=1.01 * TICK * most)
 
 
-def working_ms(run: Run, job: SimJob, start: int, stop: int) -> int:
+def working_ms(run: SimulationRun, job: SimJob, start: int, stop: int) -> int:
     """Of this time, when the job made progress."""
     spans = {(each.start_ms, each.end_ms) for each in run.ledger.segments if each.job == job.name
              and each.state == WORKING}  # fmt: skip
     return sum(max(0, min(stop, until) - max(start, since)) for since, until in spans)
 
 
-def check_sums(run: Run) -> None:
+def check_sums(run: SimulationRun) -> None:
     found = measures(run)
     assert found["waiting_mean"] + found["elapsed_mean"] == pytest.approx(found["completion_mean"])
     assert 0 <= found["useful"] <= found["working"] + 1e-9
@@ -118,8 +117,8 @@ def check_sums(run: Run) -> None:
     )
 
 
-def check_sizes(run: Run, jobs: list[SimJob], *, elastic: bool) -> None:
-    limits = {job.name: (job.least, job.most) if elastic else (job.workers, job.workers) for job in jobs}
+def check_sizes(run: SimulationRun, jobs: list[SimJob], *, elastic: bool) -> None:
+    limits = {job.name: (job.min_workers, job.max_workers) if elastic else (job.workers, job.workers) for job in jobs}
     for each in run.ledger.entries:
         if each.what in ("start", "resize"):
             least, most = limits[each.job]

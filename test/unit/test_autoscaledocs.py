@@ -8,8 +8,8 @@ import pytest
 
 from tfjob_controller.api.trainingstatus import Progress, ScalingStatus
 from tfjob_controller.options import EXTENDER_OPTIONS
-from tfjob_controller.scheduling.growing import ROOM
-from tfjob_controller.scheduling.scaling import ScalePolicy
+from tfjob_controller.scheduling.autoscaling.autoscaler import FREE_CAPACITY
+from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.gangterms import OFF, ON, RECOMMEND
 from tfjob_controller.trainer.resizing import words_of
@@ -23,7 +23,7 @@ MESSAGES = [
     reasons.CHILDREN_FOLLOW,
     reasons.NONE_RECOMMENDED,
     words_of(4, 2, "room for default/second-f2sa, waiting 31 s"),
-    words_of(2, 3, ROOM),
+    words_of(2, 3, FREE_CAPACITY),
     words_of(2, 4, ""),
 ]
 
@@ -41,7 +41,7 @@ def test_the_page_tells_what_a_mode_does(mode: str) -> None:
 @pytest.mark.parametrize("delay", ["scale_down_after", "scale_up_after"])
 def test_the_page_knows_the_delays_as_they_are_shipped(delay: str) -> None:
     (seconds,) = (each.default for each in EXTENDER_OPTIONS if each.field == delay)
-    assert seconds == getattr(ScalePolicy(), f"{delay}_seconds")
+    assert seconds == getattr(AutoscalingPolicy(), f"{delay}_seconds")
     assert f"`--{delay.replace('_', '-')}` ({seconds:.0f} s)" in PAGE
 
 

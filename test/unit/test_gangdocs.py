@@ -8,7 +8,7 @@ import pytest
 
 from tfjob_controller.gangscheduler import bindrequests
 from tfjob_controller.gangscheduler.extender import placements, verbs
-from tfjob_controller.scheduling import decide, explain, matching
+from tfjob_controller.scheduling import decisions, messages, nodefilter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gang-scheduling.md").read_text()
 MESSAGES = [
@@ -30,13 +30,13 @@ MESSAGES = [
     verbs.NOT_FILTERED,
     verbs.NODE_REFUSED,
     verbs.NODE_NOT_OFFERED,
-    explain.HELD_BACK,
-    matching.NOT_READY,
-    matching.UNSCHEDULABLE,
-    matching.TAINTED,
-    matching.NOT_SELECTED,
-    decide.EXCEEDS_CLUSTER_CAPACITY,
-    decide.INVALID_RESOURCES,
+    messages.HELD_BACK,
+    nodefilter.NOT_READY,
+    nodefilter.UNSCHEDULABLE,
+    nodefilter.TAINTED,
+    nodefilter.NOT_SELECTED,
+    decisions.EXCEEDS_CLUSTER_CAPACITY,
+    decisions.INVALID_RESOURCES,
 ]
 
 

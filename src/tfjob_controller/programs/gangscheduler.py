@@ -50,8 +50,8 @@ from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
-from tfjob_controller.scheduling.decide import Policy
-from tfjob_controller.scheduling.scaling import ScalePolicy
+from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
+from tfjob_controller.scheduling.decisions import AdmissionPolicy
 from tfjob_controller.telemetry import health, logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
@@ -152,7 +152,7 @@ class GangScheduler:
         self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.board.view.used_shares)
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.board.view.utilization)
         self.gang_metrics.collect_underway(self._underway)
         self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
@@ -289,12 +289,12 @@ class GangScheduler:
         }
 
 
-def _policy(options: ExtenderOptions) -> Policy:
-    return Policy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=_topology_keys(options))
+def _policy(options: ExtenderOptions) -> AdmissionPolicy:
+    return AdmissionPolicy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=_topology_keys(options))
 
 
-def _scale_policy(options: ExtenderOptions) -> ScalePolicy:
-    return ScalePolicy(options.scale_down_after, options.scale_up_after, _topology_keys(options))
+def _scale_policy(options: ExtenderOptions) -> AutoscalingPolicy:
+    return AutoscalingPolicy(options.scale_down_after, options.scale_up_after, _topology_keys(options))
 
 
 def _topology_keys(options: ExtenderOptions) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfjob_controller.api.podrequests import Amounts
-from tfjob_controller.scheduling.demand import Demand, total_of
+from tfjob_controller.scheduling.podsets import PodSet, total_requests
 
 # How many fills of a node the search looks at: a tenth of a second in all, and a lot for a small cluster.
 _SEARCH_BUDGET = 20_000
@@ -36,23 +36,23 @@ Counts: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes that are alike: `suits` says which demands they suit. Names are sorted."""
 
-    suits: tuple[bool, ...]
+    accepts: tuple[bool, ...]
     free: Amounts
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PackingStep:
     """What one node takes."""
 
     node: str
     counts: Counts
 
 
-def pack(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | None:
+def pack(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> list[PackingStep] | None:
     """Where all pods go, the fullest nodes first; None if no way was found."""
     wanted = tuple(each.count for each in demands)
     if not any(wanted):
@@ -63,27 +63,27 @@ def pack(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | Non
     scale = _Scale(groups, demands)
     whole = _one_node(groups, demands, scale)
     if whole is not None:
-        return [Step(whole, wanted)]
+        return [PackingStep(whole, wanted)]
     steps = _Packer(groups, demands, scale, most).greedy()
     if steps is None and len(demands) > 1 and _is_enough_in_all(groups, demands):
         steps = _search(groups, demands)
     return steps
 
 
-def gathered(nodes: Iterable[tuple[tuple[bool, ...], Amounts, str]]) -> list[Group]:
+def group_nodes(nodes: Iterable[tuple[tuple[bool, ...], Amounts, str]]) -> list[NodeGroup]:
     """Nodes (whom they suit, their room, their name) in groups of those that are alike."""
     groups: dict[object, tuple[tuple[bool, ...], Amounts, list[str]]] = {}
     for suits, free, name in nodes:
         groups.setdefault((suits, tuple(free.items())), (suits, free, []))[2].append(name)
-    return [Group(suits, free, sorted(names)) for suits, free, names in groups.values()]
+    return [NodeGroup(suits, free, sorted(names)) for suits, free, names in groups.values()]
 
 
-def capacities(groups: Iterable[Group], demands: Sequence[Demand]) -> list[int]:
+def capacities(groups: Iterable[NodeGroup], demands: Sequence[PodSet]) -> list[int]:
     """How many pods of each demand would fit if there were no others: no packing takes more."""
     found = [0] * len(demands)
     for group in groups:
         for index, demand in enumerate(demands):
-            if group.suits[index]:
+            if group.accepts[index]:
                 found[index] += demand.capacity(group.free) * len(group.names)
     return found
 
@@ -94,11 +94,11 @@ class _Scale:
     `waste` is what stays unused on a node: first valuable things that nobody here asked for (a GPU), then shares.
     """
 
-    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand]) -> None:
-        total = total_of(demands, [each.count for each in demands])
+    def __init__(self, groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> None:
+        total = total_requests(demands, [each.count for each in demands])
         share = {name: 1 / value for name, value in total.items() if value}
-        self.weights = [max(amount * share.get(name, 0) for name, amount in each.amounts) for each in demands]
-        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.amounts) for each in demands]
+        self.weights = [max(amount * share.get(name, 0) for name, amount in each.requests) for each in demands]
+        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.requests) for each in demands]
         self._base = [
             (
                 sum(1 for name, value in group.free.items() if value > 0 and "/" in name and name not in share),
@@ -112,26 +112,26 @@ class _Scale:
         return idle, whole - sum(size * count for size, count in zip(self._sizes, counts, strict=True))
 
 
-def _one_node(groups: Sequence[Group], demands: Sequence[Demand], scale: _Scale) -> str | None:
+def _one_node(groups: Sequence[NodeGroup], demands: Sequence[PodSet], scale: _Scale) -> str | None:
     """The node that takes all and is left with least."""
     wanted = tuple(each.count for each in demands)
-    total = total_of(demands, wanted)
+    total = total_requests(demands, wanted)
     fitting = (index for index, group in enumerate(groups) if _takes_all(group, wanted, total))
     best = min(fitting, key=lambda index: (scale.waste(index, wanted), groups[index].names[0]), default=None)
     return None if best is None else groups[best].names[0]
 
 
-def _is_enough_in_all(groups: Sequence[Group], demands: Sequence[Demand]) -> bool:
+def _is_enough_in_all(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> bool:
     """Whether the nodes together have what all pods together need: without that no search helps."""
-    total = total_of(demands, [each.count for each in demands])
+    total = total_requests(demands, [each.count for each in demands])
     return all(
         sum(max(group.free.get(name, 0), 0) * len(group.names) for group in groups) >= value
         for name, value in total.items()
     )
 
 
-def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
-    if not all(suits or not count for suits, count in zip(group.suits, wanted, strict=True)):
+def _takes_all(group: NodeGroup, wanted: Counts, total: Mapping[str, int]) -> bool:
+    if not all(suits or not count for suits, count in zip(group.accepts, wanted, strict=True)):
         return False
     free = group.free
     return all(free.get(name, 0) >= value for name, value in total.items() if value)
@@ -140,7 +140,9 @@ def _takes_all(group: Group, wanted: Counts, total: Mapping[str, int]) -> bool:
 class _Packer:
     """The greedy way. Used once."""
 
-    def __init__(self, groups: Sequence[Group], demands: Sequence[Demand], scale: _Scale, most: Sequence[int]) -> None:
+    def __init__(
+        self, groups: Sequence[NodeGroup], demands: Sequence[PodSet], scale: _Scale, most: Sequence[int]
+    ) -> None:
         self._demands = demands
         self._left = [each.count for each in demands]
         self._groups = groups
@@ -148,8 +150,8 @@ class _Packer:
         self._scale = scale
         self._by_scarcity = sorted(range(len(demands)), key=lambda k: (most[k] / max(demands[k].count, 1), k))
 
-    def greedy(self) -> list[Step] | None:
-        steps: list[Step] = []
+    def greedy(self) -> list[PackingStep] | None:
+        steps: list[PackingStep] = []
         heap = [entry for index in range(len(self._groups)) if (entry := self._entry(index)) is not None]
         heapq.heapify(heap)
         while any(self._left):
@@ -190,7 +192,7 @@ class _Packer:
     def _last(self, index: int) -> int:
         """Of all groups that take the rest, the one that is left with least."""
         rest = tuple(self._left)
-        total = total_of(self._demands, rest)
+        total = total_requests(self._demands, rest)
         best = index
         best_key = self._waste(index, rest)
         for other, group in enumerate(self._groups):
@@ -203,7 +205,7 @@ class _Packer:
     def _waste(self, index: int, counts: Counts) -> tuple[tuple[int, float], str]:
         return self._scale.waste(index, counts), self._groups[index].names[self._next[index]]
 
-    def _take(self, index: int, counts: Counts) -> Iterator[Step]:
+    def _take(self, index: int, counts: Counts) -> Iterator[PackingStep]:
         """As many nodes of the group as take the same; equal shares stay equal meanwhile."""
         group, first = self._groups[index], self._next[index]
         times = min(left // count for left, count in zip(self._left, counts, strict=True) if count)
@@ -213,23 +215,23 @@ class _Packer:
         times = min(times, len(group.names) - first)
         self._next[index] = first + times
         self._left = [left - count * times for left, count in zip(self._left, counts, strict=True)]
-        return (Step(name, counts) for name in group.names[first : first + times])
+        return (PackingStep(name, counts) for name in group.names[first : first + times])
 
-    def _fill(self, group: Group) -> Counts:
+    def _fill(self, group: NodeGroup) -> Counts:
         """What one node of the group takes of what is left."""
-        left = [count if suits else 0 for count, suits in zip(self._left, group.suits, strict=True)]
+        left = [count if suits else 0 for count, suits in zip(self._left, group.accepts, strict=True)]
         if sum(map(bool, left)) == 1:
             kind = next(index for index, count in enumerate(left) if count)
             left[kind] = min(left[kind], self._demands[kind].capacity(group.free))
             return tuple(left)
         counts = self._shares(left, group.free)
-        room = _less(group.free, total_of(self._demands, counts))
+        room = _less(group.free, total_requests(self._demands, counts))
         for kind in self._by_scarcity:
             if left[kind] > counts[kind]:
                 added = min(left[kind] - counts[kind], self._demands[kind].capacity(room))
                 if added:
                     counts[kind] += added
-                    room = _less(room, {name: value * added for name, value in self._demands[kind].amounts})
+                    room = _less(room, {name: value * added for name, value in self._demands[kind].requests})
         return tuple(counts)
 
     def _shares(self, left: list[int], free: Amounts) -> list[int]:
@@ -241,7 +243,7 @@ class _Packer:
         low, high = 0, min(most, self._demands[kind].capacity(free))
         while low < high:
             middle = (low + high + 1) // 2
-            taken = total_of(self._demands, [-(-count * middle // most) for count in left])
+            taken = total_requests(self._demands, [-(-count * middle // most) for count in left])
             if all(free.get(name, 0) >= value for name, value in taken.items() if value):
                 low = middle
             else:
@@ -249,7 +251,7 @@ class _Packer:
         return [-(-count * low // most) for count in left]
 
 
-def _search(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | None:
+def _search(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> list[PackingStep] | None:
     """Try all ways, node by node, until the budget is spent."""
     wanted = tuple(each.count for each in demands)
     # Of nodes that are alike no more are needed than there are pods.
@@ -264,7 +266,7 @@ def _search(groups: Sequence[Group], demands: Sequence[Demand]) -> list[Step] | 
 class _Search:
     """Which fills of the nodes from `index` on take all that is left? Each question is answered once."""
 
-    def __init__(self, nodes: Sequence[tuple[str, Group]], demands: Sequence[Demand]) -> None:
+    def __init__(self, nodes: Sequence[tuple[str, NodeGroup]], demands: Sequence[PodSet]) -> None:
         self._nodes = nodes
         self._demands = demands
         self._hopeless: set[tuple[int, Counts]] = set()
@@ -276,7 +278,7 @@ class _Search:
         )
         self._most = list(sums)[::-1]
 
-    def find(self, index: int, left: Counts) -> list[Step] | None:
+    def find(self, index: int, left: Counts) -> list[PackingStep] | None:
         if not any(left):
             return []
         if (index, left) in self._hopeless or any(a > b for a, b in zip(left, self._most[index], strict=True)):
@@ -288,39 +290,39 @@ class _Search:
                 return None
             rest = self.find(index + 1, tuple(a - b for a, b in zip(left, counts, strict=True)))
             if rest is not None:
-                return [Step(name, counts), *rest] if any(counts) else rest
+                return [PackingStep(name, counts), *rest] if any(counts) else rest
         self._hopeless.add((index, left))
         return None
 
-    def _fills(self, group: Group, left: Counts) -> list[Counts]:
+    def _fills(self, group: NodeGroup, left: Counts) -> list[Counts]:
         """All fills of a node to which nothing can be added: no other is better for those who come after."""
         fills: list[tuple[Counts, Amounts]] = [((), group.free)]
         for kind, demand in enumerate(self._demands):
             wider: list[tuple[Counts, Amounts]] = []
             for counts, free in fills:
-                most = min(left[kind], demand.capacity(free)) if group.suits[kind] else 0
+                most = min(left[kind], demand.capacity(free)) if group.accepts[kind] else 0
                 self._budget -= most
                 if self._budget < 0:
                     return []
-                wider += [((*counts, count), _less(free, dict(demand.amounts), count)) for count in range(most + 1)]
+                wider += [((*counts, count), _less(free, dict(demand.requests), count)) for count in range(most + 1)]
             fills = wider
         return [counts for counts, free in fills if not self._takes_more(group, left, counts, free)]
 
-    def _takes_more(self, group: Group, left: Counts, counts: Counts, free: Amounts) -> bool:
+    def _takes_more(self, group: NodeGroup, left: Counts, counts: Counts, free: Amounts) -> bool:
         return any(
-            group.suits[kind] and counts[kind] < left[kind] and demand.capacity(free) > 0
+            group.accepts[kind] and counts[kind] < left[kind] and demand.capacity(free) > 0
             for kind, demand in enumerate(self._demands)
         )
 
 
-def _is_useful(group: Group, demands: Sequence[Demand]) -> bool:
+def _is_useful(group: NodeGroup, demands: Sequence[PodSet]) -> bool:
     return any(_alone(group, demands))
 
 
-def _alone(group: Group, demands: Sequence[Demand]) -> Counts:
+def _alone(group: NodeGroup, demands: Sequence[PodSet]) -> Counts:
     return tuple(
         min(each.count, each.capacity(group.free)) if suits else 0
-        for each, suits in zip(demands, group.suits, strict=True)
+        for each, suits in zip(demands, group.accepts, strict=True)
     )
 
 

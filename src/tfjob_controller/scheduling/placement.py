@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tfjob_controller.api.gang import NodePlacement
-from tfjob_controller.scheduling.demand import Demand
-from tfjob_controller.scheduling.matching import Constraint
-from tfjob_controller.scheduling.packing import Group, Step, capacities, gathered, pack
-from tfjob_controller.scheduling.rooms import Pool, Room
+from tfjob_controller.scheduling.nodefilter import NodeFilter
+from tfjob_controller.scheduling.nodeinfo import CandidateNodes, NodeInfo
+from tfjob_controller.scheduling.packing import NodeGroup, PackingStep, capacities, group_nodes, pack
+from tfjob_controller.scheduling.podsets import PodSet
 
 
-class Cluster(Protocol):
+class NodeInfoLister(Protocol):
     """Nodes and what they have left: `view.ClusterView`, or what could be (`supposed.Supposed`)."""
 
     @property
-    def rooms(self) -> Mapping[str, Room]:
+    def node_infos(self) -> Mapping[str, NodeInfo]:
         """All nodes' rooms, by name."""
 
-    def pool(self, constraint: Constraint) -> Pool:
+    def candidates(self, constraint: NodeFilter) -> CandidateNodes:
         """The nodes that suit a constraint."""
 
 
@@ -53,30 +53,30 @@ class NoFit:
     capacities: Mapping[str, int]
 
 
-Usable = Callable[[Room], bool]
+NodePredicate = Callable[[NodeInfo], bool]
 # The value of one label of the node of this name.
-Labels = Callable[[str], str | None]
+DomainLookup = Callable[[str], str | None]
 
 
 def place(
-    view: Cluster,
-    demands: Sequence[Demand],
+    view: NodeInfoLister,
+    demands: Sequence[PodSet],
     topology_keys: Sequence[str] = (),
-    usable: Usable | None = None,
+    usable: NodePredicate | None = None,
 ) -> Placement | NoFit:
     """Place all, or as many as fit but no fewer than the least of each; `usable` keeps off some nodes."""
     groups = _groups(view, demands, usable)
     most = capacities(groups, demands)
-    if any(count < each.least for count, each in zip(most, demands, strict=True)):
+    if any(count < each.min_count for count, each in zip(most, demands, strict=True)):
         return _no_fit(demands, most)
-    clipped = [each.reduced_to(min(each.count, count)) for each, count in zip(demands, most, strict=True)]
+    clipped = [each.with_count(min(each.count, count)) for each, count in zip(demands, most, strict=True)]
     keys = [_labels(view, key) for key in topology_keys]
     return _fullest(groups, clipped, keys) or _no_fit(demands, most)
 
 
-def replace_member(
-    view: Cluster,
-    demand: Demand,
+def find_member_node(
+    view: NodeInfoLister,
+    demand: PodSet,
     exclude: Collection[str] = (),
     near: Collection[str] = (),
     nearest: Collection[str] = (),
@@ -85,7 +85,7 @@ def replace_member(
 
     Of several the one that is left with least.
     """
-    one = replace(demand, count=1, least=1)
+    one = replace(demand, count=1, min_count=1)
     for names in (*filter(None, (nearest, near)), None):
         # Asking for each node takes its time where there are thousands.
         usable = _allowed(names, exclude) if exclude or names is not None else None
@@ -95,33 +95,33 @@ def replace_member(
     return None
 
 
-def _labels(view: Cluster, key: str) -> Labels:
-    return lambda name: view.rooms[name].node.metadata.labels.get(key)
+def _labels(view: NodeInfoLister, key: str) -> DomainLookup:
+    return lambda name: view.node_infos[name].node.metadata.labels.get(key)
 
 
-def _allowed(names: Collection[str] | None, exclude: Collection[str]) -> Usable:
+def _allowed(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate:
     return lambda room: room.name not in exclude and (names is None or room.name in names)
 
 
-def _fullest(groups: Sequence[Group], demands: list[Demand], keys: Sequence[Labels]) -> Placement | None:
+def _fullest(groups: Sequence[NodeGroup], demands: list[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
     """All of the demands, else for one kind after another as many as fit beside the least of those that follow."""
     placement = _local(groups, demands, keys)
-    if placement is not None or all(each.least == each.count for each in demands):
+    if placement is not None or all(each.min_count == each.count for each in demands):
         return placement
-    reduced = [each.reduced_to(each.least) for each in demands]
+    reduced = [each.with_count(each.min_count) for each in demands]
     if _local(groups, reduced, keys) is None:
         return None
     for index, demand in enumerate(demands):
-        low, high = demand.least, demand.count
+        low, high = demand.min_count, demand.count
         while low < high:
             middle = (low + high + 1) // 2
-            reduced[index] = demand.reduced_to(middle)
+            reduced[index] = demand.with_count(middle)
             low, high = (middle, high) if pack(groups, reduced) is not None else (low, middle - 1)
-        reduced[index] = demand.reduced_to(low)
+        reduced[index] = demand.with_count(low)
     return _local(groups, reduced, keys)
 
 
-def _local(groups: Sequence[Group], demands: Sequence[Demand], keys: Sequence[Labels]) -> Placement | None:
+def _local(groups: Sequence[NodeGroup], demands: Sequence[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
     """On one node, else in the narrowest domain that takes all, else wherever it fits."""
     steps = pack(groups, demands)
     if steps is None or len(steps) < 2:
@@ -134,10 +134,10 @@ def _local(groups: Sequence[Group], demands: Sequence[Demand], keys: Sequence[La
 
 
 def _in_a_domain(
-    groups: Sequence[Group], demands: Sequence[Demand], labels: Labels
-) -> tuple[Sequence[Group], list[Step]] | None:
+    groups: Sequence[NodeGroup], demands: Sequence[PodSet], labels: DomainLookup
+) -> tuple[Sequence[NodeGroup], list[PackingStep]] | None:
     """The domain that takes all on the fewest nodes: those that have least room come first, then by name."""
-    found: list[tuple[tuple[int, list[int], str], Sequence[Group], list[Step]]] = []
+    found: list[tuple[tuple[int, list[int], str], Sequence[NodeGroup], list[PackingStep]]] = []
     for domain, inside in sorted(_domains(groups, labels).items()):
         steps = pack(inside, demands)
         if steps is not None:
@@ -146,9 +146,9 @@ def _in_a_domain(
     return None if best is None else best[1:]
 
 
-def _domains(groups: Sequence[Group], labels: Labels) -> dict[str, list[Group]]:
+def _domains(groups: Sequence[NodeGroup], labels: DomainLookup) -> dict[str, list[NodeGroup]]:
     """The nodes by the value of a label; those that have none belong to no domain."""
-    domains: dict[str, list[Group]] = {}
+    domains: dict[str, list[NodeGroup]] = {}
     for group in groups:
         names: dict[str, list[str]] = {}
         for name in group.names:
@@ -156,11 +156,11 @@ def _domains(groups: Sequence[Group], labels: Labels) -> dict[str, list[Group]]:
             if domain is not None:
                 names.setdefault(domain, []).append(name)
         for domain, inside in names.items():
-            domains.setdefault(domain, []).append(Group(group.suits, group.free, inside))
+            domains.setdefault(domain, []).append(NodeGroup(group.accepts, group.free, inside))
     return domains
 
 
-def _named(steps: Iterable[Step], demands: Sequence[Demand]) -> Placement:
+def _named(steps: Iterable[PackingStep], demands: Sequence[PodSet]) -> Placement:
     """Members by their numbers: neighbours stay together."""
     placed = [0] * len(demands)
     node_of: dict[str, str] = {}
@@ -172,33 +172,35 @@ def _named(steps: Iterable[Step], demands: Sequence[Demand]) -> Placement:
     return Placement(node_of, {each.name: count for each, count in zip(demands, placed, strict=True)})
 
 
-def _no_fit(demands: Sequence[Demand], most: Sequence[int]) -> NoFit:
+def _no_fit(demands: Sequence[PodSet], most: Sequence[int]) -> NoFit:
     return NoFit({each.name: count for each, count in zip(demands, most, strict=True)})
 
 
-def _groups(view: Cluster, demands: Sequence[Demand], usable: Usable | None) -> list[Group]:
+def _groups(view: NodeInfoLister, demands: Sequence[PodSet], usable: NodePredicate | None) -> list[NodeGroup]:
     """The nodes that suit any of the demands, those that are alike together."""
-    constraints = list(dict.fromkeys(each.constraint for each in demands))
+    constraints = list(dict.fromkeys(each.node_filter for each in demands))
     if len(constraints) == 1:
         return _one_pool(view, constraints[0], len(demands), usable)
-    suited = {each: view.pool(each) for each in constraints}
+    suited = {each: view.candidates(each) for each in constraints}
     masks: dict[str, list[bool]] = {}
-    rooms: dict[str, Room] = {}
+    rooms: dict[str, NodeInfo] = {}
     for index, each in enumerate(demands):
-        for group in suited[each.constraint].groups.values():
+        for group in suited[each.node_filter].groups.values():
             for name, room in group.items():
                 rooms[name] = room
                 masks.setdefault(name, [False] * len(demands))[index] = True
     kept = rooms.values() if usable is None else filter(usable, rooms.values())
-    return gathered((tuple(masks[room.name]), room.free, room.name) for room in kept)
+    return group_nodes((tuple(masks[room.name]), room.free, room.name) for room in kept)
 
 
-def _one_pool(view: Cluster, constraint: Constraint, count: int, usable: Usable | None) -> list[Group]:
+def _one_pool(
+    view: NodeInfoLister, constraint: NodeFilter, count: int, usable: NodePredicate | None
+) -> list[NodeGroup]:
     """The same where all demands suit the same nodes: their pool is in groups already."""
     suits = (True,) * count
-    found: list[Group] = []
-    for group in view.pool(constraint).groups.values():
+    found: list[NodeGroup] = []
+    for group in view.candidates(constraint).groups.values():
         names = sorted(group if usable is None else (name for name, room in group.items() if usable(room)))
         if names:
-            found.append(Group(suits, group[names[0]].free, names))
+            found.append(NodeGroup(suits, group[names[0]].free, names))
     return found

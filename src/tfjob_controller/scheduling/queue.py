@@ -11,8 +11,8 @@ priorities are for. Among equals nobody starves, since whoever has waited longes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import Gang
@@ -20,37 +20,50 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # The longest rest after a failed attempt.
-REST_CAP_SECONDS = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedGang:
     """A gang in the queue, and since when it counts as waiting."""
 
     key: str
     gang: Gang
     since: datetime
 
-    def is_resting(self, now: datetime) -> bool:
+    def is_backing_off(self, now: datetime) -> bool:
         """Whether it rests after an attempt that failed."""
-        return rest_seconds(self.gang, now) > 0
+        return backoff_seconds(self.gang, now) > 0
 
-    def waited_seconds(self, now: datetime) -> float:
+    def waiting_seconds(self, now: datetime) -> float:
         """How long it has waited; not below 0, whatever the clocks say."""
         return max((now - self.since).total_seconds(), 0.0)
 
 
-def rest_seconds(gang: Gang, now: datetime) -> float:
+@dataclass(frozen=True, slots=True)
+class NominatedNodes:
+    """Nodes that no other gang may be placed on until this one has started: `decide` is told.
+
+    `given` is by node what it will take there, from when others have begun to give members away for it: that is not
+    for pods of no gang either.
+    """
+
+    gang_key: str
+    nodes: frozenset[str]
+    released: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def backoff_seconds(gang: Gang, now: datetime) -> float:
     """How long the gang still rests after an attempt that failed; 0 if it does not."""
     until = parse_time_or_none(gang.status.not_before)
     left = (until - now).total_seconds() if until is not None else 0.0
-    return left if 0 < left <= REST_CAP_SECONDS else 0.0
+    return left if 0 < left <= MAX_BACKOFF_SECONDS else 0.0
 
 
-def in_order(gangs: Iterable[Gang]) -> list[Queued]:
+def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
     """The gangs that wait, first comes first; suspended ones do not wait."""
-    waiting = [Queued(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
+    waiting = [QueuedGang(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
     waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
     return waiting
 

@@ -1,0 +1,7 @@
+"""`tfjob-controller simulate`: runs made-up jobs under several scheduling policies, in simulated time.
+
+Queue order, placement and autoscaling are those of `scheduling`; the import contracts in setup.cfg keep rules of its
+own out of the simulator, except kube-scheduler's as a baseline (`podscheduling.py`). The package may import
+`scheduling` and the layers below it, and `flags`.
+Start with `simulation.py` (one run), then `gangscheduling.py`; `experiment.py` repeats runs over seeds.
+"""

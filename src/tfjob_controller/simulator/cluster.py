@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from tfjob_controller.api.cluster import Node, NodeCondition, NodeStatus
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.scheduling.demand import demands_of
+from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import NoFit, place
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import pod_sets_of
 from tfjob_controller.simulator.jobs import SimJob, SimulationError
 from tfjob_controller.util.timestamps import format_micro_time
 
@@ -58,7 +58,7 @@ class ClusterShape:
         return view
 
 
-def moment_of(now_ms: int) -> datetime:
+def wall_time(now_ms: int) -> datetime:
     """The wall clock of the simulated cluster."""
     return BEGINNING + timedelta(milliseconds=now_ms)
 
@@ -70,11 +70,11 @@ def key(job: SimJob) -> str:
 
 def gang_of(job: SimJob, *, elastic: bool) -> Gang:
     """As the controller writes it, and as the gang scheduler finds it: it waits since the job's arrival."""
-    since = format_micro_time(moment_of(job.arrival_ms))
+    since = format_micro_time(wall_time(job.arrival_ms))
     spec = GangSpec(
         members=_members(job),
-        min_members={WORKER: job.least} if elastic else {},
-        max_members={WORKER: job.most} if elastic else {},
+        min_members={WORKER: job.min_workers} if elastic else {},
+        max_members={WORKER: job.max_workers} if elastic else {},
     )
     meta = ObjectMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
     return Gang(meta, spec, GangStatus(waiting_since=since))
@@ -101,7 +101,7 @@ def check_fits(jobs: Iterable[SimJob], shape: ClusterShape) -> None:
     for job in jobs:
         kind = (job.servers, job.workers, job.gpus)
         if kind not in seen:
-            seen[kind] = not isinstance(place(view, demands_of(gang_of(job, elastic=False).spec)), NoFit)
+            seen[kind] = not isinstance(place(view, pod_sets_of(gang_of(job, elastic=False).spec)), NoFit)
         if not seen[kind]:
             raise SimulationError(
                 f"{job.name} does not fit an empty cluster of {shape.nodes} nodes with {shape.gpus_per_node} GPUs: "

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.experiment import Cell, Findings, explore, grid, workload_cell
-from tfjob_controller.simulator.jobs import SimulationError, SpeedModel
+from tfjob_controller.simulator.experiment import (
+    CellResults,
+    ExperimentCell,
+    Interval,
+    RunResult,
+    grid,
+    interval,
+    paired,
+    paired_change,
+    run_experiment,
+    workload_cell,
+)
+from tfjob_controller.simulator.jobs import SECOND, RandomWorkload, SimulationError, read_trace
 from tfjob_controller.simulator.options import JSON, SimulateOptions
-from tfjob_controller.simulator.policy import POLICIES, Settings
-from tfjob_controller.simulator.reporting import as_json, heading_of, summary_of, table_of
-from tfjob_controller.simulator.trace import read_trace
-from tfjob_controller.simulator.workload import Workload
+from tfjob_controller.simulator.policies import BASELINE, POLICIES, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.simulation import TIMES
 
 # Wide enough for a table where there is no terminal.
 _WIDTH = 200
@@ -31,7 +42,7 @@ def run(options: SimulateOptions) -> int:
     seeds = [options.first_seed] if options.trace else _seeds(options)
     policies = [POLICIES[name] for name in options.policies]
     with _progress("simulating", len(cells) * len(policies) * len(seeds)) as done:
-        found = explore(cells, policies, seeds, settings_of(options), processes=options.parallel, done=done)
+        found = run_experiment(cells, policies, seeds, settings_of(options), processes=options.parallel, done=done)
     if options.output == JSON:
         json.dump(as_json(found, with_decisions=len(seeds) == 1), sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -42,20 +53,20 @@ def run(options: SimulateOptions) -> int:
     return 0
 
 
-def cells_of(options: SimulateOptions) -> list[Cell]:
+def cells_of(options: SimulateOptions) -> list[ExperimentCell]:
     """What is to be simulated."""
     shape = ClusterShape(options.nodes, options.gpus_per_node)
     if options.trace:
-        return [Cell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
-    workload = Workload(
+        return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
+    workload = RandomWorkload(
         options.jobs, options.mean_arrival, options.job_workers, options.work_median, options.work_sigma
     )
     return grid(workload) if options.grid else [workload_cell(shape, workload)]
 
 
-def settings_of(options: SimulateOptions) -> Settings:
+def settings_of(options: SimulateOptions) -> SimulationSettings:
     speed = SpeedModel(options.doubling_factor, options.spread_factor, options.restart)
-    return Settings(
+    return SimulationSettings(
         speed=speed,
         resize=options.resize,
         starvation_timeout_seconds=options.starvation_timeout,
@@ -70,7 +81,7 @@ def _seeds(options: SimulateOptions) -> list[int]:
     return list(range(options.first_seed, options.first_seed + options.seeds))
 
 
-def _plotter(folder: str) -> Callable[[Sequence[Findings]], list[Path]] | None:
+def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | None:
     """Asked for before anything is simulated: what cannot be drawn is said at once."""
     if not folder:
         return None
@@ -97,7 +108,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def _print_tables(found: Sequence[Findings]) -> None:
+def _print_tables(found: Sequence[CellResults]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for findings in found:
         console.print(heading_of(findings), highlight=False)
@@ -117,3 +128,120 @@ def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
     if options.output != JSON:
         print("-o json has every number, and with --seeds=1 or --trace every start and resize", file=sys.stderr)
     print("what it means: docs/autoscaling.md", file=sys.stderr)
+
+
+_PLUS_MINUS = "\u00b1"
+
+
+def heading_of(findings: CellResults) -> str:
+    """What stands above its table."""
+    runs = len(next(iter(findings.by_policy.values())))
+    return (
+        f"{findings.cell.name}: {findings.cell.shape.gpus} GPUs, {runs} run{'s' if runs > 1 else ''} of each; seconds"
+    )
+
+
+def table_of(findings: CellResults) -> Table:
+    """One cell: means over seeds, with 95 % confidence intervals, of each run's mean, median and so on."""
+    table = Table()
+    table.add_column("policy", no_wrap=True)
+    for name in TIMES:
+        table.add_column(f"{name}: mean, median, P95", justify="right", no_wrap=True)
+    for name in ("makespan", "allocated", "useful", "resizes", "restarts", "deadlock", "completion vs default"):
+        table.add_column(name, justify="right")
+    for policy in findings.by_policy:
+        table.add_row(policy, *_row(findings, policy))
+    return table
+
+
+def _row(findings: CellResults, policy: str) -> Iterable[str]:
+    def of(measure: str) -> Interval:
+        return interval(findings.values(policy, measure))
+
+    for name in TIMES:
+        yield f"{_number(of(f'{name}_mean'))}, {of(f'{name}_median').mean:.0f}, {of(f'{name}_p95').mean:.0f}"
+    yield _number(of("makespan"))
+    yield from (_percent(of(name)) for name in ("allocated", "useful"))
+    yield from (f"{of(name).mean:.0f}" for name in ("resizes", "restarts", "deadlock"))
+    yield _change(_change_of(findings, policy, "completion_mean"))
+
+
+def summary_of(many: Sequence[CellResults], measure: str) -> Table:
+    """Of several cells: how much a measure differs from that of the baseline, in percent."""
+    table = Table()
+    table.add_column("cluster, arrivals", no_wrap=True)
+    policies = [name for name in many[0].by_policy if name != BASELINE]
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    for findings in many:
+        changes = (_change(_change_of(findings, policy, measure)) for policy in policies)
+        table.add_row(findings.cell.name, *changes)
+    return table
+
+
+def _change_of(findings: CellResults, policy: str, measure: str) -> Interval | None:
+    if policy == BASELINE or BASELINE not in findings.by_policy:
+        return None
+    return paired_change(findings.values(policy, measure), findings.values(BASELINE, measure))
+
+
+def _number(found: Interval) -> str:
+    return f"{found.mean:.0f}" + ("" if found.half is None else f" {_PLUS_MINUS}{found.half:.0f}")
+
+
+def _percent(found: Interval) -> str:
+    return f"{found.mean:.1%}"
+
+
+def _change(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    return f"{found.mean:+.1%}" + ("" if found.half is None else f" {_PLUS_MINUS}{found.half * 100:.1f}")
+
+
+def as_json(many: Sequence[CellResults], *, with_decisions: bool) -> list[dict[str, Any]]:
+    """One object for each cell; numbers as they are. Decisions are those of the first seed."""
+    return [_cell(findings, with_decisions=with_decisions) for findings in many]
+
+
+def _cell(findings: CellResults, *, with_decisions: bool) -> dict[str, Any]:
+    shape = findings.cell.shape
+    return {
+        "name": findings.cell.name,
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "policies": {
+            policy: _policy(findings, policy, results[0] if with_decisions else None)
+            for policy, results in findings.by_policy.items()
+        },
+    }
+
+
+def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict[str, Any]:
+    names = list(findings.by_policy[policy][0].measures)
+    said: dict[str, Any] = {name: _interval(interval(findings.values(policy, name))) for name in names}
+    if policy != BASELINE and BASELINE in findings.by_policy:
+        differences = {
+            name: _interval(paired(findings.values(policy, name), findings.values(BASELINE, name))) for name in names
+        }
+        changes = {name: _change_of(findings, policy, name) for name in names}
+        said["differenceFromDefault"] = differences
+        # A share of the default; nothing where that is zero.
+        said["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
+    if first is not None and first.picture is not None:
+        said["decisions"] = [
+            {
+                "seconds": entry.moment_ms / SECOND,
+                "what": entry.what,
+                "job": entry.job,
+                "workers": entry.workers,
+                "nodes": list(entry.nodes),
+                "reason": entry.reason,
+            }
+            for entry in first.picture.entries
+        ]
+    return said
+
+
+def _interval(found: Interval) -> Mapping[str, float | None]:
+    return {"mean": found.mean, "ci95": found.half}

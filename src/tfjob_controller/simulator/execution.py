@@ -2,13 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from tfjob_controller.simulator.cluster import WORKER, gpus_by_node
-from tfjob_controller.simulator.jobs import SECOND, SimJob, SpeedModel
-from tfjob_controller.simulator.ledger import PAUSED, WORKING, Ledger
-from tfjob_controller.simulator.timeline import Timeline
+from tfjob_controller.simulator.jobs import SECOND, SimJob
+from tfjob_controller.simulator.policies import SpeedModel
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(slots=True)
+class Timeline(Generic[EventT]):
+    """Events of one instant come in the order in which they were put. Moments are milliseconds."""
+
+    now: int = 0
+    _heap: list[tuple[int, int, EventT]] = field(default_factory=list)
+    _count: int = 0
+
+    def put(self, moment: int, event: EventT) -> None:
+        """Not before the present: what is late happens now."""
+        self._count += 1
+        heapq.heappush(self._heap, (max(moment, self.now), self._count, event))
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def take(self) -> list[EventT]:
+        """All events of the next instant; the time is then that."""
+        self.now = self._heap[0][0]
+        events: list[EventT] = []
+        while self._heap and self._heap[0][0] == self.now:
+            events.append(heapq.heappop(self._heap)[2])
+        return events
+
+
+PARTIAL, PAUSED, WORKING = "partial", "paused", "working"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A job held the same GPUs of a node from one moment to another."""
+
+    job: str
+    node: str
+    gpus: int
+    state: str
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLevel:
+    """GPUs, from this moment on."""
+
+    moment_ms: int
+    held: int
+    working: int
+    useful: float
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Something that was decided: `start`, `resize`, `end`, or `evict`. In the order in which it happened."""
+
+    moment_ms: int
+    what: str
+    job: str
+    workers: int
+    nodes: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Holding:
+    gpus_by_node: Mapping[str, int]
+    state: str
+    useful: float
+    since_ms: int
+
+    @property
+    def gpus(self) -> int:
+        return sum(self.gpus_by_node.values())
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Segments and levels are kept only where they are wanted (`detailed`): they are many. Sums are GPU seconds."""
+
+    detailed: bool = False
+    segments: list[Segment] = field(default_factory=list)
+    levels: list[UsageLevel] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((PARTIAL, PAUSED, WORKING), 0.0))
+    useful_seconds: float = 0.0
+    _holdings: dict[str, _Holding] = field(default_factory=dict)
+
+    def note(
+        self, now: int, what: str, job: str, workers: int = 0, nodes: Sequence[str] = (), reason: str = ""
+    ) -> None:
+        self.entries.append(LedgerEntry(now, what, job, workers, tuple(sorted(nodes)), reason))
+
+    def hold(self, now: int, job: str, gpus_by_node: Mapping[str, int], state: str, useful: float = 0.0) -> None:
+        """From now on the job holds exactly this; `useful` is in GPUs."""
+        self._close(now, job)
+        if gpus_by_node:
+            self._holdings[job] = _Holding(gpus_by_node, state, useful, now)
+        self._level(now)
+
+    def release(self, now: int, job: str) -> None:
+        self.hold(now, job, {}, PARTIAL)
+
+    def _close(self, now: int, job: str) -> None:
+        held = self._holdings.pop(job, None)
+        if held is None or held.since_ms == now:
+            return
+        seconds = (now - held.since_ms) / SECOND
+        self.seconds[held.state] += seconds * held.gpus
+        self.useful_seconds += seconds * held.useful
+        if self.detailed:
+            self.segments += [
+                Segment(job, node, gpus, held.state, held.since_ms, now) for node, gpus in held.gpus_by_node.items()
+            ]
+
+    def _level(self, now: int) -> None:
+        if not self.detailed:
+            return
+        if self.levels and self.levels[-1].moment_ms == now:
+            self.levels.pop()
+        holdings = self._holdings.values()
+        working = sum(each.gpus for each in holdings if each.state == WORKING)
+        useful = sum(each.useful for each in holdings)
+        self.levels.append(UsageLevel(now, sum(each.gpus for each in holdings), working, useful))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,29 +5,29 @@ Results do not depend on the number of processes, nor on who is done first.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import SimJob
-from tfjob_controller.simulator.ledger import Entry, Level, Segment
-from tfjob_controller.simulator.measures import TIMES, measures
-from tfjob_controller.simulator.policy import Policy, Settings
-from tfjob_controller.simulator.run import Run, simulate
-from tfjob_controller.simulator.workload import MEAN_ARRIVALS, Workload
+from tfjob_controller.simulator.execution import LedgerEntry, Segment, UsageLevel
+from tfjob_controller.simulator.jobs import MEAN_ARRIVALS, RandomWorkload, SimJob
+from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
+from tfjob_controller.simulator.simulation import TIMES, SimulationRun, measures, simulate
 
 GRID_SHAPES = (ClusterShape(2, 4), ClusterShape(4, 4), ClusterShape(8, 4))
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ExperimentCell:
     """One cluster and one kind of workload; or the jobs of a trace, which chance does not change."""
 
     name: str
     shape: ClusterShape
-    workload: Workload = field(default_factory=Workload)
+    workload: RandomWorkload = field(default_factory=RandomWorkload)
     trace: tuple[SimJob, ...] = ()
 
     def jobs(self, seed: int) -> Sequence[SimJob]:
@@ -35,40 +35,40 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SimulationTask:
     """One run. `detailed`: its picture is wanted too."""
 
-    cell: Cell
-    policy: Policy
+    cell: ExperimentCell
+    policy: SchedulingPolicy
     seed: int
-    settings: Settings
+    settings: SimulationSettings
     detailed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class RunDetails:
     """What happened in one run."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     segments: tuple[Segment, ...] = ()
-    levels: tuple[Level, ...] = ()
+    levels: tuple[UsageLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """`times` are those of all jobs, by name (`waiting` and so on)."""
 
     measures: Mapping[str, float]
     times: Mapping[str, tuple[float, ...]]
-    picture: Picture | None = None
+    picture: RunDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class CellResults:
     """Of one cell: the results of each policy, one for each seed, in the order of the seeds."""
 
-    cell: Cell
-    by_policy: Mapping[str, Sequence[Result]]
+    cell: ExperimentCell
+    by_policy: Mapping[str, Sequence[RunResult]]
 
     def values(self, policy: str, measure: str) -> list[float]:
         return [each.measures[measure] for each in self.by_policy[policy]]
@@ -78,42 +78,42 @@ class Findings:
         return [value for each in self.by_policy[policy] for value in each.times[name]]
 
 
-def grid(workload: Workload) -> list[Cell]:
+def grid(workload: RandomWorkload) -> list[ExperimentCell]:
     """All clusters with all mean arrivals (docs/autoscaling.md), with all else as given."""
     return [workload_cell(shape, _arriving(workload, mean)) for shape in GRID_SHAPES for mean in MEAN_ARRIVALS]
 
 
-def workload_cell(shape: ClusterShape, workload: Workload) -> Cell:
-    return Cell(f"{shape}-{workload.mean_arrival_seconds:g}s", shape, workload)
+def workload_cell(shape: ClusterShape, workload: RandomWorkload) -> ExperimentCell:
+    return ExperimentCell(f"{shape}-{workload.mean_arrival_seconds:g}s", shape, workload)
 
 
-def _arriving(workload: Workload, mean: float) -> Workload:
-    return Workload(workload.jobs, mean, workload.workers, workload.work_median, workload.work_sigma)
+def _arriving(workload: RandomWorkload, mean: float) -> RandomWorkload:
+    return RandomWorkload(workload.jobs, mean, workload.workers, workload.work_median, workload.work_sigma)
 
 
-def run_task(task: Task) -> Result:
+def run_task(task: SimulationTask) -> RunResult:
     """In whatever process."""
     run = simulate(task.cell.jobs(task.seed), task.cell.shape, task.policy, task.settings, detailed=task.detailed)
     times = {name: tuple(map(of, run.outcomes)) for name, of in TIMES.items()}
-    return Result(measures(run), times, _picture(run) if task.detailed else None)
+    return RunResult(measures(run), times, _picture(run) if task.detailed else None)
 
 
-def _picture(run: Run) -> Picture:
-    return Picture(tuple(run.ledger.entries), tuple(run.ledger.segments), tuple(run.ledger.levels))
+def _picture(run: SimulationRun) -> RunDetails:
+    return RunDetails(tuple(run.ledger.entries), tuple(run.ledger.segments), tuple(run.ledger.levels))
 
 
-def explore(
-    cells: Sequence[Cell],
-    policies: Sequence[Policy],
+def run_experiment(
+    cells: Sequence[ExperimentCell],
+    policies: Sequence[SchedulingPolicy],
     seeds: Sequence[int],
-    settings: Settings,
+    settings: SimulationSettings,
     *,
     processes: int,
     done: Callable[[], None] = lambda: None,
-) -> list[Findings]:
+) -> list[CellResults]:
     """All of them; pictures of the first seed only. `done` is called after each run."""
     tasks = [
-        Task(cell, policy, seed, settings, detailed=seed == seeds[0])
+        SimulationTask(cell, policy, seed, settings, detailed=seed == seeds[0])
         for cell in cells
         for policy in policies
         for seed in seeds
@@ -121,10 +121,12 @@ def explore(
     results = dict(_results(tasks, processes, done))
     # One after another, as they were made.
     rest = iter(results[index] for index in range(len(tasks)))
-    return [Findings(cell, {policy.name: [next(rest) for _ in seeds] for policy in policies}) for cell in cells]
+    return [CellResults(cell, {policy.name: [next(rest) for _ in seeds] for policy in policies}) for cell in cells]
 
 
-def _results(tasks: Sequence[Task], processes: int, done: Callable[[], None]) -> Iterator[tuple[int, Result]]:
+def _results(
+    tasks: Sequence[SimulationTask], processes: int, done: Callable[[], None]
+) -> Iterator[tuple[int, RunResult]]:
     if processes == 1 or len(tasks) == 1:
         for index, task in enumerate(tasks):
             yield index, run_task(task)
@@ -140,3 +142,41 @@ def _results(tasks: Sequence[Task], processes: int, done: Callable[[], None]) ->
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom. Source: NIST/SEMATECH e-Handbook, table 1.3.6.7.2.
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+# Beyond: that of 30, which is a little too careful.
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`mean` ± `half`; None where one run says nothing of others."""
+
+    mean: float
+    half: float | None
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Of at least one value."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return Interval(mean, None)
+    t = _T[min(len(values) - 1, len(_T)) - 1]
+    return Interval(mean, t * statistics.stdev(values) / math.sqrt(len(values)))
+
+
+def paired(values: Sequence[float], baseline: Sequence[float]) -> Interval:
+    """Of the differences, seed by seed: both saw the same jobs."""
+    return interval([each - other for each, other in zip(values, baseline, strict=True)])
+
+
+def paired_change(values: Sequence[float], baseline: Sequence[float]) -> Interval | None:
+    """Of the relative differences (-0.3 is 30 % less); None where there is nothing to compare with."""
+    if not all(baseline):
+        return None
+    return interval([each / other - 1 for each, other in zip(values, baseline, strict=True)])

@@ -9,8 +9,12 @@ without progress: pods end and start, programs load, the checkpoint is read.
 
 from __future__ import annotations
 
+import csv
 import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 SECOND = 1000
 
@@ -32,8 +36,8 @@ class SimJob:
     arrival_ms: int
     servers: int
     workers: int
-    least: int
-    most: int
+    min_workers: int
+    max_workers: int
     work: float
     gpus: int = 1
 
@@ -42,17 +46,125 @@ class SimJob:
         return self.servers + self.workers
 
 
+# What docs/autoscaling.md has its results from.
+MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
+WORKERS = (1, 2, 4, 8)
+
+
 @dataclass(frozen=True, slots=True)
-class SpeedModel:
-    """See the module."""
+class RandomWorkload:
+    """Poisson arrivals; each job has one parameter server and any of `workers`, alike often.
 
-    doubling: float = 0.9
-    spread: float = 0.75
-    restart_seconds: float = 30.0
+    Its work is log-normal, and proportional to its workers: `work_median` seconds for each of them. It can do with half
+    of its workers (one at least), and use twice as many.
+    """
 
-    def speed(self, workers: int, nodes: int) -> float:
-        """Units of work per second of so many workers, when all pods of the job are on so many nodes."""
-        if workers < 1:
-            return 0.0
-        alone: float = workers * self.doubling ** math.log2(workers)
-        return alone * self.spread if nodes > 1 else alone
+    jobs: int = 100
+    mean_arrival_seconds: float = 30.0
+    workers: tuple[int, ...] = WORKERS
+    work_median: float = 120.0
+    work_sigma: float = 0.8
+
+    def generate(self, seed: int) -> list[SimJob]:
+        """In the order of their arrivals."""
+        return list(self._jobs(random.Random(seed)))  # noqa: S311 -- a simulation
+
+    def _jobs(self, rng: random.Random) -> Iterator[SimJob]:
+        now = 0.0
+        digits = len(str(self.jobs))
+        for number in range(1, self.jobs + 1):
+            now += rng.expovariate(1 / self.mean_arrival_seconds)
+            workers = rng.choice(self.workers)
+            work = workers * rng.lognormvariate(math.log(self.work_median), self.work_sigma)
+            name = f"job-{number:0{digits}}"
+            yield SimJob(name, ms(now), 1, workers, max(workers // 2, 1), 2 * workers, work)
+
+
+COLUMNS = ("arrival", "ps", "workers", "min", "max", "work", "gpus per worker")
+# What a person would not type, and would take for ever.
+_MOST_SECONDS = 1e9
+_MOST_PODS = 10_000
+
+
+def read_trace(path: str) -> list[SimJob]:
+    """The jobs of a file, in the order of their arrivals. Raises SimulationError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SimulationError(f"cannot read the trace {path}: {error}") from None
+    try:
+        return parse_trace(text.splitlines())
+    except SimulationError as error:
+        raise SimulationError(f"{path}: {error}") from None
+
+
+def parse_trace(lines: Iterable[str]) -> list[SimJob]:
+    """The same from its lines."""
+    reader = csv.reader(lines)
+    columns = [name.strip() for name in next(reader, [])]
+    _check_columns(columns)
+    jobs = list(_jobs(reader, columns, lambda: reader.line_num))
+    if not jobs:
+        raise SimulationError("line 2: there is no job")
+    return sorted(jobs, key=lambda job: job.arrival_ms)
+
+
+def _check_columns(columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in COLUMNS:
+            raise SimulationError(f"line 1: {name!r} is no column; there are {', '.join(COLUMNS)}")
+        if columns.count(name) > 1:
+            raise SimulationError(f"line 1: the column {name!r} is there twice")
+    for name in COLUMNS:
+        if name not in columns:
+            raise SimulationError(f"line 1: the column {name!r} is missing")
+
+
+def _jobs(rows: Iterable[Sequence[str]], columns: Sequence[str], line: Callable[[], int]) -> Iterator[SimJob]:
+    for number, row in enumerate((each for each in rows if any(each)), start=1):
+        try:
+            if len(row) != len(columns):
+                raise SimulationError(f"{len(row)} values for {len(columns)} columns")
+            yield _job(number, dict(zip(columns, row, strict=True)))
+        except SimulationError as error:
+            raise SimulationError(f"line {line()}: {error}") from None
+
+
+def _job(number: int, row: Mapping[str, str]) -> SimJob:
+    workers = _count(row, "workers", 1)
+    least, most = _count(row, "min", 1), _count(row, "max", 1)
+    if least > workers:
+        raise SimulationError(f"min: {least} is more than workers, {workers}")
+    if most < workers:
+        raise SimulationError(f"max: {most} is less than workers, {workers}")
+    arrival, work = _seconds(row, "arrival"), _seconds(row, "work")
+    if not ms(work):
+        raise SimulationError("work: must be above zero")
+    return SimJob(
+        f"job-{number:05}", ms(arrival), _count(row, "ps", 0), workers, least, most, work,
+        _count(row, "gpus per worker", 1),
+    )  # fmt: skip
+
+
+def _seconds(row: Mapping[str, str], column: str) -> float:
+    text = row[column].strip()
+    try:
+        value = float(text)
+    except ValueError:
+        raise SimulationError(f"{column}: {text!r} is no number") from None
+    if not math.isfinite(value) or value > _MOST_SECONDS:
+        raise SimulationError(f"{column}: {text!r} is no time that can be simulated")
+    if value < 0:
+        raise SimulationError(f"{column}: {text} is negative")
+    return value
+
+
+def _count(row: Mapping[str, str], column: str, least: int) -> int:
+    text = row[column].strip()
+    try:
+        value = int(text)
+    except ValueError:
+        raise SimulationError(f"{column}: {text!r} is no whole number") from None
+    if not least <= value <= _MOST_PODS:
+        raise SimulationError(f"{column}: {text} is not from {least} to {_MOST_PODS}")
+    return value

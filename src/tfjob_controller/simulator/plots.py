@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.experiment import Findings, Picture
-from tfjob_controller.simulator.intervals import paired_change
+from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Segment, UsageLevel
+from tfjob_controller.simulator.experiment import CellResults, RunDetails, paired_change
 from tfjob_controller.simulator.jobs import SECOND
-from tfjob_controller.simulator.ledger import PARTIAL, PAUSED, Level, Segment
-from tfjob_controller.simulator.policy import BASELINE
+from tfjob_controller.simulator.policies import BASELINE
 
 mpl.rcParams["svg.hashsalt"] = "tfjob-controller"
 mpl.rcParams["font.size"] = 8
@@ -34,7 +33,7 @@ _COLOURS = mpl.colormaps["tab20"]
 _JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
 
 
-def draw_all(many: Sequence[Findings], folder: Path) -> list[Path]:
+def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
     """The files, in the order in which they were written."""
     written: list[Path] = []
     for findings in many:
@@ -45,7 +44,7 @@ def draw_all(many: Sequence[Findings], folder: Path) -> list[Path]:
     return written
 
 
-def _figures(findings: Findings) -> Iterator[tuple[str, Figure]]:
+def _figures(findings: CellResults) -> Iterator[tuple[str, Figure]]:
     yield "times", _distributions(findings)
     pictures = {name: results[0].picture for name, results in findings.by_policy.items()}
     drawn = {name: picture for name, picture in pictures.items() if picture is not None}
@@ -71,7 +70,7 @@ def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure,
 # How long jobs take
 
 
-def _distributions(findings: Findings) -> Figure:
+def _distributions(findings: CellResults) -> Figure:
     figure, axes = _figure(1, 2, 3.2, f"{findings.cell.name}: share of jobs that took no longer, all seeds")
     for axis, name in zip(axes, ("waiting", "completion"), strict=True):
         for policy in findings.by_policy:
@@ -88,7 +87,7 @@ def _distributions(findings: Findings) -> Figure:
 # GPUs over time
 
 
-def _utilisation(pictures: Mapping[str, Picture], shape: ClusterShape) -> Figure:
+def _utilisation(pictures: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
     title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
     figure, axes = _figure(len(pictures), 1, 1.2 * len(pictures) + 0.6, title)
     longest = max(_end_minutes(each.segments) for each in pictures.values())
@@ -104,11 +103,11 @@ def _utilisation(pictures: Mapping[str, Picture], shape: ClusterShape) -> Figure
     return figure
 
 
-def _held(levels: Iterable[Level]) -> list[int]:
+def _held(levels: Iterable[UsageLevel]) -> list[int]:
     return [level.held for level in levels]
 
 
-def _working(levels: Iterable[Level]) -> list[int]:
+def _working(levels: Iterable[UsageLevel]) -> list[int]:
     return [level.working for level in levels]
 
 
@@ -119,7 +118,7 @@ def _end_minutes(segments: Sequence[Segment]) -> float:
 # Who ran where
 
 
-def _gantt(pictures: Mapping[str, Picture], shape: ClusterShape) -> Figure:
+def _gantt(pictures: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
     title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
     height = max(0.05 * shape.gpus, 1.0) * len(pictures) + 0.8
     figure, axes = _figure(len(pictures), 1, min(height, 60.0), title)
@@ -184,7 +183,7 @@ def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment
 # The whole grid
 
 
-def _grid(many: Sequence[Findings]) -> Figure:
+def _grid(many: Sequence[CellResults]) -> Figure:
     figure, axes = _figure(2, 1, 6.0, "Change from default Kubernetes: means and 95 % confidence intervals over seeds")
     policies = [name for name in many[0].by_policy if name != BASELINE]
     wanted = (("completion_mean", "mean completion time"), ("useful", "useful utilisation"))

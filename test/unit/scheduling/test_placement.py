@@ -7,18 +7,18 @@ import pytest
 from helpers.gangs import GPU, a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import Node
 from tfjob_controller.api.gang import Member, NodePlacement
-from tfjob_controller.scheduling.demand import Demand, demand_of
-from tfjob_controller.scheduling.placement import NoFit, Placement, place, replace_member
+from tfjob_controller.scheduling.placement import NoFit, Placement, find_member_node, place
+from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 
 
-def placed(nodes: list[Node], *demands: Demand, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
+def placed(nodes: list[Node], *demands: PodSet, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
     found = place(a_view(*nodes), demands, keys)
     assert isinstance(found, Placement)
     return {each.node: list(each.members) for each in found.by_node()}
 
 
-def of(member: Member, least: int | None = None) -> Demand:
-    return demand_of(member, least)
+def of(member: Member, least: int | None = None) -> PodSet:
+    return pod_set_of(member, least)
 
 
 def zoned(name: str, zone: str, rack: str = "", cpu: str = "4") -> Node:
@@ -137,7 +137,7 @@ def test_only_usable_nodes_are_used() -> None:
 )
 def test_another_node_for_one_member(exclude: tuple[str, ...], near: tuple[str, ...], node: str | None) -> None:
     view = a_view(a_node("a", "1"), a_node("b", "2"), a_node("c", "3"), a_node("d", "0"))
-    assert replace_member(view, of(workers(5)), exclude, near) == node
+    assert find_member_node(view, of(workers(5)), exclude, near) == node
 
 
 def test_kinds_that_compete_are_all_placed_if_there_is_a_way() -> None:

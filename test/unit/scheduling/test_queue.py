@@ -8,7 +8,7 @@ import pytest
 
 from helpers.gangs import NOW, a_gang
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.scheduling.queue import in_order
+from tfjob_controller.scheduling.queue import queue_order
 
 
 def moment(seconds: float) -> str:
@@ -35,7 +35,7 @@ def moment(seconds: float) -> str:
     ],
 )
 def test_order(gangs: list[Gang], order: str) -> None:
-    assert [each.gang.metadata.name for each in in_order(gangs)] == list(order)
+    assert [each.gang.metadata.name for each in queue_order(gangs)] == list(order)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_order(gangs: list[Gang], order: str) -> None:
     [(None, False), (moment(1), True), (moment(0), False), (moment(-1), False), ("soon", False)],
 )
 def test_a_gang_rests_until_its_time_has_come(not_before: str | None, rests: bool) -> None:
-    (queued,) = in_order([a_gang("a", status=GangStatus(not_before=not_before))])
-    assert queued.is_resting(NOW) is rests
+    (queued,) = queue_order([a_gang("a", status=GangStatus(not_before=not_before))])
+    assert queued.is_backing_off(NOW) is rests
 
 
 @pytest.mark.parametrize(("age", "waited"), [(5.0, 5.0), (-5.0, 0.0)])
 def test_how_long_it_has_waited(age: float, waited: float) -> None:
-    (queued,) = in_order([a_gang("a", age_seconds=age)])
-    assert queued.waited_seconds(NOW) == waited
+    (queued,) = queue_order([a_gang("a", age_seconds=age)])
+    assert queued.waiting_seconds(NOW) == waited

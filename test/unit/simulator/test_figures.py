@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helpers.simulations import a_job, simulated
-from tfjob_controller.simulator.intervals import interval, paired, paired_change
-from tfjob_controller.simulator.measures import measures, nearest_rank
+from tfjob_controller.simulator.experiment import interval, paired, paired_change
+from tfjob_controller.simulator.simulation import measures, nearest_rank
 
 
 def test_a_run_in_numbers() -> None:

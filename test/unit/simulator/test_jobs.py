@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
-from tfjob_controller.simulator.jobs import SpeedModel
-from tfjob_controller.simulator.workload import Workload
+from tfjob_controller.simulator.jobs import RandomWorkload
+from tfjob_controller.simulator.policies import SpeedModel
 
 
 @pytest.mark.parametrize(
@@ -26,17 +26,22 @@ def test_speed_is_that_of_the_documented_model(workers: int, nodes: int, speed: 
 
 
 def test_a_seed_says_everything() -> None:
-    assert Workload().generate(7) == Workload().generate(7)
-    assert Workload().generate(7) != Workload().generate(8)
+    assert RandomWorkload().generate(7) == RandomWorkload().generate(7)
+    assert RandomWorkload().generate(7) != RandomWorkload().generate(8)
 
 
 def test_random_jobs_are_such_as_was_asked_for() -> None:
-    workload = Workload(jobs=4000, mean_arrival_seconds=30.0, work_median=120.0, work_sigma=0.8)
+    workload = RandomWorkload(jobs=4000, mean_arrival_seconds=30.0, work_median=120.0, work_sigma=0.8)
     jobs = workload.generate(1)
     assert [job.name for job in jobs] == sorted({job.name for job in jobs})
     arrivals = [job.arrival_ms for job in jobs]
     assert arrivals == sorted(arrivals)
     assert arrivals[-1] / 1000 / len(jobs) == pytest.approx(30.0, rel=0.1)
     assert statistics.median(job.work / job.workers for job in jobs) == pytest.approx(120.0, rel=0.1)
-    assert {(job.workers, job.least, job.most) for job in jobs} == {(1, 1, 2), (2, 1, 4), (4, 2, 8), (8, 4, 16)}
+    assert {(job.workers, job.min_workers, job.max_workers) for job in jobs} == {
+        (1, 1, 2),
+        (2, 1, 4),
+        (4, 2, 8),
+        (8, 4, 16),
+    }
     assert {(job.servers, job.gpus) for job in jobs} == {(1, 1)}

@@ -13,14 +13,15 @@ import pytest
 
 from helpers.simulations import a_job, simulated
 from tfjob_controller import simulator
-from tfjob_controller.scheduling import decide, placement, queue, scaling
+from tfjob_controller.scheduling import decisions, placement, queue
+from tfjob_controller.scheduling.autoscaling import autoscaler
 
 SOURCES = sorted(Path(str(simulator.__file__)).parent.glob("*.py"))
 JOBS = [a_job("a", 0, 4, 400, servers=1, least=2, most=4), a_job("b", 10, 2, 100)]
 
 # Code of the live program that must have run, by policy.
-ADMISSION = {queue.in_order.__code__, decide.Decider.decide.__code__, placement.place.__code__}
-SCALING = {scaling.plan_resizes.__code__, placement.replace_member.__code__}
+ADMISSION = {queue.queue_order.__code__, decisions.AdmissionDecider.decide.__code__, placement.place.__code__}
+SCALING = {autoscaler.plan_resizes.__code__, placement.find_member_node.__code__}
 
 
 @contextmanager
@@ -60,10 +61,21 @@ def test_without_autoscaling_its_rules_are_not_asked() -> None:
 
 
 def test_gangs_are_started_and_resized_by_nothing_but_the_answers_of_the_rules() -> None:
-    """No module of the simulator's names the view's books, or chooses between nodes, but the baseline that says so."""
-    choosing = {path.name for path in SOURCES if names_in(path) & {"pool", "free", "capacity", "rooms"}}
-    assert choosing == {"spreading.py"}
+    """Nothing in the simulator reads node infos or chooses between nodes, except the baseline's function for that."""
+    choosing = {
+        (path.name, name)
+        for path in SOURCES
+        for name, part in parts_of(path)
+        if names_in(part) & {"candidates", "free", "capacity", "node_infos"}
+    }
+    assert choosing == {("podscheduling.py", "select_node")}
 
 
-def names_in(path: Path) -> set[str]:
-    return {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+def parts_of(path: Path) -> Iterator[tuple[str, ast.AST]]:
+    """The classes and functions of a module, by name, and each other statement of it."""
+    for part in ast.parse(path.read_text()).body:
+        yield part.name if isinstance(part, ast.ClassDef | ast.FunctionDef) else "", part
+
+
+def names_in(part: ast.AST) -> set[str]:
+    return {node.attr for node in ast.walk(part) if isinstance(node, ast.Attribute)}

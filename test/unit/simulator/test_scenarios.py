@@ -8,7 +8,7 @@ import pytest
 
 from helpers.simulations import AT_ONCE, ROUND, a_job, decisions, simulated, times
 from tfjob_controller.simulator.jobs import SimulationError
-from tfjob_controller.simulator.policy import POLICIES, RESTART, Settings
+from tfjob_controller.simulator.policies import POLICIES, RESTART, SimulationSettings
 
 TWO_OF_TWO = [a_job("a", 0, 2, 200, servers=1), a_job("b", 1, 2, 200, servers=1)]
 LINE = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 100), a_job("c", 2, 1, 50)]
@@ -61,7 +61,7 @@ def test_who_has_waited_long_is_not_passed_any_more() -> None:
 def test_a_deadlock_lasts_until_somebody_ends_it() -> None:
     """Pods of both are made in turns: each gets two of four GPUs. The younger is deleted; its pods come last."""
     jobs = [a_job("a", 0, 4, 400), a_job("b", 0, 4, 400)]
-    run = simulated(jobs, 1, 4, "default", Settings(speed=ROUND, deadlock_timeout_seconds=600.0))
+    run = simulated(jobs, 1, 4, "default", SimulationSettings(speed=ROUND, deadlock_timeout_seconds=600.0))
     assert times(run) == {"a": (600.3, 700.3), "b": (700.3, 800.3)}
     assert (run.deadlock_ms, run.evictions) == (600_000, 1)
     assert decisions(run, "evict") == [(600.3, "evict", "b", 2)]
@@ -69,14 +69,14 @@ def test_a_deadlock_lasts_until_somebody_ends_it() -> None:
 
 def test_a_deadlock_is_ended_though_pods_of_others_are_being_made() -> None:
     jobs = [a_job("a", 0, 4, 400), a_job("b", 0, 4, 400), a_job("c", 600.25, 4, 400)]
-    run = simulated(jobs, 1, 4, "default", Settings(speed=ROUND, deadlock_timeout_seconds=600.0))
+    run = simulated(jobs, 1, 4, "default", SimulationSettings(speed=ROUND, deadlock_timeout_seconds=600.0))
     assert times(run)["a"] == (600.3, 700.3)
     assert run.evictions >= 1
 
 
 def test_jobs_that_come_one_after_another_do_not_lock_each_other() -> None:
     jobs = [a_job("a", 0, 4, 400), a_job("b", 5, 4, 400)]
-    run = simulated(jobs, 1, 4, "default", Settings(speed=ROUND))
+    run = simulated(jobs, 1, 4, "default", SimulationSettings(speed=ROUND))
     assert (run.deadlock_ms, times(run)) == (0, {"a": (0.3, 100.3), "b": (100.3, 200.3)})
 
 
@@ -89,7 +89,9 @@ def test_gangs_know_no_deadlock(policy: str) -> None:
 
 
 def test_the_pods_of_a_gang_take_time_to_be_made() -> None:
-    run = simulated([a_job("a", 0, 4, 400, servers=1)], 1, 4, "gang+locality", Settings(speed=ROUND, pod_seconds=0.1))
+    run = simulated(
+        [a_job("a", 0, 4, 400, servers=1)], 1, 4, "gang+locality", SimulationSettings(speed=ROUND, pod_seconds=0.1)
+    )
     assert times(run) == {"a": (0, 100.5)}
     assert run.ledger.seconds["paused"] == 0.5 * 4
 
@@ -108,7 +110,7 @@ def test_a_job_makes_room_for_one_that_waits_and_grows_again(policy: str) -> Non
 
 def test_a_restart_costs_its_time_at_each_resize() -> None:
     """a works 0-40 with 4, 70-100 with 2, 130-160 with 3, and from 190 on with 4."""
-    run = simulated(SHRINKING, 1, 4, "gang+locality+autoscaling", Settings(ROUND, RESTART, pod_seconds=0.0))
+    run = simulated(SHRINKING, 1, 4, "gang+locality+autoscaling", SimulationSettings(ROUND, RESTART, pod_seconds=0.0))
     assert times(run) == {"a": (0, 212.5), "b": (40, 90)}
     assert (run.resizes, run.restarts) == (3, 3)
     assert run.ledger.seconds["paused"] == 30 * 2 + 30 * 3 + 30 * 4

@@ -36,9 +36,9 @@ from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpd
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
-from tfjob_controller.scheduling.decide import Policy, Verdict
-from tfjob_controller.scheduling.queue import REST_CAP_SECONDS
-from tfjob_controller.scheduling.resizes import ScalePolicy
+from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
+from tfjob_controller.scheduling.decisions import AdmissionPolicy, Decision
+from tfjob_controller.scheduling.queue import MAX_BACKOFF_SECONDS
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
@@ -66,8 +66,8 @@ class AdmissionLoop:
         gate: AttemptPermit,
         clock: Clock,
         *,
-        policy: Policy,
-        scale_policy: ScalePolicy | None = None,
+        policy: AdmissionPolicy,
+        scale_policy: AutoscalingPolicy | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._board = board
@@ -79,7 +79,7 @@ class AdmissionLoop:
         self._holding = Reservations(board.view, gate)
         self._line = AdmissionQueue(board.view, policy, clock, self._wake)
         self._resizing = ResizeRequests(
-            board.view, gangs, board.needs, scale_policy or ScalePolicy(), clock, self._wake
+            board.view, gangs, board.needs, scale_policy or AutoscalingPolicy(), clock, self._wake
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's own thread touches what follows.
@@ -116,7 +116,7 @@ class AdmissionLoop:
         return self._thread.restarts
 
     @property
-    def verdicts(self) -> Sequence[Verdict]:
+    def verdicts(self) -> Sequence[Decision]:
         """On the gangs that waited in the last pass."""
         return self._line.verdicts
 
@@ -154,9 +154,9 @@ class AdmissionLoop:
             begin = self._clock.monotonic()
             steps = [step for key in sorted(keys) for step in self._settle(key, now)]
             plan = self._resizing.plan(self._line.queue, now)
-            self._board.kept = plan.kept
+            self._board.kept = plan.nominated
             steps += self._resizing.steps(plan, {key_of(step.gang) for step in steps}, now)
-            steps += self._line.decide(now, plan.kept)
+            steps += self._line.decide(now, plan.nominated)
             self._computed_seconds = self._clock.monotonic() - begin
         for step in steps:
             if step.reserves:
@@ -286,7 +286,7 @@ class AdmissionLoop:
     def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
         """Back to the queue, after a rest that is longer each time."""
         failures = self._failures.get(key, 0) + 1
-        cap = min(REST_CAP_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
+        cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
         status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), now)
         return StatusUpdate(gang, status, StatusChange.RETURNED)

@@ -15,9 +15,9 @@ from datetime import datetime
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, placed_nodes
 from tfjob_controller.gangscheduler.status.lifecycle import is_bound_member, pods_by_member
-from tfjob_controller.scheduling.decide import Admit, Unschedulable, Verdict
-from tfjob_controller.scheduling.explain import HELD_BACK
-from tfjob_controller.scheduling.queue import in_order
+from tfjob_controller.scheduling.decisions import Admit, Decision, Unschedulable
+from tfjob_controller.scheduling.messages import HELD_BACK
+from tfjob_controller.scheduling.queue import queue_order
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Does a gang that waits fit now? Held: it would, but the room is for another that comes first. Unknown: no pass of the
@@ -25,12 +25,12 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
 
 
-def waiting_gangs(gangs: Iterable[Gang], verdicts: Iterable[Verdict], now: datetime) -> Iterator[tuple[str, float]]:
+def waiting_gangs(gangs: Iterable[Gang], verdicts: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:
     """Of each gang that waits: one of `FITS`, and for how many seconds it has waited."""
     known = {each.gang_key: _fits(each) for each in verdicts}
     waiting = (each for each in gangs if each.status.phase in ("", WAITING) and not each.metadata.deletion_timestamp)
-    for queued in in_order(waiting):
-        yield known.get(queued.key, UNKNOWN), queued.waited_seconds(now)
+    for queued in queue_order(waiting):
+        yield known.get(queued.key, UNKNOWN), queued.waiting_seconds(now)
 
 
 def partly_bound_seconds(
@@ -43,7 +43,7 @@ def partly_bound_seconds(
             yield max((now - since).total_seconds(), 0.0)
 
 
-def _fits(verdict: Verdict) -> str:
+def _fits(verdict: Decision) -> str:
     if isinstance(verdict, Admit):
         return YES
     if isinstance(verdict, Unschedulable) or not verdict.may_fit:

@@ -1,4 +1,4 @@
-"""The gangs that wait for room: who of them starts now, and what the others are told. See `scheduling/decide`.
+"""The gangs that wait for room: who of them starts now, and what the others are told. See `scheduling/decisions`.
 
 An unchanged answer is not written again, a mere place in the queue at most every `POSITION_SECONDS`, and what could not
 be written not before its time. Threads: the admission loop's; `decide` under its lock.
@@ -15,11 +15,17 @@ from tfjob_controller.api.gang import Gang, GangStatus
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.decide import Admit, Decider, Policy, Unschedulable, Verdict, Wait
-from tfjob_controller.scheduling.explain import RESTING
-from tfjob_controller.scheduling.queue import Queued, in_order, rest_seconds
-from tfjob_controller.scheduling.resizes import Kept
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import (
+    AdmissionDecider,
+    AdmissionPolicy,
+    Admit,
+    Decision,
+    Pending,
+    Unschedulable,
+)
+from tfjob_controller.scheduling.messages import BACKING_OFF
+from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, backoff_seconds, queue_order
 from tfjob_controller.util.clock import Clock
 
 # A place in the queue is for people: it need not be right to the second.
@@ -29,10 +35,12 @@ POSITION_SECONDS = 5.0
 class AdmissionQueue:
     """See the module. `wake` is told which gang to look at again, and when on the monotonic scale."""
 
-    def __init__(self, view: ClusterView, policy: Policy, clock: Clock, wake: Callable[[str, float], None]) -> None:
+    def __init__(
+        self, view: ClusterView, policy: AdmissionPolicy, clock: Clock, wake: Callable[[str, float], None]
+    ) -> None:
         # Of the last pass; replaced as a whole, so that any thread may read it.
-        self.verdicts: Sequence[Verdict] = ()
-        self._decider = Decider(view, policy)
+        self.verdicts: Sequence[Decision] = ()
+        self._decider = AdmissionDecider(view, policy)
         self._clock = clock
         self._wake = wake
         self._gangs: dict[str, Gang] = {}
@@ -61,11 +69,11 @@ class AdmissionQueue:
         """Its status could not be written, and should not be tried again before then."""
         self._blocked_until[key] = until
 
-    def queue(self) -> Sequence[Queued]:
+    def queue(self) -> Sequence[QueuedGang]:
         """Who waits, in order."""
-        return in_order(self._gangs.values())
+        return queue_order(self._gangs.values())
 
-    def decide(self, now: datetime, kept: Kept | None = None) -> list[StatusUpdate]:
+    def decide(self, now: datetime, kept: NominatedNodes | None = None) -> list[StatusUpdate]:
         """The line, in order; those who fit are reserved in the view from here on, and wait no more.
 
         `kept`: nodes that are for one of them only.
@@ -78,7 +86,7 @@ class AdmissionQueue:
         self._wake_for_rests(now)
         return [step for step in steps if step is not None]
 
-    def _step(self, verdict: Verdict, now: datetime) -> StatusUpdate | None:
+    def _step(self, verdict: Decision, now: datetime) -> StatusUpdate | None:
         gang = self._gangs[verdict.gang_key]
         if isinstance(verdict, Admit):
             del self._gangs[verdict.gang_key]
@@ -90,14 +98,14 @@ class AdmissionQueue:
             )
         return self._waiting_step(gang, verdict, now)
 
-    def _waiting_step(self, gang: Gang, verdict: Wait | Unschedulable, now: datetime) -> StatusUpdate | None:
+    def _waiting_step(self, gang: Gang, verdict: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
         if isinstance(verdict, Unschedulable):
             said = replace(gang.status, position=0, missing=(), message=verdict.message)
             status = lifecycle.unschedulable_status(gang, said, now, reason=verdict.reason)
             result = StatusChange.UNSCHEDULABLE
         else:
             # What came of the last attempt is worth more than that the gang rests from it.
-            message = gang.status.message if verdict.message == RESTING else verdict.message
+            message = gang.status.message if verdict.message == BACKING_OFF else verdict.message
             said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
             status, result = lifecycle.waiting_status(gang, said, now), StatusChange.WAITING
         if status == gang.status or self._can_wait(gang, status):
@@ -118,6 +126,6 @@ class AdmissionQueue:
     def _wake_for_rests(self, now: datetime) -> None:
         """Gangs that rest after a failed attempt are looked at when that is over."""
         for key, gang in self._gangs.items():
-            left = rest_seconds(gang, now)
+            left = backoff_seconds(gang, now)
             if left:
                 self._wake(key, self._clock.monotonic() + left)

@@ -30,10 +30,10 @@ from tfjob_controller.api.podrequests import Amounts
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import SUCCEEDED, is_bound, is_unfinished
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.demand import Demand, demands_understood, requests_by_member
-from tfjob_controller.scheduling.elastic import anchors_of
-from tfjob_controller.scheduling.placement import replace_member
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.autoscaling.elasticgang import preferred_nodes
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.placement import find_member_node
+from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, valid_pod_sets_of
 
 
 def reassign_members(
@@ -45,7 +45,7 @@ def reassign_members(
 
     `pods` are those of the current attempt, by member; `refused` the nodes that kube-scheduler refused for a member.
     """
-    demands = {each.name: each for each in demands_understood(gang.spec)}
+    demands = {each.name: each for each in valid_pod_sets_of(gang.spec)}
     nodes = placed_nodes(gang.status)
     found: dict[str, str] = {}
     near = set(nodes.values())
@@ -63,13 +63,13 @@ def reassign_members(
             continue
         other = None
         if demand.name not in hopeless:
-            other = replace_member(view, demand, {node, *bad}, near)
+            other = find_member_node(view, demand, {node, *bad}, near)
         if other is None:
             is_any_left = True
-            if demand.name not in hopeless and replace_member(view, demand) is None:
+            if demand.name not in hopeless and find_member_node(view, demand) is None:
                 hopeless.add(demand.name)
         else:
-            view.reserve(key_of(gang), {member: other}, requests_by_member([demand]), attempt=gang.status.attempt)
+            view.reserve(key_of(gang), {member: other}, requests_by_kind([demand]), attempt=gang.status.attempt)
             found[member] = other
     return found, is_any_left
 
@@ -83,17 +83,17 @@ def reserve_resized(view: ClusterView, gang: Gang, exclude: Collection[str] = ()
     placed = placed_nodes(gang.status)
     wanted = wanted_members(gang)
     nodes = {member: placed[member] for member in wanted if member in placed}
-    demands = {each.name: each for each in demands_understood(gang.spec)}
+    demands = {each.name: each for each in valid_pod_sets_of(gang.spec)}
     for member in wanted:
         demand = demands.get(kind_of(member))
         if member in placed or demand is None:
             continue
-        anchors = anchors_of(placed, demand.name)
-        node = replace_member(view, demand, exclude, near=set(nodes.values()), nearest=anchors)
+        anchors = preferred_nodes(placed, demand.name)
+        node = find_member_node(view, demand, exclude, near=set(nodes.values()), nearest=anchors)
         if node is None:
             del demands[demand.name]
             continue
-        view.reserve(key_of(gang), {member: node}, requests_by_member([demand]), attempt=gang.status.attempt)
+        view.reserve(key_of(gang), {member: node}, requests_by_kind([demand]), attempt=gang.status.attempt)
         nodes[member] = node
     return nodes
 
@@ -105,12 +105,12 @@ def _is_awaited(gang: Gang, pod: ScheduledPod | None) -> bool:
     return is_unfinished(pod) and not is_bound(pod)
 
 
-def _is_good(view: ClusterView, node: str, demand: Demand) -> bool:
-    room = view.rooms.get(node)
+def _is_good(view: ClusterView, node: str, demand: PodSet) -> bool:
+    room = view.node_infos.get(node)
     return (
         room is not None
-        and not demand.constraint.objection(room.node)
-        and all(room.free.get(name, 0) >= 0 for name, _ in demand.amounts)
+        and not demand.node_filter.rejection(room.node)
+        and all(room.free.get(name, 0) >= 0 for name, _ in demand.requests)
     )
 
 
@@ -211,7 +211,7 @@ class Reservations:
     def let_go(self, key: str) -> None:
         """The gang is not placed any more. Bindings under way must have ended: `Gate.wind_up`."""
         self._held.pop(key, None)
-        self._view.release(key)
+        self._view.unreserve(key)
         self._gate.forget(key)
 
     def _of(self, key: str, attempt: int) -> _Held:
@@ -238,7 +238,7 @@ class Reservations:
     def _reserve(self, key: str, gang: Gang, held: _Held, wanted: Mapping[str, str]) -> None:
         reserved = self._view.reserved_members(key)
         for member in reserved.keys() - wanted.keys():
-            self._view.release_member(key, member)
+            self._view.unreserve_member(key, member)
         before, requests = held.requests, self._requests(held, gang)
         # All anew if they need more than was thought, or belong to another attempt.
         is_same = before == requests
@@ -256,7 +256,7 @@ class Reservations:
 
     def _requests(self, held: _Held, gang: Gang) -> Mapping[str, Amounts]:
         if held.spec is not gang.spec:
-            held.spec, held.requests = gang.spec, requests_by_member(demands_understood(gang.spec))
+            held.spec, held.requests = gang.spec, requests_by_kind(valid_pod_sets_of(gang.spec))
         return held.requests
 
 

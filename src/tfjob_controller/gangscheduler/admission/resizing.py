@@ -34,11 +34,18 @@ from tfjob_controller.gangscheduler.status.lifecycle import GangState, state_of
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.elastic import Elastic, elastic_kind, elastic_of
-from tfjob_controller.scheduling.queue import Queued
-from tfjob_controller.scheduling.resizes import Ending
-from tfjob_controller.scheduling.scaling import Plan, Resize, ScalePolicy, plan_resizes
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
+from tfjob_controller.scheduling.autoscaling.elasticgang import (
+    AutoscalingPolicy,
+    ElasticGang,
+    ResizePlan,
+    ResizeRequest,
+    elastic_gang_of,
+    elastic_kind,
+)
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.queue import QueuedGang
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
@@ -54,9 +61,9 @@ Pods = Mapping[str, ScheduledPod]
 class _Seen:
     """A gang. `unseated`: room of members that it asks for no more, and `left_behind`: of pods that have no seat."""
 
-    elastic: Elastic
-    unseated: tuple[Ending, ...]
-    left_behind: tuple[Ending, ...]
+    elastic: ElasticGang
+    unseated: tuple[FreedCapacity, ...]
+    left_behind: tuple[FreedCapacity, ...]
 
 
 class ElasticGangs:
@@ -77,7 +84,7 @@ class ElasticGangs:
         left_behind = _left_behind(gang, all_pods)
         is_finishing = has_succeeded or any(map(lifecycle.has_succeeded, pods.values()))
         is_changing = bool(left_behind) or not all(_is_settled(pods.get(each)) for each in placed_nodes(gang.status))
-        elastic = elastic_of(gang, is_finishing=is_finishing, is_changing=is_changing)
+        elastic = elastic_gang_of(gang, is_finishing=is_finishing, is_changing=is_changing)
         if elastic is not None:
             gone = elastic.nodes.keys() - set(wanted_members(gang))
             # Those that were told to end the view knows.
@@ -92,7 +99,7 @@ class ElasticGangs:
         """It is not bound any more."""
         self._seen.pop(key, None)
 
-    def running(self) -> Sequence[Elastic]:
+    def running(self) -> Sequence[ElasticGang]:
         """All of them, also those that may not be resized now."""
         return [each.elastic for each in self._seen.values()]
 
@@ -101,14 +108,14 @@ class ElasticGangs:
         seen, member = self._seen.get(key_of(gang)), elastic_kind(gang.spec)
         return seen is not None and member is not None and member.count == seen.elastic.count
 
-    def ending(self, now: datetime) -> tuple[Sequence[Ending], datetime | None]:
+    def ending(self, now: datetime) -> tuple[Sequence[FreedCapacity], datetime | None]:
         """Room that will come free by itself, and when some of that will be counted on no more."""
         counted = [
-            (_end(parse_time_or_none(until), now), Ending(node, amounts))
-            for node, amounts, until in self._view.ending()
+            (_end(parse_time_or_none(until), now), FreedCapacity(node, amounts))
+            for node, amounts, until in self._view.terminating_pods()
         ]
         for each in self._seen.values():
-            end = _end(each.elastic.last_resize, now)
+            end = _end(each.elastic.last_resize_time, now)
             counted += [(end, ending) for ending in each.left_behind]
             # Their seats go in this pass; what becomes of their pods is seen then.
             counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.unseated]
@@ -146,9 +153,9 @@ def _left_behind(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]
     ]
 
 
-def _room(member: str, node: str, elastic: Elastic) -> Ending:
+def _room(member: str, node: str, elastic: ElasticGang) -> FreedCapacity:
     """Only of the kind that is resized; with what its pods have been seen to request (`PodNeeds`)."""
-    return Ending(node, dict(elastic.demand.amounts) if kind_of(member) == elastic.kind else {})
+    return FreedCapacity(node, dict(elastic.pod_set.requests) if kind_of(member) == elastic.kind else {})
 
 
 def _is_settled(pod: ScheduledPod | None) -> bool:
@@ -169,7 +176,7 @@ class ResizeRequests:
         view: ClusterView,
         gangs: Store[Gang],
         needs: ObservedRequests,
-        policy: ScalePolicy,
+        policy: AutoscalingPolicy,
         clock: Clock,
         wake: Callable[[str, float], None],
     ) -> None:
@@ -200,29 +207,29 @@ class ResizeRequests:
         self._asked.discard(key)
         self._elastic.forget(key)
 
-    def plan(self, queue: Callable[[], Sequence[Queued]], now: datetime) -> Plan:
+    def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> ResizePlan:
         """What should be; `queue` is asked only where it matters."""
         running = self._elastic.running()
         begin = self._clock.monotonic()
         if not running:
-            return Plan()
+            return ResizePlan()
         if begin < self._rests_until:
             self._wake(running[0].key, self._rests_until)
-            return Plan()
+            return ResizePlan()
         ending, until = self._elastic.ending(now)
         waited_at = self._elastic.waited_at
         plan = plan_resizes(self._view, queue(), running, now, self._policy, ending=ending, waited_at=waited_at)
         end = self._clock.monotonic()
-        if not plan.resizes and plan.kept is None:
+        if not plan.resizes and plan.nominated is None:
             self._rests_until = end + _REST_FACTOR * (end - begin)
-        for due in (plan.due, until):
+        for due in (plan.recheck_time, until):
             if due is not None:
                 self._wake(running[0].key, end + max((due - now).total_seconds(), 0.0))
         return plan
 
-    def steps(self, plan: Plan, taken: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
+    def steps(self, plan: ResizePlan, taken: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
         """What is to be written; not of gangs that are `taken`, of which something else is to be written."""
-        kept = frozenset[str]() if plan.kept is None else plan.kept.nodes
+        kept = frozenset[str]() if plan.nominated is None else plan.nominated.nodes
         followed = [step for key in sorted(self._unsettled - taken) for step in self._follow(key, kept, now)]
         taken = taken | {key_of(step.gang) for step in followed}
         wishes = {each.key: each for each in plan.resizes}
@@ -242,7 +249,7 @@ class ResizeRequests:
         is_same = status.placement == gang.status.placement and status.members == gang.status.members
         return () if is_same else (StatusUpdate(gang, status, StatusChange.RESIZED),)
 
-    def _ask(self, key: str, wishes: dict[str, Resize]) -> Sequence[StatusUpdate]:
+    def _ask(self, key: str, wishes: dict[str, ResizeRequest]) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
         if gang is None or gang.status.phase != BOUND:
             self._asked.discard(key)

@@ -37,8 +37,8 @@ from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTE
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.scheduling.demand import Demand, demands_understood
-from tfjob_controller.scheduling.rooms import Room
+from tfjob_controller.scheduling.nodeinfo import NodeInfo
+from tfjob_controller.scheduling.podsets import PodSet, valid_pod_sets_of
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class _Claim:
     key: str
     gang: str
     node: str
-    demand: Demand
+    demand: PodSet
 
 
 class PreBindCheck:
@@ -145,7 +145,7 @@ class PreBindCheck:
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
         """By uid; without pods of no gang, those that nobody has seen yet, and those that are bound already."""
-        demands: dict[str, Mapping[str, Demand]] = {}
+        demands: dict[str, Mapping[str, PodSet]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
             key = f"{pod.namespace}/{pod.name}"
@@ -160,23 +160,23 @@ class PreBindCheck:
                 claims[pod.uid] = _Claim(key, gang, pod.node, demand)
         return claims
 
-    def _demands_of(self, key: str) -> Mapping[str, Demand]:
+    def _demands_of(self, key: str) -> Mapping[str, PodSet]:
         gang = self._gangs.get(key)
         if gang is None:
             return {}
-        return {each.name: each for each in demands_understood(self._board.needs.corrected(key, gang).spec)}
+        return {each.name: each for each in valid_pod_sets_of(self._board.needs.corrected(key, gang).spec)}
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
         """The nodes that cannot take what comes to them."""
         by_node: dict[str, list[_Claim]] = {}
         for claim in claims:
             by_node.setdefault(claim.node, []).append(claim)
-        rooms = self._board.view.rooms
+        rooms = self._board.view.node_infos
         return sorted(node for node, coming in by_node.items() if not self._has_room(rooms.get(node), coming))
 
-    def _has_room(self, room: Room | None, coming: Sequence[_Claim]) -> bool:
+    def _has_room(self, room: NodeInfo | None, coming: Sequence[_Claim]) -> bool:
         demands = {id(claim.demand): claim.demand for claim in coming}.values()
-        if room is None or any(each.constraint.objection(room.node) for each in demands):
+        if room is None or any(each.node_filter.rejection(room.node) for each in demands):
             return False
         wanted = _total(coming)
         if all(room.free.get(name, 0) >= 0 for name in wanted):
@@ -214,6 +214,6 @@ class PreBindCheck:
 def _total(claims: Iterable[_Claim]) -> dict[str, int]:
     total: dict[str, int] = {}
     for claim in claims:
-        for name, amount in claim.demand.amounts:
+        for name, amount in claim.demand.requests:
             total[name] = total.get(name, 0) + amount
     return total

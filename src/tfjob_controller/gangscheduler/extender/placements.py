@@ -27,7 +27,7 @@ from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import WirePod
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.scheduling.rooms import full_nodes
+from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
 
 NO_GANG = "there is no Gang of the name that the pod's label says"
 NOT_ADMITTED = "the gang waits for room"
@@ -80,7 +80,7 @@ class GangPlacements:
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
         with self._board.lock:
-            full = full_nodes(self._board.view.rooms, names, amounts)
+            full = nodes_without_capacity(self._board.view.node_infos, names, amounts)
             full |= self._given_nodes(amounts).intersection(names)
         if not full:
             return names, {}
@@ -88,8 +88,8 @@ class GangPlacements:
 
     def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
         """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
-        kept, rooms = self._board.kept, self._board.view.rooms
-        given = {} if kept is None else kept.given
+        kept, rooms = self._board.kept, self._board.view.node_infos
+        given = {} if kept is None else kept.released
         return {
             node
             for node, taken in given.items()

@@ -22,8 +22,8 @@ from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.state.observedrequests import ObservedRequests
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.resizes import Kept
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.clock import Clock
 
 # As long as kube-scheduler leaves a pod that fits nowhere alone, if nothing happens that might help it.
@@ -73,7 +73,7 @@ class SharedState:
         self.needs = ObservedRequests(clock)
         self.refusals = RejectedNodes(clock)
         # Read without the lock: what is kept for a gang that waits is a value.
-        self.kept: Kept | None = None
+        self.kept: NominatedNodes | None = None
         self._gangs = gangs
         self._clock = clock
         self._changed = threading.Condition()

@@ -40,7 +40,7 @@ from tfjob_controller.api.gang import (
     placed_nodes,
     wanted_members,
 )
-from tfjob_controller.scheduling.elastic import elastic_kind
+from tfjob_controller.scheduling.autoscaling.elasticgang import elastic_kind
 from tfjob_controller.util.timestamps import format_micro_time, format_time
 
 SCHEDULED = "Scheduled"

@@ -29,12 +29,12 @@ def test_a_member_whose_binding_is_under_way_keeps_its_node_and_its_room(world: 
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.board.view.rooms[node].free["cpu"] == -1000
+    assert world.board.view.node_infos[node].free["cpu"] == -1000
     world.end_bindings()
     world.run()
     assert world.gang("one").status.phase == "Bound"
     (other,) = {"a", "b"} - {node}
-    assert world.board.view.rooms[other].free["cpu"] == 4000
+    assert world.board.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
@@ -180,7 +180,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
     for _ in range(3):
         world.run()
     (node,) = set(placed_nodes(world.gang("one").status).values())
-    assert world.board.view.rooms[node].free["cpu"] == 1000
+    assert world.board.view.node_infos[node].free["cpu"] == 1000
     world.is_binding_slow = False
     world.end_bindings()
     world.remove_pod(next(pod.metadata.name for pod in world.pods_of("one") if "worker-2" in pod.metadata.name))
@@ -188,7 +188,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
         world.clock.advance(1)
         world.run()
     assert world.gang("one").status.phase == "Bound"
-    assert world.board.view.rooms[node].free["cpu"] == 2000
+    assert world.board.view.node_infos[node].free["cpu"] == 2000
 
 
 def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
@@ -333,7 +333,7 @@ def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) 
     for _ in range(3):
         world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.board.view.rooms[other].free["cpu"] == 4000
+    assert world.board.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
@@ -398,7 +398,7 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twic
     world.deliver()
     world.run()
     assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
-    assert all(room.free["cpu"] >= 0 for room in world.board.view.rooms.values())
+    assert all(room.free["cpu"] >= 0 for room in world.board.view.node_infos.values())
 
 
 def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhere(world: GangWorld) -> None:

@@ -15,7 +15,8 @@ from tfjob_controller.gangscheduler.admission import resizing
 from tfjob_controller.gangscheduler.admission.resizing import RELEASE_TIMEOUT_SECONDS
 from tfjob_controller.gangscheduler.extender.wire import WirePod
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.scheduling.scaling import Plan, plan_resizes
+from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
+from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan
 
 RESERVED = "the room left on this node is reserved for gangs"
 MEMBER = "scheduling.kubeflow.org/member"
@@ -275,7 +276,7 @@ def test_an_owner_that_resizes_while_the_rules_think_is_not_asked_to_take_it_bac
     world.add_gang("next", worker=3)
     world.run()
 
-    def planned(*given: Any, **more: Any) -> Plan:
+    def planned(*given: Any, **more: Any) -> ResizePlan:
         plan = plan_resizes(*given, **more)
         if plan.resizes:
             set_count(world, 4)

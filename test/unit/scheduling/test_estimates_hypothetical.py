@@ -6,15 +6,15 @@ from datetime import timedelta
 
 from helpers.gangs import NOW, a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import Node
-from tfjob_controller.scheduling.demand import demand_of
-from tfjob_controller.scheduling.standing import Standing
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.estimates import HypotheticalCapacity
+from tfjob_controller.scheduling.podsets import pod_set_of
 
-FOUR = (demand_of(workers(4)),)
+FOUR = (pod_set_of(workers(4)),)
 
 
-def standing_of(view: ClusterView) -> Standing:
-    standing = Standing(view)
+def standing_of(view: ClusterView) -> HypotheticalCapacity:
+    standing = HypotheticalCapacity(view)
     standing.start_pass(NOW)
     return standing
 
@@ -42,7 +42,7 @@ def test_nodes_that_are_ill_or_cordoned_count() -> None:
 
 
 def test_kinds_must_fit_together() -> None:
-    demands = (demand_of(workers(2)), demand_of(workers(3, name="ps")))
+    demands = (pod_set_of(workers(2)), pod_set_of(workers(3, name="ps")))
     assert not standing_of(busy(a_node("n", "4"))).fits_empty(demands)
 
 

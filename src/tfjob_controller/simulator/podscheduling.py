@@ -17,19 +17,16 @@ plugins/noderesources/fit.go (any pod that goes is a reason to try again).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from tfjob_controller.api.gang import kind_of
-from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.simulator.cluster import gang_of, gpus_by_node, key
-from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
+from tfjob_controller.simulator.execution import PARTIAL, Event, Executions, Ledger, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.jobs import SECOND, SimJob, ms
-from tfjob_controller.simulator.ledger import PARTIAL, Ledger
-from tfjob_controller.simulator.policy import Policy, Settings
-from tfjob_controller.simulator.spreading import node_for
-from tfjob_controller.simulator.timeline import Timeline
+from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 
 _FIRST_BACKOFF_SECONDS = 1
 _LONGEST_BACKOFF_SECONDS = 10
@@ -41,7 +38,7 @@ class _Pod:
 
     job: str
     member: str
-    demand: Demand
+    demand: PodSet
     order: int
     tried_ms: int = 0
     attempts: int = 0
@@ -60,16 +57,21 @@ class _Partial:
     """A job of which not all pods have a node."""
 
     job: SimJob
-    demands: Mapping[str, Demand]
+    demands: Mapping[str, PodSet]
     incarnation: int = 0
     node_of: dict[str, str] = field(default_factory=dict)
 
 
-class PerPod:
+class SimulatedKubeScheduler:
     """See the module."""
 
     def __init__(
-        self, timeline: Timeline[Event], executions: Executions, view: ClusterView, policy: Policy, settings: Settings
+        self,
+        timeline: Timeline[Event],
+        executions: Executions,
+        view: ClusterView,
+        policy: SchedulingPolicy,
+        settings: SimulationSettings,
     ) -> None:
         self.deadlock_ms = 0
         self.evictions = 0
@@ -91,12 +93,12 @@ class PerPod:
     # What happens
 
     def arrive(self, job: SimJob) -> None:
-        demands = {each.name: each for each in demands_of(gang_of(job, elastic=False).spec)}
+        demands = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}
         self._partial[job.name] = _Partial(job, demands)
         self._make_pods(self._partial[job.name])
 
     def ended(self, job: SimJob) -> None:
-        self._view.release(key(job))
+        self._view.unreserve(key(job))
         self._room_came = True
 
     def changed(self, name: str) -> None:
@@ -137,9 +139,9 @@ class PerPod:
 
     def _try(self, line: Iterable[_Pod]) -> list[str]:
         """The jobs that have got a node for one pod more. Room only shrinks meanwhile."""
-        now, hopeless, changed = self._timeline.now, set[Demand](), dict[str, None]()
+        now, hopeless, changed = self._timeline.now, set[PodSet](), dict[str, None]()
         for pod in line:
-            node = None if pod.demand in hopeless else node_for(self._view, pod.demand, spread=self._spread)
+            node = None if pod.demand in hopeless else select_node(self._view, pod.demand, spread=self._spread)
             if node is None:
                 hopeless.add(pod.demand)
                 self._order += 1
@@ -147,7 +149,7 @@ class PerPod:
                 self._waiting.append(pod)
                 continue
             partial = self._partial[pod.job]
-            requests = requests_by_member([pod.demand])
+            requests = requests_by_kind([pod.demand])
             self._view.reserve(key(partial.job), {pod.member: node}, requests, attempt=partial.incarnation)
             partial.node_of[pod.member] = node
             changed[pod.job] = None
@@ -188,7 +190,7 @@ class PerPod:
         name, now = partial.job.name, self._timeline.now
         self._ledger.note(now, "evict", name, len(partial.node_of), list(set(partial.node_of.values())))
         self._ledger.release(now, name)
-        self._view.release(key(partial.job))
+        self._view.unreserve(key(partial.job))
         self._waiting = [pod for pod in self._waiting if pod.job != name]
         partial.node_of = {}
         partial.incarnation += 1
@@ -200,3 +202,38 @@ class PerPod:
 
 def _holds_gpus(partial: _Partial) -> bool:
     return bool(gpus_by_node(partial.job, partial.node_of))
+
+
+def select_node(view: ClusterView, demand: PodSet, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:
+    """None if no node has room for it but those that are to `exclude`."""
+    best: tuple[float, str] | None = None
+    for group in view.candidates(demand.node_filter).groups.values():
+        room = next(iter(group.values()))
+        if not demand.capacity(room.free):
+            continue
+        share = room.free["cpu"] / room.allocatable["cpu"]
+        score = -share if spread else share
+        if best is not None and score > best[0]:
+            continue
+        first = min((name for name in group if name not in exclude), default=None)
+        if first is not None:
+            best = (score, first) if best is None else min(best, (score, first))
+    return None if best is None else best[1]
+
+
+def reserve_spread(
+    view: ClusterView, key: str, demands: Iterable[PodSet], members: Iterable[str], attempt: int
+) -> dict[str, str] | None:
+    """Nodes for these members, one by one, reserved; None, and nothing is reserved, if one finds no room."""
+    of_kind = {each.name: each for each in demands}
+    node_of: dict[str, str] = {}
+    for member in members:
+        demand = of_kind[kind_of(member)]
+        node = select_node(view, demand, spread=True)
+        if node is None:
+            for placed in node_of:
+                view.unreserve_member(key, placed)
+            return None
+        view.reserve(key, {member: node}, requests_by_kind([demand]), attempt=attempt)
+        node_of[member] = node
+    return node_of

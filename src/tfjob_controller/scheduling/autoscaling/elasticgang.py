@@ -12,7 +12,8 @@ from datetime import datetime
 
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.demand import Demand, demand_of
+from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
+from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Whoever else a gang has, its workers want to be near these.
@@ -20,7 +21,7 @@ PARAMETER_SERVERS = "ps"
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic:
+class ElasticGang:
     """One elastic kind of members of a bound gang.
 
     `demand` is that of one member. `nodes` are the present nodes of those that have one; `count` is how many the gang
@@ -33,16 +34,16 @@ class Elastic:
 
     key: str
     kind: str
-    demand: Demand
+    pod_set: PodSet
     nodes: Mapping[str, str]
-    least: int
-    most: int
+    min_members: int
+    max_members: int
     count: int
     priority: int = 0
-    anchors: frozenset[str] = frozenset()
-    may_resize: bool = True
-    bound_at: datetime | None = None
-    last_resize: datetime | None = None
+    preferred_nodes: frozenset[str] = frozenset()
+    is_resizable: bool = True
+    bound_time: datetime | None = None
+    last_resize_time: datetime | None = None
     target: int = 0
     leaving: tuple[str, ...] = ()
     reason: str = ""
@@ -57,19 +58,19 @@ class Elastic:
         """Whether it has been asked for more, and has not followed yet."""
         return self.target > self.count
 
-    def leavers(self) -> Sequence[str]:
+    def removal_order(self) -> Sequence[str]:
         """The members that may go, those first that go first: off the anchors, then those of the highest index."""
         may_go = [member for member in self.nodes if _index(member)]
-        may_go.sort(key=lambda member: (self.nodes[member] in self.anchors, -_index(member)))
+        may_go.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -_index(member)))
         return may_go
 
-    def by_index(self, members: Iterable[str]) -> tuple[str, ...]:
+    def index_order(self, members: Iterable[str]) -> tuple[str, ...]:
         """These, in order."""
         return tuple(sorted(members, key=_index))
 
-    def surplus(self) -> int:
+    def removable_count(self) -> int:
         """How many of its members may go in all."""
-        spare = len(self.nodes) - self.least
+        spare = len(self.nodes) - self.min_members
         # Where gangs wait most of those that run are at their least, and this is asked of all of them in each pass.
         if spare <= 0:
             return 0
@@ -77,9 +78,13 @@ class Elastic:
             spare, len(self.nodes) - sum(1 for member in self.nodes if member.endswith("0") and not _index(member))
         )
 
-    def abundance(self, members: int) -> float:
+    def surplus_ratio(self, members: int) -> float:
         """With so many members: how far it is above its minimum, from 0 to 1."""
-        return (members - self.least) / (self.most - self.least) if self.most > self.least else 0.0
+        return (
+            (members - self.min_members) / (self.max_members - self.min_members)
+            if self.max_members > self.min_members
+            else 0.0
+        )
 
 
 def elastic_kind(spec: GangSpec) -> Member | None:
@@ -89,7 +94,7 @@ def elastic_kind(spec: GangSpec) -> Member | None:
     )
 
 
-def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = False) -> Elastic | None:
+def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = False) -> ElasticGang | None:
     """None for a gang that is never resized by load.
 
     `is_finishing`: some member has ended, and will not run again. `is_changing`: pods of members that the gang has no
@@ -105,21 +110,21 @@ def elastic_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = Fa
     wanted = {each for each in wanted_members(gang) if kind_of(each) == member.name}
     target = _target(status, spec, member)
     is_over = spec.suspend or gang.metadata.deletion_timestamp is not None
-    return Elastic(
+    return ElasticGang(
         key=key_of(gang),
         kind=member.name,
-        demand=demand,
+        pod_set=demand,
         nodes=nodes,
-        least=spec.min_members[member.name],
-        most=spec.max_members[member.name],
+        min_members=spec.min_members[member.name],
+        max_members=spec.max_members[member.name],
         count=member.count,
         priority=spec.priority,
-        anchors=anchors_of(placed, member.name),
-        may_resize=not (is_over or is_finishing)
+        preferred_nodes=preferred_nodes(placed, member.name),
+        is_resizable=not (is_over or is_finishing)
         and nodes.keys() <= wanted
         and (target != member.count or not is_changing),
-        bound_at=parse_time_or_none(status.bound_at),
-        last_resize=parse_time_or_none(status.last_resize_time),
+        bound_time=parse_time_or_none(status.bound_at),
+        last_resize_time=parse_time_or_none(status.last_resize_time),
         target=target,
         leaving=status.leaving if target < member.count else (),
         reason=status.target_reason if target != member.count else "",
@@ -132,14 +137,14 @@ def _target(status: GangStatus, spec: GangSpec, member: Member) -> int:
     return target if spec.min_members[member.name] <= target <= spec.max_members[member.name] else member.count
 
 
-def _demand(member: Member) -> Demand | None:
+def _demand(member: Member) -> PodSet | None:
     try:
-        return demand_of(member).reduced_to(1)
+        return pod_set_of(member).with_count(1)
     except ValueError:
         return None
 
 
-def anchors_of(placed: Mapping[str, str], kind: str) -> frozenset[str]:
+def preferred_nodes(placed: Mapping[str, str], kind: str) -> frozenset[str]:
     """The nodes that members of this kind would rather be on; `placed` is the node of each member of the gang."""
     servers = frozenset(node for member, node in placed.items() if kind_of(member) == PARAMETER_SERVERS)
     return servers or frozenset(node for member, node in placed.items() if kind_of(member) != kind)
@@ -149,3 +154,32 @@ def _index(member: str) -> int:
     """-1 of what is no name of a member."""
     index = member.rpartition("-")[2]
     return int(index) if index.isascii() and index.isdecimal() and len(index) < 10 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalingPolicy:
+    """`topology_keys` as for placing: node labels, the widest first."""
+
+    scale_down_after_seconds: float = 30.0
+    scale_up_after_seconds: float = 60.0
+    topology_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRequest:
+    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`."""
+
+    key: str
+    kind: str
+    target: int
+    leaving: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """All wishes that should stand now. `due`: when to ask again at the latest, though nothing has changed."""
+
+    resizes: tuple[ResizeRequest, ...] = ()
+    nominated: NominatedNodes | None = None
+    recheck_time: datetime | None = None

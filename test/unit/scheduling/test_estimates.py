@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from helpers.gangs import a_node, a_pod, a_view, workers
-from tfjob_controller.scheduling.demand import demand_of
-from tfjob_controller.scheduling.outlook import Outlook
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.estimates import CapacityEstimate
+from tfjob_controller.scheduling.podsets import pod_set_of
 
-DEMANDS = (demand_of(workers(4, "2", node_selector={"zone": "a"})),)
+DEMANDS = (pod_set_of(workers(4, "2", node_selector={"zone": "a"})),)
 
 
 def busy() -> ClusterView:
@@ -21,10 +21,10 @@ def busy() -> ClusterView:
 
 
 def test_what_fits_is_counted_on_nodes_that_suit() -> None:
-    outlook = Outlook(busy(), DEMANDS)
-    (tally,) = outlook.tallies
-    assert (tally.fits, tally.nodes) == (2, 1)
-    assert not outlook.is_enough
+    outlook = CapacityEstimate(busy(), DEMANDS)
+    (tally,) = outlook.estimates
+    assert (tally.count, tally.nodes) == (2, 1)
+    assert not outlook.is_sufficient
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,21 @@ def test_what_fits_is_counted_on_nodes_that_suit() -> None:
 )
 def test_it_follows_what_changes(act: Callable[[ClusterView], None], fits: int, grown: bool) -> None:
     view = busy()
-    outlook = Outlook(view, DEMANDS)
-    outlook.may_have_grown = False
+    outlook = CapacityEstimate(view, DEMANDS)
+    outlook.has_grown = False
     act(view)
     outlook.refresh()
-    assert (outlook.tallies[0].fits, outlook.may_have_grown) == (fits, grown)
-    assert outlook.figures() == Outlook(view, DEMANDS).figures()
+    assert (outlook.estimates[0].count, outlook.has_grown) == (fits, grown)
+    assert outlook.fingerprint() == CapacityEstimate(view, DEMANDS).fingerprint()
 
 
 def test_after_very_many_changes_all_is_counted_anew() -> None:
     view = busy()
-    outlook = Outlook(view, DEMANDS)
+    outlook = CapacityEstimate(view, DEMANDS)
     for _ in range(5000):
         view.set_pod(a_pod("q", "a", "1"))
         view.remove_pod("ns/q")
     view.remove_pod("ns/p")
     outlook.refresh()
-    assert outlook.figures() == Outlook(view, DEMANDS).figures()
-    assert outlook.is_enough
+    assert outlook.fingerprint() == CapacityEstimate(view, DEMANDS).fingerprint()
+    assert outlook.is_sufficient

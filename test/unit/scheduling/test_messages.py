@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, workers
+from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, decide_once, workers
 from tfjob_controller.api.cluster import Node
 from tfjob_controller.api.gang import Member, Missing
-from tfjob_controller.scheduling.decide import Policy, Wait, decide
+from tfjob_controller.scheduling.decisions import AdmissionPolicy, Pending
 
 GPU_NODES = [a_node(f"n{n}", "4", gpu="1") for n in range(4)]
 
 
-def waiting(nodes: list[Node], busy: dict[str, str], *members: Member) -> Wait:
+def waiting(nodes: list[Node], busy: dict[str, str], *members: Member) -> Pending:
     """What a gang is told whose nodes are busy with another gang's pods, so many CPUs each."""
     view = a_view(*nodes)
     for node, cpu in busy.items():
         view.set_pod(a_pod(f"busy-{node}", node, cpu, gang="other", member=f"worker-{node}"))
-    (verdict,) = decide(view, [a_gang("a", *members)], NOW, Policy())
-    assert isinstance(verdict, Wait)
+    (verdict,) = decide_once(view, [a_gang("a", *members)], NOW, AdmissionPolicy())
+    assert isinstance(verdict, Pending)
     return verdict
 
 

@@ -44,7 +44,7 @@ _SUBDOMAIN_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelRequirement:
     """One line of matchExpressions (or of matchFields, on the node's name)."""
 
     key: str
@@ -82,11 +82,11 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class AffinityTerm:
     """One of several ways to match: all its requirements."""
 
-    expressions: tuple[Requirement, ...]
-    fields: tuple[Requirement, ...]
+    expressions: tuple[LabelRequirement, ...]
+    fields: tuple[LabelRequirement, ...]
 
     def matches(self, node: Node) -> bool:
         # A node has one field; all others are as if they were empty.
@@ -112,14 +112,14 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class NodeFilter:
     """What a pod asks of its node but for room. Made by `constraint_of` alone: equal ones are the same object."""
 
     selector: tuple[tuple[str, str], ...]
     tolerations: tuple[Toleration, ...]
-    terms: tuple[Term, ...] | None
+    terms: tuple[AffinityTerm, ...] | None
 
-    def objection(self, node: Node) -> str:
+    def rejection(self, node: Node) -> str:
         """Why the node does not suit, in constant words; empty if it does."""
         if not is_ready(node):
             return NOT_READY
@@ -129,7 +129,7 @@ class Constraint:
             return TAINTED
         return "" if self._selects(node) else NOT_SELECTED
 
-    def could_suit(self, node: Node) -> bool:
+    def could_accept(self, node: Node) -> bool:
         """Whether it would suit if it were in good health and nobody had cordoned it."""
         lasting = (each for each in node.spec.taints if not each.key.startswith(_HEALTH_PREFIX))
         return all(each.effect not in _EFFECTS or self._tolerates(each) for each in lasting) and self._selects(node)
@@ -149,24 +149,24 @@ def is_ready(node: Node) -> bool:
     return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
 
 
-def constraint_of(member: Member) -> Constraint:
+def node_filter_of(member: Member) -> NodeFilter:
     """What the member's pods ask of their nodes."""
     asked = (member.node_selector, member.tolerations, member.node_affinity)
     return _constraint(msgspec.json.encode(asked, order="sorted"))
 
 
 @functools.lru_cache(maxsize=4096)
-def _constraint(encoded: bytes) -> Constraint:
+def _constraint(encoded: bytes) -> NodeFilter:
     selector, tolerations, affinity = msgspec.json.decode(encoded)
     terms = None if affinity is None else tuple(filter(None, map(_term, _dicts(affinity.get("nodeSelectorTerms")))))
-    return Constraint(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms)
+    return NodeFilter(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms)
 
 
 def _toleration(body: Mapping[str, Any]) -> Toleration:
     return Toleration(*(_text(body.get(name)) for name in ("key", "operator", "value", "effect")))
 
 
-def _term(body: Mapping[str, Any]) -> Term | None:
+def _term(body: Mapping[str, Any]) -> AffinityTerm | None:
     """None for a term that matches nothing: an empty one, or one that cannot be understood."""
     expressions = tuple(map(_requirement, _dicts(body.get("matchExpressions"))))
     fields = tuple(map(_requirement, _dicts(body.get("matchFields"))))
@@ -174,13 +174,13 @@ def _term(body: Mapping[str, Any]) -> Term | None:
         return None
     if any(each.operator not in ("In", "NotIn") or len(each.values) != 1 for each in fields):
         return None
-    return Term(expressions, fields)
+    return AffinityTerm(expressions, fields)
 
 
-def _requirement(body: Mapping[str, Any]) -> Requirement:
+def _requirement(body: Mapping[str, Any]) -> LabelRequirement:
     values = body.get("values") or ()
     texts = tuple(map(_text, values)) if isinstance(values, list) else ()
-    return Requirement(_text(body.get("key")), _text(body.get("operator")), texts)
+    return LabelRequirement(_text(body.get("key")), _text(body.get("operator")), texts)
 
 
 def _dicts(value: object) -> list[Mapping[str, Any]]:

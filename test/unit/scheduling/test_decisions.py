@@ -6,29 +6,28 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, workers
+from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, decide_once, workers
 from tfjob_controller.api.cluster import Taint
 from tfjob_controller.api.gang import Gang, GangStatus, Member, Missing
-from tfjob_controller.scheduling.decide import (
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import (
     EXCEEDS_CLUSTER_CAPACITY,
     INVALID_RESOURCES,
+    AdmissionDecider,
+    AdmissionPolicy,
     Admit,
-    Decider,
-    Policy,
+    Pending,
     Unschedulable,
-    Wait,
-    decide,
 )
-from tfjob_controller.scheduling.explain import HELD_BACK, RESTING
-from tfjob_controller.scheduling.resizes import Kept
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.messages import BACKING_OFF, HELD_BACK
+from tfjob_controller.scheduling.queue import NominatedNodes
 
-POLICY = Policy()
+POLICY = AdmissionPolicy()
 OLD, YOUNG = 60.0, 1.0
 
 
 def admitted(view: ClusterView, *gangs: Gang) -> list[str]:
-    return [each.gang_key for each in decide(view, gangs, NOW, POLICY) if isinstance(each, Admit)]
+    return [each.gang_key for each in decide_once(view, gangs, NOW, POLICY) if isinstance(each, Admit)]
 
 
 def full(name: str = "n") -> ClusterView:
@@ -40,7 +39,7 @@ def full(name: str = "n") -> ClusterView:
 
 def test_who_fits_is_admitted_and_reserved_in_the_same_step() -> None:
     view = a_view(a_node("n", "4"))
-    (verdict,) = decide(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
+    (verdict,) = decide_once(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
     assert isinstance(verdict, Admit)
     assert (verdict.gang_key, verdict.attempt) == ("ns/a", 3)
     assert view.reserved_members("ns/a") == verdict.placement.node_of
@@ -62,9 +61,9 @@ def test_whoever_does_not_fit_lets_younger_ones_go_first_for_a_while() -> None:
 
 def test_after_that_nothing_behind_it_takes_room_that_it_could_use() -> None:
     gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), age_seconds=YOUNG)]
-    first, second = decide(full(), gangs, NOW, POLICY)
-    assert isinstance(first, Wait)
-    assert second == Wait("ns/b", 2, (), HELD_BACK, may_fit=True)
+    first, second = decide_once(full(), gangs, NOW, POLICY)
+    assert isinstance(first, Pending)
+    assert second == Pending("ns/b", 2, (), HELD_BACK, may_fit=True)
 
 
 def test_room_that_the_starving_could_not_use_is_free_for_all() -> None:
@@ -91,13 +90,13 @@ def test_a_gang_that_foreign_pods_keep_out_holds_no_room() -> None:
 def test_a_gang_that_rests_keeps_its_place_but_holds_no_room() -> None:
     later = (NOW + timedelta(seconds=5)).isoformat()
     resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(not_before=later))
-    first, second = decide(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
-    assert first == Wait("ns/a", 1, (), RESTING, may_fit=True)
+    first, second = decide_once(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
+    assert first == Pending("ns/a", 1, (), BACKING_OFF, may_fit=True)
     assert isinstance(second, Admit)
 
 
 def test_a_suspended_gang_is_not_looked_at() -> None:
-    assert decide(full(), [a_gang("a", suspend=True)], NOW, POLICY) == []
+    assert decide_once(full(), [a_gang("a", suspend=True)], NOW, POLICY) == []
 
 
 def test_positions_count_those_who_wait() -> None:
@@ -107,8 +106,11 @@ def test_positions_count_those_who_wait() -> None:
         a_gang("c", workers(1), age_seconds=7),
         a_gang("d", workers(4), age_seconds=6),
     ]
-    verdicts = decide(full(), gangs, NOW, POLICY)
-    assert [(each.gang_key, each.position) for each in verdicts if isinstance(each, Wait)] == [("ns/a", 1), ("ns/d", 2)]
+    verdicts = decide_once(full(), gangs, NOW, POLICY)
+    assert [(each.gang_key, each.position) for each in verdicts if isinstance(each, Pending)] == [
+        ("ns/a", 1),
+        ("ns/d", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_positions_count_those_who_wait() -> None:
     ],
 )
 def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Member, ...]) -> None:
-    (verdict,) = decide(full(), [a_gang("a", *members)], NOW, POLICY)
+    (verdict,) = decide_once(full(), [a_gang("a", *members)], NOW, POLICY)
     assert isinstance(verdict, Unschedulable)
     assert verdict.reason == EXCEEDS_CLUSTER_CAPACITY
 
@@ -133,8 +135,8 @@ def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Membe
 )
 def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
     view = a_view(a_node("n", "1"), node)  # type: ignore[arg-type]  # a Node, whatever pytest thinks
-    (verdict,) = decide(view, [a_gang("a", workers(5))], NOW, POLICY)
-    assert isinstance(verdict, Wait)
+    (verdict,) = decide_once(view, [a_gang("a", workers(5))], NOW, POLICY)
+    assert isinstance(verdict, Pending)
 
 
 @pytest.mark.parametrize(
@@ -146,30 +148,30 @@ def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
     ],
 )
 def test_nonsense_harms_only_the_gang_that_asks_for_it(members: tuple[Member, ...], words: str) -> None:
-    first, second = decide(full(), [a_gang("a", *members, age_seconds=9), a_gang("b")], NOW, POLICY)
+    first, second = decide_once(full(), [a_gang("a", *members, age_seconds=9), a_gang("b")], NOW, POLICY)
     assert first == Unschedulable("ns/a", INVALID_RESOURCES, words)
     assert isinstance(second, Admit)
 
 
 def test_a_negative_count_is_none_at_all() -> None:
-    (verdict,) = decide(full(), [a_gang("a", workers(-3))], NOW, POLICY)
+    (verdict,) = decide_once(full(), [a_gang("a", workers(-3))], NOW, POLICY)
     assert isinstance(verdict, Admit)
     assert verdict.placement.node_of == {}
 
 
 def test_the_least_is_enough() -> None:
     view = full()
-    (verdict,) = decide(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
+    (verdict,) = decide_once(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
     assert isinstance(verdict, Admit)
     assert verdict.placement.counts == {"worker": 2}
 
 
 def test_an_unchanged_situation_has_the_very_same_words() -> None:
     view = full()
-    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(4))]
+    decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(4))]
     first = decider.decide(gangs, NOW)
     assert first == [
-        Wait("ns/a", 1, (Missing("cpu", "4", "2"),), "needs 4 \u00d7 cpu: 1; 1 node has room for 2, 2 more needed")
+        Pending("ns/a", 1, (Missing("cpu", "4", "2"),), "needs 4 \u00d7 cpu: 1; 1 node has room for 2, 2 more needed")
     ]
     view.set_pod(a_pod("small", "n", "0"))
     view.remove_pod("ns/small")
@@ -178,40 +180,43 @@ def test_an_unchanged_situation_has_the_very_same_words() -> None:
 
 def test_room_that_comes_is_seen_in_the_next_pass() -> None:
     view = full()
-    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(4)), a_gang("b", workers(3, name="ps"), workers(1))]
+    decider, gangs = (
+        AdmissionDecider(view, POLICY),
+        [a_gang("a", workers(4)), a_gang("b", workers(3, name="ps"), workers(1))],
+    )
     assert not any(isinstance(each, Admit) for each in decider.decide(gangs, NOW))
     view.remove_pod("ns/busy")
-    assert [type(each) for each in decider.decide(gangs, NOW)] == [Admit, Wait]
-    view.release("ns/a")
+    assert [type(each) for each in decider.decide(gangs, NOW)] == [Admit, Pending]
+    view.unreserve("ns/a")
     assert [type(each) for each in decider.decide(gangs[1:], NOW)] == [Admit]
 
 
 def test_a_gang_that_could_never_fit_is_looked_at_again_when_nodes_come() -> None:
     view = a_view(a_node("n", "1"))
-    decider, gangs = Decider(view, POLICY), [a_gang("a", workers(2))]
+    decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(2))]
     assert isinstance(decider.decide(gangs, NOW)[0], Unschedulable)
     view.set_node(a_node("m", "1"))
     assert isinstance(decider.decide(gangs, NOW)[0], Admit)
 
 
 def test_a_changed_gang_is_read_anew() -> None:
-    decider = Decider(full(), POLICY)
-    assert isinstance(decider.decide([a_gang("a", workers(3))], NOW)[0], Wait)
+    decider = AdmissionDecider(full(), POLICY)
+    assert isinstance(decider.decide([a_gang("a", workers(3))], NOW)[0], Pending)
     assert isinstance(decider.decide([a_gang("a", workers(2))], NOW)[0], Admit)
 
 
-def kept_for(name: str, *nodes: str) -> Kept:
-    return Kept(f"ns/{name}", frozenset(nodes))
+def kept_for(name: str, *nodes: str) -> NominatedNodes:
+    return NominatedNodes(f"ns/{name}", frozenset(nodes))
 
 
 def test_nodes_that_are_kept_are_for_nobody_else_whoever_comes_first() -> None:
     first, keeper = a_gang("first", workers(2), priority=9), a_gang("keeper", workers(4))
     kept = kept_for("keeper", "n")
-    words = {each.gang_key: each for each in decide(full(), [first, keeper], NOW, POLICY, kept)}
-    assert isinstance(words["ns/first"], Wait)
+    words = {each.gang_key: each for each in decide_once(full(), [first, keeper], NOW, POLICY, kept)}
+    assert isinstance(words["ns/first"], Pending)
     assert words["ns/first"].message == HELD_BACK
     view = a_view(a_node("n", "4"), a_node("m", "2"))
-    verdicts = decide(view, [first, keeper], NOW, POLICY, kept)
+    verdicts = decide_once(view, [first, keeper], NOW, POLICY, kept)
     found = {each.gang_key: set(each.placement.node_of.values()) for each in verdicts if isinstance(each, Admit)}
     assert found == {"ns/first": {"m"}, "ns/keeper": {"n"}}
 
@@ -222,14 +227,14 @@ def test_a_gang_that_starves_does_not_keep_others_off_what_is_kept_for_them() ->
     view.set_pod(a_pod("busy", "m", "4", gang="other", member="worker-0"))
     keeper = a_gang("keeper", workers(4))
     assert admitted(view, starving, keeper) == []
-    verdicts = decide(view, [starving, keeper], NOW, POLICY, kept_for("keeper", "n"))
+    verdicts = decide_once(view, [starving, keeper], NOW, POLICY, kept_for("keeper", "n"))
     assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
 
 
 def test_gangs_that_ask_for_the_same_are_tried_apart_where_nodes_are_kept_for_one() -> None:
     twins = [a_gang("first", workers(2), priority=9), a_gang("keeper", workers(2))]
-    verdicts = decide(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
+    verdicts = decide_once(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
     assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
-    decider = Decider(full(), POLICY)
+    decider = AdmissionDecider(full(), POLICY)
     decider.decide(twins[:1], NOW, kept_for("keeper", "n"))
     assert [type(each) for each in decider.decide(twins[:1], NOW)] == [Admit]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-
-from tfjob_controller.simulator.jobs import SpeedModel
 
 IN_PLACE, RESTART = "InPlace", "Restart"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SchedulingPolicy:
     """`gang`: by the live queue and placement, all pods or none; else pod by pod, as kube-scheduler does it.
 
     `locality`: a gang goes to few nodes, as the live placement has it; single pods to the fullest node (MostAllocated
@@ -27,12 +26,12 @@ class Policy:
 POLICIES = {
     each.name: each
     for each in (
-        Policy("default"),
-        Policy("locality", locality=True),
-        Policy("gang", gang=True),
-        Policy("gang+locality", gang=True, locality=True),
-        Policy("gang+autoscaling", gang=True, autoscaling=True),
-        Policy("gang+locality+autoscaling", gang=True, locality=True, autoscaling=True),
+        SchedulingPolicy("default"),
+        SchedulingPolicy("locality", locality=True),
+        SchedulingPolicy("gang", gang=True),
+        SchedulingPolicy("gang+locality", gang=True, locality=True),
+        SchedulingPolicy("gang+autoscaling", gang=True, autoscaling=True),
+        SchedulingPolicy("gang+locality+autoscaling", gang=True, locality=True, autoscaling=True),
     )
 }
 # What all others are compared with.
@@ -40,7 +39,23 @@ BASELINE = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SpeedModel:
+    """See the module."""
+
+    doubling: float = 0.9
+    spread: float = 0.75
+    restart_seconds: float = 30.0
+
+    def speed(self, workers: int, nodes: int) -> float:
+        """Units of work per second of so many workers, when all pods of the job are on so many nodes."""
+        if workers < 1:
+            return 0.0
+        alone: float = workers * self.doubling ** math.log2(workers)
+        return alone * self.spread if nodes > 1 else alone
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
     """The extender's flags of the same names, and what is assumed about the cluster.
 
     `pod_seconds` is the time between the creations of two pods of a job: kube-controller-manager makes about ten a

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from helpers.gangs import a_node, a_view, workers
-from tfjob_controller.scheduling.demand import demand_of
+from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import NoFit, Placement, place
-from tfjob_controller.scheduling.resizes import Ending
-from tfjob_controller.scheduling.supposed import Supposed
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import pod_set_of
 
 TWO = {"worker": {"cpu": 2000, "pods": 1}}
 
@@ -22,13 +21,13 @@ def full() -> ClusterView:
 def test_what_is_freed_can_be_placed_on_and_the_view_does_not_change() -> None:
     view = full()
     version = view.version
-    demand = demand_of(workers(2))
+    demand = pod_set_of(workers(2))
     assert isinstance(place(view, [demand]), NoFit)
-    supposed = Supposed(view, [Ending("m", {"cpu": 1000}), Ending("m", {"cpu": 1000, "pods": 1})])
+    supposed = WhatIfView(view, [FreedCapacity("m", {"cpu": 1000}), FreedCapacity("m", {"cpu": 1000, "pods": 1})])
     found = place(supposed, [demand])
     assert isinstance(found, Placement)
     assert set(found.node_of.values()) == {"m"}
-    assert (supposed.rooms["m"].free["cpu"], supposed.rooms["n"].free["cpu"]) == (2000, 0)
+    assert (supposed.node_infos["m"].free["cpu"], supposed.node_infos["n"].free["cpu"]) == (2000, 0)
     assert (view.version, view.free("m")["cpu"]) == (version, 0)
     assert isinstance(place(view, [demand]), NoFit)
 
@@ -36,13 +35,13 @@ def test_what_is_freed_can_be_placed_on_and_the_view_does_not_change() -> None:
 def test_nodes_that_become_alike_stand_together() -> None:
     view = a_view(a_node("n", "2"), a_node("m", "2"))
     view.reserve("ns/g", {"worker-0": "n"}, TWO, attempt=1)
-    demand = demand_of(workers(4))
-    supposed = Supposed(view, [Ending("n", {"cpu": 2000, "pods": 1})])
-    (group,) = supposed.pool(demand.constraint).groups.values()
+    demand = pod_set_of(workers(4))
+    supposed = WhatIfView(view, [FreedCapacity("n", {"cpu": 2000, "pods": 1})])
+    (group,) = supposed.candidates(demand.node_filter).groups.values()
     assert set(group) == {"n", "m"}
-    assert [len(group) for group in view.pool(demand.constraint).groups.values()] == [1, 1]
+    assert [len(group) for group in view.candidates(demand.node_filter).groups.values()] == [1, 1]
 
 
 def test_room_on_a_node_that_is_gone_or_closed_helps_nobody() -> None:
-    freed = [Ending("gone", {"cpu": 2000}), Ending("closed", {"cpu": 2000})]
-    assert isinstance(place(Supposed(full(), freed), [demand_of(workers(1))]), NoFit)
+    freed = [FreedCapacity("gone", {"cpu": 2000}), FreedCapacity("closed", {"cpu": 2000})]
+    assert isinstance(place(WhatIfView(full(), freed), [pod_set_of(workers(1))]), NoFit)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tfjob_controller.simulator.cluster import ClusterShape, check_fits
-from tfjob_controller.simulator.execution import Arrival, Event, Executions, PodCreated, Turn, Wake
-from tfjob_controller.simulator.gangs import Gangs
-from tfjob_controller.simulator.jobs import SimJob
-from tfjob_controller.simulator.ledger import Ledger
-from tfjob_controller.simulator.perpod import PerPod
-from tfjob_controller.simulator.policy import Policy, Settings
-from tfjob_controller.simulator.timeline import Timeline
+from tfjob_controller.simulator.execution import (
+    WORKING,
+    Arrival,
+    Event,
+    Executions,
+    Ledger,
+    PodCreated,
+    Timeline,
+    Turn,
+    Wake,
+)
+from tfjob_controller.simulator.gangscheduling import SimulatedGangScheduler
+from tfjob_controller.simulator.jobs import SECOND, SimJob
+from tfjob_controller.simulator.podscheduling import SimulatedKubeScheduler
+from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 
 
 class Scheduler(Protocol):
@@ -30,7 +40,7 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """Of one job."""
 
     job: SimJob
@@ -39,11 +49,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """What happened. Outcomes are in the order of the jobs."""
 
     shape: ClusterShape
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[JobOutcome, ...]
     ledger: Ledger
     resizes: int
     restarts: int
@@ -57,8 +67,13 @@ class Run:
 
 
 def simulate(
-    jobs: Sequence[SimJob], shape: ClusterShape, policy: Policy, settings: Settings, *, detailed: bool = False
-) -> Run:
+    jobs: Sequence[SimJob],
+    shape: ClusterShape,
+    policy: SchedulingPolicy,
+    settings: SimulationSettings,
+    *,
+    detailed: bool = False,
+) -> SimulationRun:
     """Until all jobs have ended. `detailed`: with segments and levels. Raises SimulationError for a job too large.
 
     RuntimeError: jobs wait though nothing will happen any more, which is a fault of the rules, or here.
@@ -75,8 +90,8 @@ def simulate(
         for event in timeline.take():
             _handle(event, executions, scheduler)
         scheduler.step()
-    outcomes = tuple(Outcome(job, executions.started_ms[job.name], executions.ended_ms[job.name]) for job in jobs)
-    return Run(
+    outcomes = tuple(JobOutcome(job, executions.started_ms[job.name], executions.ended_ms[job.name]) for job in jobs)
+    return SimulationRun(
         shape,
         outcomes,
         executions.ledger,
@@ -88,9 +103,13 @@ def simulate(
 
 
 def _scheduler(
-    timeline: Timeline[Event], executions: Executions, shape: ClusterShape, policy: Policy, settings: Settings
+    timeline: Timeline[Event],
+    executions: Executions,
+    shape: ClusterShape,
+    policy: SchedulingPolicy,
+    settings: SimulationSettings,
 ) -> Scheduler:
-    kind = Gangs if policy.gang else PerPod
+    kind = SimulatedGangScheduler if policy.gang else SimulatedKubeScheduler
     return kind(timeline, executions, shape.view(), policy, settings)
 
 
@@ -105,3 +124,44 @@ def _handle(event: Event, executions: Executions, scheduler: Scheduler) -> None:
             scheduler.changed(event.job)
     else:
         scheduler.told(event)
+
+
+TIMES: Mapping[str, Callable[[JobOutcome], float]] = {
+    "waiting": lambda each: (each.started_ms - each.job.arrival_ms) / SECOND,
+    "elapsed": lambda each: (each.ended_ms - each.started_ms) / SECOND,
+    "completion": lambda each: (each.ended_ms - each.job.arrival_ms) / SECOND,
+}
+
+
+def measures(run: SimulationRun) -> dict[str, float]:
+    """By name, always the same names in the same order."""
+    return {**dict(_times(run)), **_totals(run)}
+
+
+def _times(run: SimulationRun) -> Iterator[tuple[str, float]]:
+    for name, of in TIMES.items():
+        values = [of(each) for each in run.outcomes]
+        yield f"{name}_mean", statistics.fmean(values)
+        yield f"{name}_median", statistics.median(values)
+        yield f"{name}_p95", nearest_rank(values, 0.95)
+
+
+def _totals(run: SimulationRun) -> dict[str, float]:
+    makespan = run.makespan_ms / SECOND
+    capacity = makespan * run.shape.gpus
+    ledger = run.ledger
+    return {
+        "makespan": makespan,
+        "allocated": sum(ledger.seconds.values()) / capacity,
+        "working": ledger.seconds[WORKING] / capacity,
+        "useful": ledger.useful_seconds / capacity,
+        "resizes": float(run.resizes),
+        "restarts": float(run.restarts),
+        "deadlock": run.deadlock_ms / SECOND,
+        "evictions": float(run.evictions),
+    }
+
+
+def nearest_rank(values: Sequence[float], share: float) -> float:
+    """The least value that so many are at or below."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]

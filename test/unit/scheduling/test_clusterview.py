@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from helpers.gangs import a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import ScheduledPod
-from tfjob_controller.scheduling.demand import demand_of
-from tfjob_controller.scheduling.rooms import full_nodes
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
+from tfjob_controller.scheduling.podsets import pod_set_of
 
 GANG = "ns/g"
 SOON = "2026-11-21T12:00:30Z"
@@ -67,10 +67,10 @@ def test_a_pod_may_come_before_its_node_and_stay_after_it() -> None:
 def test_a_reservation_takes_room_until_it_is_released() -> None:
     view = reserved("worker-0", "worker-1")
     assert cpu(view) == 6000
-    view.release_member(GANG, "worker-0")
+    view.unreserve_member(GANG, "worker-0")
     assert cpu(view) == 7000
     assert view.reserved_members(GANG) == {"worker-1": "n"}
-    view.release(GANG)
+    view.unreserve(GANG)
     assert cpu(view) == 8000
     assert view.statistics().gangs == 0
 
@@ -147,14 +147,14 @@ def test_reserving_the_same_again_changes_nothing() -> None:
 @pytest.mark.parametrize(("cpu", "full"), [(7000, set()), (7001, {"n"})])
 def test_foreign_pods_are_kept_off_reserved_room(cpu: int, full: set[str]) -> None:
     view = reserved("worker-0")
-    assert full_nodes(view.rooms, ["n", "unknown"], [("cpu", cpu)]) == full
+    assert nodes_without_capacity(view.node_infos, ["n", "unknown"], [("cpu", cpu)]) == full
 
 
 def test_without_gangs_only_foreign_pods_count() -> None:
     view = reserved("worker-0")
     view.set_pod(a_pod("p", "n", "2"))
     view.set_pod(a_pod("q", "n", "3", gang="g", member="worker-7"))
-    assert view.without_gangs("n")["cpu"] == 6000
+    assert view.free_without_gangs("n")["cpu"] == 6000
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_without_gangs_only_foreign_pods_count() -> None:
         pytest.param(lambda view: view.set_pod(a_pod("p", "n", phase="Pending")), id="a pod that is the same"),
         pytest.param(lambda view: view.remove_pod("ns/x"), id="an unknown pod"),
         pytest.param(lambda view: view.remove_node("x"), id="an unknown node"),
-        pytest.param(lambda view: view.release("ns/x"), id="an unknown gang"),
-        pytest.param(lambda view: view.release_member("ns/x", "worker-0"), id="an unknown member"),
+        pytest.param(lambda view: view.unreserve("ns/x"), id="an unknown gang"),
+        pytest.param(lambda view: view.unreserve_member("ns/x", "worker-0"), id="an unknown member"),
     ],
 )
 def test_what_changes_nothing_is_no_change(act: Callable[[ClusterView], None]) -> None:
@@ -201,7 +201,7 @@ def test_changes_of_long_ago_are_forgotten() -> None:
 
 def test_a_pool_holds_the_nodes_that_suit_and_follows_them() -> None:
     view = a_view(a_node("n", labels={"zone": "a"}), a_node("m"))
-    pool = view.pool(demand_of(workers(1, node_selector={"zone": "a"})).constraint)
+    pool = view.candidates(pod_set_of(workers(1, node_selector={"zone": "a"})).node_filter)
     assert [list(group) for group in pool.groups.values()] == [["n"]]
     view.set_node(a_node("m", labels={"zone": "a"}))
     assert [sorted(group) for group in pool.groups.values()] == [["m", "n"]]
@@ -225,12 +225,12 @@ def ending_pod(name: str, *, gang: str = "", member: str = "", node: str = "n") 
 def test_pods_that_were_told_to_end_are_known_until_they_have() -> None:
     view = a_view(a_node("n"))
     view.set_pod(a_pod("p", "n"))
-    assert list(view.ending()) == []
+    assert list(view.terminating_pods()) == []
     view.set_pod(ending_pod("p"))
-    assert list(view.ending()) == [("n", {"cpu": 1000, "pods": 1}, SOON)]
+    assert list(view.terminating_pods()) == [("n", {"cpu": 1000, "pods": 1}, SOON)]
     assert cpu(view) == 7000
     view.remove_pod("ns/p")
-    assert list(view.ending()) == []
+    assert list(view.terminating_pods()) == []
 
 
 def test_one_that_has_finished_leaves_nothing_to_come() -> None:
@@ -238,23 +238,23 @@ def test_one_that_has_finished_leaves_nothing_to_come() -> None:
     view.set_pod(ending_pod("p"))
     pod = ending_pod("p")
     view.set_pod(replace(pod, status=replace(pod.status, phase="Succeeded")))
-    assert list(view.ending()) == []
+    assert list(view.terminating_pods()) == []
 
 
 def test_no_room_comes_of_a_pod_whose_place_is_reserved_for_the_next_one() -> None:
     view = reserved("worker-0")
     view.set_pod(ending_pod("p", gang="g", member="worker-0"))
     view.set_pod(ending_pod("q", gang="g", member="worker-1"))
-    assert [amounts["cpu"] for _, amounts, _ in view.ending()] == [1000]
-    view.release(GANG)
-    assert len(list(view.ending())) == 2
+    assert [amounts["cpu"] for _, amounts, _ in view.terminating_pods()] == [1000]
+    view.unreserve(GANG)
+    assert len(list(view.terminating_pods())) == 2
 
 
 def test_what_pods_use_is_a_share_of_what_the_nodes_have_whatever_is_reserved() -> None:
     view = reserved("worker-0")
-    assert view.used_shares()["cpu"] == 0
+    assert view.utilization()["cpu"] == 0
     view.set_pod(a_pod("p", "m", "4"))
-    assert view.used_shares()["cpu"] == 0.25
+    assert view.utilization()["cpu"] == 0.25
     view.set_pod(a_pod("w", "n", "1", gang="g", member="worker-0"))
-    assert view.used_shares()["cpu"] == 0.3125
-    assert ClusterView().used_shares() == {}
+    assert view.utilization()["cpu"] == 0.3125
+    assert ClusterView().utilization() == {}

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from helpers.gangs import GPU, NOW, a_node, a_pod, workers
 from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
-from tfjob_controller.scheduling.elastic import elastic_of
-from tfjob_controller.scheduling.scaling import Ending, Kept, Plan, plan_resizes
+from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
+from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan, elastic_gang_of
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
+from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.timestamps import format_micro_time
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
@@ -29,7 +31,7 @@ def members(*indexes: int) -> list[str]:
     return [f"worker-{index}" for index in indexes]
 
 
-def wishes(plan: Plan) -> dict[str, tuple[int, str]]:
+def wishes(plan: ResizePlan) -> dict[str, tuple[int, str]]:
     """Target and who leaves, by the gang's name."""
     return {
         each.key.removeprefix("ns/"): (
@@ -55,16 +57,16 @@ def test_a_gang_that_waits_gets_room_from_one_that_has_more_than_its_least(full:
     assert wishes(plan) == {"big": (2, "2 3")}
     (wish,) = plan.resizes
     assert (wish.kind, wish.reason) == ("worker", "room for ns/next, waiting 30 s")
-    assert plan.kept == Kept("ns/next", frozenset({"n0"}))
+    assert plan.nominated == NominatedNodes("ns/next", frozenset({"n0"}))
     full.follow(plan.resizes)
     # From now on it is not for pods of no gang either.
-    assert full.plan().kept == Kept("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}})
+    assert full.plan().nominated == NominatedNodes("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}})
     assert full.admit() == ["ns/next"]
 
 
 def test_not_before_it_has_waited(full: ScalingWorld) -> None:
     full.advance(-1)
-    assert full.plan() == Plan(due=full.now + timedelta(seconds=1))
+    assert full.plan() == ResizePlan(recheck_time=full.now + timedelta(seconds=1))
 
 
 def test_the_wish_and_its_words_stand_while_it_holds(full: ScalingWorld) -> None:
@@ -78,7 +80,9 @@ def test_the_wish_and_its_words_stand_while_it_holds(full: ScalingWorld) -> None
     [
         pytest.param(lambda world: world.waiting.clear(), id="the gang went away"),
         pytest.param(lambda world: world.view.set_node(a_node("n1", "2")), id="there is room now"),
-        pytest.param(lambda world: world.ending.append(Ending("n0", {"cpu": 2000, "pods": 2})), id="room is coming"),
+        pytest.param(
+            lambda world: world.ending.append(FreedCapacity("n0", {"cpu": 2000, "pods": 2})), id="room is coming"
+        ),
         pytest.param(lambda world: world.view.remove_node("n0"), id="it helps no more"),
         pytest.param(lambda world: world.arrives("first", workers(5), priority=1), id="it comes first no more"),
     ],
@@ -96,7 +100,7 @@ def test_a_gang_of_a_higher_priority_that_has_just_come_does_not_end_what_is_und
     full.arrives("first", workers(2), priority=1)
     assert full.plan().resizes == plan.resizes
     full.follow(plan.resizes)
-    kept = full.plan().kept
+    kept = full.plan().nominated
     assert kept is not None
     assert (kept.gang_key, kept.nodes) == ("ns/next", {"n0"})
     assert full.admit() == ["ns/next"]
@@ -106,10 +110,10 @@ def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(f
     full.follow(full.plan().resizes)
     # Its pods are ending.
     full.view.set_pod(a_pod("ends", "n0", "2"))
-    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 1}))
+    full.ending.append(FreedCapacity("n0", {"cpu": 2000, "pods": 1}))
     full.arrives("first", workers(2), priority=1)
     full.advance(2 * DOWN)
-    kept = full.plan().kept
+    kept = full.plan().nominated
     assert kept is not None
     assert kept.gang_key == "ns/next"
     assert full.admit() == []
@@ -119,7 +123,7 @@ def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(f
     assert full.admit() == ["ns/next"]
     # And then it is the other's turn.
     full.runs("other", [("n0", members(0, 1))], workers(2), **elastic(1, 2))
-    assert full.plan().kept is None
+    assert full.plan().nominated is None
 
 
 def test_nobody_gives_for_a_gang_before_it_is_written_since_when_it_waits(full: ScalingWorld) -> None:
@@ -127,7 +131,7 @@ def test_nobody_gives_for_a_gang_before_it_is_written_since_when_it_waits(full: 
     # A creation is known to the second only: the wish would be withdrawn when the moment is.
     created = replace(gang.metadata, creation_timestamp=gang.status.waiting_since)
     full.waiting["ns/next"] = replace(gang, metadata=created, status=replace(gang.status, waiting_since=None))
-    assert full.plan() == Plan()
+    assert full.plan() == ResizePlan()
 
 
 def test_once_it_has_started_nothing_is_owed_to_those_behind_it(full: ScalingWorld) -> None:
@@ -158,12 +162,12 @@ def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
     busy.arrives("next", workers(2))
     busy.advance(DOWN)
     busy.arrives("first", workers(2), priority=1)
-    assert busy.plan() == Plan(due=busy.now + timedelta(seconds=DOWN))
+    assert busy.plan() == ResizePlan(recheck_time=busy.now + timedelta(seconds=DOWN))
 
 
 def test_room_that_came_without_a_shrink_is_kept_for_nobody(full: ScalingWorld) -> None:
     full.view.set_node(a_node("n1", "2"))
-    assert full.plan() == Plan()
+    assert full.plan() == ResizePlan()
 
 
 def test_what_is_freed_is_for_the_gang_that_waits_and_not_for_one_that_would_fit_into_a_part() -> None:
@@ -175,7 +179,7 @@ def test_what_is_freed_is_for_the_gang_that_waits_and_not_for_one_that_would_fit
     busy.arrives("small", workers(1))
     busy.arrives("dear", workers(1), priority=9)
     # One has gone, the other is still ending.
-    busy.view.release_member("ns/big", "worker-3")
+    busy.view.unreserve_member("ns/big", "worker-3")
     assert busy.admit() == []
     busy.follow(plan.resizes)
     busy.plan()
@@ -209,25 +213,25 @@ def test_of_a_gang_of_a_higher_priority_nothing_is_taken(full: ScalingWorld) -> 
 def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> None:
     gang = full.running["ns/big"]
     for facts in ({"is_finishing": True}, {"is_changing": True}):
-        found = elastic_of(gang, **facts)
+        found = elastic_gang_of(gang, **facts)
         assert found is not None
-        assert not found.may_resize
+        assert not found.is_resizable
     for changed in (
         replace(gang, spec=replace(gang.spec, suspend=True)),
         replace(gang, metadata=replace(gang.metadata, deletion_timestamp=format_micro_time(NOW))),
         # Its owner has followed, its placement not yet.
         replace(gang, spec=replace(gang.spec, members=(workers(3),))),
     ):
-        found = elastic_of(changed)
+        found = elastic_gang_of(changed)
         assert found is not None
-        assert not found.may_resize
+        assert not found.is_resizable
 
 
 def test_whoever_may_not_be_resized_is_not_asked_and_not_asked_any_more(full: ScalingWorld) -> None:
     assert full.plan().resizes
     (busy,) = full.elastic()
     for gang in (busy, dataclasses.replace(busy, target=busy.count, leaving=())):
-        left_alone = dataclasses.replace(gang, may_resize=False)
+        left_alone = dataclasses.replace(gang, is_resizable=False)
         assert plan_resizes(full.view, full.queue(), [left_alone], full.now, SCALE).resizes == ()
         assert plan_resizes(full.view, full.queue(), [gang], full.now, SCALE).resizes
 
@@ -235,9 +239,12 @@ def test_whoever_may_not_be_resized_is_not_asked_and_not_asked_any_more(full: Sc
 def test_room_is_kept_too_while_an_owner_has_followed_and_its_placement_has_not(full: ScalingWorld) -> None:
     gang = full.running["ns/big"]
     full.running["ns/big"] = replace(gang, spec=replace(gang.spec, members=(workers(2),)))
-    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 2}))
+    full.ending.append(FreedCapacity("n0", {"cpu": 2000, "pods": 2}))
     plan = full.plan()
-    assert (plan.resizes, plan.kept) == ((), Kept("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}}))
+    assert (plan.resizes, plan.nominated) == (
+        (),
+        NominatedNodes("ns/next", frozenset({"n0"}), {"n0": {"cpu": 2000, "pods": 2}}),
+    )
 
 
 def test_the_least_of_the_gang_that_waits_is_what_counts(full: ScalingWorld) -> None:
@@ -375,7 +382,7 @@ def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full
     full.arrives("next", workers(4))
     full.advance(DOWN)
     assert len(full.plan().resizes) == 2
-    full.ending.append(Ending("n0", {"cpu": 2000, "pods": 2}))
+    full.ending.append(FreedCapacity("n0", {"cpu": 2000, "pods": 2}))
     assert len(full.plan().resizes) == 1
 
 
@@ -392,7 +399,7 @@ def test_a_gang_that_rests_or_cannot_be_understood_is_not_the_head(full: Scaling
 def test_nobody_waits_for_a_gang_that_no_empty_cluster_could_take(full: ScalingWorld) -> None:
     waiting = full.waiting["ns/next"]
     full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, phase="Unschedulable"))
-    assert full.plan() == Plan()
+    assert full.plan() == ResizePlan()
 
 
 @pytest.mark.parametrize(
@@ -469,7 +476,7 @@ def test_one_at_a_time_round_robin_as_long_as_it_fits(idle: ScalingWorld) -> Non
 def test_the_next_only_after_a_while(idle: ScalingWorld) -> None:
     idle.round()
     idle.advance(UP - 1)
-    assert idle.plan() == Plan(due=idle.now + timedelta(seconds=1))
+    assert idle.plan() == ResizePlan(recheck_time=idle.now + timedelta(seconds=1))
     idle.advance(1)
     assert idle.plan().resizes
 
@@ -479,7 +486,7 @@ def test_nobody_grows_while_a_gang_waits_or_just_after_one_has(idle: ScalingWorl
     assert idle.plan().resizes == ()
     idle.waiting.clear()
     idle.waited_at = idle.now
-    assert idle.plan() == Plan(due=idle.now + timedelta(seconds=UP))
+    assert idle.plan() == ResizePlan(recheck_time=idle.now + timedelta(seconds=UP))
 
 
 def test_nor_a_gang_that_was_bound_just_now(idle: ScalingWorld) -> None:
@@ -489,15 +496,15 @@ def test_nor_a_gang_that_was_bound_just_now(idle: ScalingWorld) -> None:
 
 
 def test_nor_one_whose_members_are_not_all_there(idle: ScalingWorld) -> None:
-    gang = elastic_of(idle.running["ns/a"], is_changing=True)
+    gang = elastic_gang_of(idle.running["ns/a"], is_changing=True)
     assert gang is not None
-    assert not gang.may_resize
+    assert not gang.is_resizable
 
 
 def test_members_that_are_asked_for_already_come_first(idle: ScalingWorld) -> None:
     gang = idle.running["ns/a"]
     idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, members=(workers(4),)))
-    assert idle.plan() == Plan()
+    assert idle.plan() == ResizePlan()
 
 
 def test_a_wish_to_grow_stands_while_it_fits_and_nobody_else_is_asked(idle: ScalingWorld) -> None:
@@ -522,4 +529,4 @@ def test_nothing_is_due_where_nobody_is_elastic() -> None:
     busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4))
     busy.arrives("next", workers(2))
     busy.advance(DOWN)
-    assert busy.plan() == Plan()
+    assert busy.plan() == ResizePlan()

@@ -16,32 +16,42 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.gang import BOUND, Gang, Member, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling import scaling
-from tfjob_controller.scheduling.decide import Admit, Decider, Unschedulable
-from tfjob_controller.scheduling.decide import Policy as DecidePolicy
-from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
-from tfjob_controller.scheduling.elastic import Elastic, anchors_of, elastic_of
-from tfjob_controller.scheduling.placement import Placement, replace_member
-from tfjob_controller.scheduling.queue import in_order
-from tfjob_controller.scheduling.scaling import Kept, Plan, Resize, ScalePolicy
-from tfjob_controller.scheduling.view import ClusterView
-from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, moment_of
-from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Wake
+from tfjob_controller.scheduling.autoscaling import autoscaler
+from tfjob_controller.scheduling.autoscaling.elasticgang import (
+    AutoscalingPolicy,
+    ElasticGang,
+    ResizePlan,
+    ResizeRequest,
+    elastic_gang_of,
+    preferred_nodes,
+)
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import AdmissionDecider, Admit, Unschedulable
+from tfjob_controller.scheduling.decisions import AdmissionPolicy as DecidePolicy
+from tfjob_controller.scheduling.placement import Placement, find_member_node
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.queue import NominatedNodes, queue_order
+from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
+from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.jobs import SimJob, ms
-from tfjob_controller.simulator.policy import Policy, Settings
-from tfjob_controller.simulator.spreading import node_for, spread_members
-from tfjob_controller.simulator.timeline import Timeline
+from tfjob_controller.simulator.podscheduling import reserve_spread, select_node
+from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 from tfjob_controller.util.timestamps import format_micro_time
 
 # Who is admitted sooner has not waited: as the extender counts it.
 _AT_ONCE_MS = 5000
 
 
-class Gangs:
+class SimulatedGangScheduler:
     """See the module."""
 
     def __init__(
-        self, timeline: Timeline[Event], executions: Executions, view: ClusterView, policy: Policy, settings: Settings
+        self,
+        timeline: Timeline[Event],
+        executions: Executions,
+        view: ClusterView,
+        policy: SchedulingPolicy,
+        settings: SimulationSettings,
     ) -> None:
         self.deadlock_ms = 0
         self.evictions = 0
@@ -50,15 +60,17 @@ class Gangs:
         self._view = view
         self._policy = policy
         self._settings = settings
-        self._decider = Decider(view, DecidePolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds))
-        self._scale_policy = ScalePolicy(settings.scale_down_after_seconds, settings.scale_up_after_seconds)
+        self._decider = AdmissionDecider(
+            view, DecidePolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds)
+        )
+        self._scale_policy = AutoscalingPolicy(settings.scale_down_after_seconds, settings.scale_up_after_seconds)
         self._jobs: dict[str, SimJob] = {}
         self._waiting: dict[str, Gang] = {}
         self._bound: dict[str, Gang] = {}
         # Bound gangs that lack members.
         self._lacking: set[str] = set()
         # What the rules of scaling see of the bound gangs; made anew for those that are stale.
-        self._elastic: dict[str, Elastic] = {}
+        self._elastic: dict[str, ElasticGang] = {}
         self._stale: set[str] = set()
         self._waited_at: datetime | None = None
         self._due_ms: int | None = None
@@ -70,7 +82,7 @@ class Gangs:
         self._waiting[key(job)] = gang_of(job, elastic=self._policy.autoscaling)
 
     def ended(self, job: SimJob) -> None:
-        self._view.release(key(job))
+        self._view.unreserve(key(job))
         for known in (self._jobs, self._bound, self._elastic):
             known.pop(key(job), None)
         for keys in (self._lacking, self._stale):
@@ -84,18 +96,18 @@ class Gangs:
         """The step that follows looks at everything anyway."""
 
     def step(self) -> None:
-        now = moment_of(self._timeline.now)
+        now = wall_time(self._timeline.now)
         if not self._policy.autoscaling:
             self._admit(now, None)
             return
         plan = self._plan(now)
-        while self._follow(plan, now) or self._fill(plan.kept, now) or self._admit(now, plan.kept):
+        while self._follow(plan, now) or self._fill(plan.nominated, now) or self._admit(now, plan.nominated):
             plan = self._plan(now)
-        self._wake_at(plan.due)
+        self._wake_at(plan.recheck_time)
 
     # The queue
 
-    def _admit(self, now: datetime, kept: Kept | None) -> bool:
+    def _admit(self, now: datetime, kept: NominatedNodes | None) -> bool:
         """Whether any gang has started."""
         if not self._waiting:
             return False
@@ -113,13 +125,13 @@ class Gangs:
         nodes, gang_key = admit.placement.node_of, admit.gang_key
         if self._policy.locality:
             return nodes
-        self._view.release(gang_key)
-        demands = demands_of(self._waiting[gang_key].spec)
+        self._view.unreserve(gang_key)
+        demands = pod_sets_of(self._waiting[gang_key].spec)
         # As pods would be made, kind by kind.
         members = [f"{each.name}-{index}" for each in demands for index in range(admit.placement.counts[each.name])]
-        spread = spread_members(self._view, gang_key, demands, members, admit.attempt)
+        spread = reserve_spread(self._view, gang_key, demands, members, admit.attempt)
         if spread is None:
-            self._view.reserve(gang_key, nodes, requests_by_member(demands), attempt=admit.attempt)
+            self._view.reserve(gang_key, nodes, requests_by_kind(demands), attempt=admit.attempt)
         return nodes if spread is None else spread
 
     def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
@@ -140,33 +152,33 @@ class Gangs:
 
     # Resizing
 
-    def _plan(self, now: datetime) -> Plan:
+    def _plan(self, now: datetime) -> ResizePlan:
         if not self._policy.autoscaling:
-            return Plan()
-        queue = in_order(self._waiting.values())
-        return scaling.plan_resizes(
+            return ResizePlan()
+        queue = queue_order(self._waiting.values())
+        return autoscaler.plan_resizes(
             self._view, queue, self._running(), now, self._scale_policy, waited_at=self._waited_at
         )
 
-    def _running(self) -> list[Elastic]:
+    def _running(self) -> list[ElasticGang]:
         for gang_key in self._stale:
             gang = self._bound[gang_key]
-            elastic = elastic_of(gang, is_changing=not self._executions.running[gang.metadata.name].rate)
+            elastic = elastic_gang_of(gang, is_changing=not self._executions.running[gang.metadata.name].rate)
             if elastic is not None:
                 self._elastic[gang_key] = elastic
         self._stale.clear()
         return list(self._elastic.values())
 
-    def _follow(self, plan: Plan, now: datetime) -> bool:
+    def _follow(self, plan: ResizePlan, now: datetime) -> bool:
         """What the owner of the gang, and then the gang scheduler, do about a wish. Whether there was one."""
         for resize in plan.resizes:
             gang = self._bound[resize.key]
             members = tuple(_counting(each, resize) for each in gang.spec.members)
             spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
-            self._settle(replace(gang, spec=spec, status=status), plan.kept, now, resize.reason)
+            self._settle(replace(gang, spec=spec, status=status), plan.nominated, now, resize.reason)
         return bool(plan.resizes)
 
-    def _fill(self, kept: Kept | None, now: datetime) -> bool:
+    def _fill(self, kept: NominatedNodes | None, now: datetime) -> bool:
         """Members that had no room when their gang started come when there is some. Whether any came."""
         came = False
         # Workers with so many GPUs of which none fits: hundreds of gangs need not each find that out.
@@ -179,13 +191,13 @@ class Gangs:
                 hopeless.add(gpus)
         return came
 
-    def _settle(self, gang: Gang, kept: Kept | None, now: datetime, reason: str) -> bool:
+    def _settle(self, gang: Gang, kept: NominatedNodes | None, now: datetime, reason: str) -> bool:
         """Give a bound gang the members that it should have, as far as there is room. Whether they are others now."""
         gang_key = key_of(gang)
         before = placed_nodes(gang.status)
         wanted = wanted_members(gang)
         for member in before.keys() - set(wanted):
-            self._view.release_member(gang_key, member)
+            self._view.unreserve_member(gang_key, member)
         nodes = {member: before[member] for member in wanted if member in before}
         nodes |= self._added(gang, [member for member in wanted if member not in before], kept)
         if nodes == before:
@@ -197,10 +209,10 @@ class Gangs:
         self._executions.resize(gang.metadata.name, nodes, ms(self._settings.pause_seconds), reason)
         return True
 
-    def _added(self, gang: Gang, members: list[str], kept: Kept | None) -> dict[str, str]:
+    def _added(self, gang: Gang, members: list[str], kept: NominatedNodes | None) -> dict[str, str]:
         """Nodes for members that come; none for those for which there is no room."""
         found: dict[str, str] = {}
-        demands = {each.name: each for each in demands_of(gang.spec)} if members else {}
+        demands = {each.name: each for each in pod_sets_of(gang.spec)} if members else {}
         for member in members:
             demand = demands[kind_of(member)]
             node = self._node_for(
@@ -208,17 +220,17 @@ class Gangs:
             )
             if node is None:
                 break
-            requests = requests_by_member([demand])
+            requests = requests_by_kind([demand])
             self._view.reserve(key_of(gang), {member: node}, requests, attempt=gang.status.attempt)
             found[member] = node
         return found
 
-    def _node_for(self, demand: Demand, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
+    def _node_for(self, demand: PodSet, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
         """Near its parameter servers, else near any of its own; without locality where there is most room."""
         if self._policy.locality:
-            near, nearest = set(placed.values()), anchors_of(placed, demand.name)
-            return replace_member(self._view, demand, exclude, near=near, nearest=nearest)
-        return node_for(self._view, demand, spread=True, exclude=exclude)
+            near, nearest = set(placed.values()), preferred_nodes(placed, demand.name)
+            return find_member_node(self._view, demand, exclude, near=near, nearest=nearest)
+        return select_node(self._view, demand, spread=True, exclude=exclude)
 
     def _wake_at(self, due: datetime | None) -> None:
         """Look again then, though nothing else may happen."""
@@ -230,5 +242,5 @@ class Gangs:
             self._timeline.put(moment, Wake())
 
 
-def _counting(member: Member, resize: Resize) -> Member:
+def _counting(member: Member, resize: ResizeRequest) -> Member:
     return replace(member, count=resize.target) if member.name == resize.kind else member

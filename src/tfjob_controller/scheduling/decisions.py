@@ -22,22 +22,20 @@ from datetime import datetime
 from typing import TypeAlias
 
 from tfjob_controller.api.gang import Gang, GangSpec, Missing
-from tfjob_controller.scheduling import explain
-from tfjob_controller.scheduling.demand import Demand, demands_of, requests_by_member
-from tfjob_controller.scheduling.outlook import Outlook
-from tfjob_controller.scheduling.packing import Group
-from tfjob_controller.scheduling.placement import Placement, Usable, place
-from tfjob_controller.scheduling.queue import Queued, in_order
-from tfjob_controller.scheduling.resizes import Kept
-from tfjob_controller.scheduling.standing import Standing
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling import messages
+from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.estimates import CapacityEstimate, HypotheticalCapacity
+from tfjob_controller.scheduling.packing import NodeGroup
+from tfjob_controller.scheduling.placement import NodePredicate, Placement, place
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
+from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, queue_order
 
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
 INVALID_RESOURCES = "InvalidResources"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AdmissionPolicy:
     """`topology_keys` are node labels, the widest first."""
 
     topology_keys: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Pending:
     """It does not start now. `position` counts from 1 over all that wait.
 
     `may_fit`: as far as is known without trying there is room, but it rests, or the room is held for another.
@@ -76,17 +74,17 @@ class Unschedulable:
     message: str
 
 
-Verdict: TypeAlias = Admit | Wait | Unschedulable
+Decision: TypeAlias = Admit | Pending | Unschedulable
 
 
 class _Shape:
     """What gangs that ask for the same share."""
 
-    def __init__(self, view: ClusterView, standing: Standing, demands: tuple[Demand, ...]) -> None:
+    def __init__(self, view: ClusterView, standing: HypotheticalCapacity, demands: tuple[PodSet, ...]) -> None:
         self.demands = demands
         self._view = view
         self._standing = standing
-        self._outlook = Outlook(view, demands)
+        self._outlook = CapacityEstimate(view, demands)
         self._tried_in_vain = False
         # The view's version (the picture's number), and what was found then.
         self._exceeds = (-1, False)
@@ -98,10 +96,10 @@ class _Shape:
     def may_fit(self) -> bool:
         """False if it is certain, or was found out, that it does not fit."""
         self._outlook.refresh()
-        if self._outlook.may_have_grown:
-            self._outlook.may_have_grown = False
+        if self._outlook.has_grown:
+            self._outlook.has_grown = False
             self._tried_in_vain = False
-        return not self._tried_in_vain and self._outlook.is_enough
+        return not self._tried_in_vain and self._outlook.is_sufficient
 
     def note_tried_in_vain(self) -> None:
         """On all nodes: until room comes there is no need to try again."""
@@ -120,14 +118,14 @@ class _Shape:
             self._could_fit = picture, self._standing.fits_without_gangs(self.demands)
         return self._could_fit[1]
 
-    def usable_nodes(self) -> Sequence[Group]:
+    def usable_nodes(self) -> Sequence[NodeGroup]:
         """The nodes to which any of its pods could ever come."""
         return [
             group
             for group in self._standing.empty(self.demands)
             if any(
-                suits and each.least and each.capacity(group.free)
-                for suits, each in zip(group.suits, self.demands, strict=True)
+                suits and each.min_count and each.capacity(group.free)
+                for suits, each in zip(group.accepts, self.demands, strict=True)
             )
         ]
 
@@ -135,29 +133,29 @@ class _Shape:
         """What is lacking; the same objects as long as the situation is the same."""
         if self._said_at != self._view.version:
             self._said_at = self._view.version
-            figures = (self._view.nodes_version, *self._outlook.figures())
+            figures = (self._view.nodes_version, *self._outlook.fingerprint())
             if self._said_of != figures:
-                tallies = self._outlook.tallies
-                words = explain.waits(self.demands, tallies, self._standing.objections)
-                self._said, self._said_of = (explain.missing(self.demands, tallies), words), figures
+                tallies = self._outlook.estimates
+                words = messages.pending_message(self.demands, tallies, self._standing.objections)
+                self._said, self._said_of = (messages.missing_resources(self.demands, tallies), words), figures
         return self._said
 
 
-class Decider:
+class AdmissionDecider:
     """Remembers between passes what has not changed."""
 
-    def __init__(self, view: ClusterView, policy: Policy) -> None:
+    def __init__(self, view: ClusterView, policy: AdmissionPolicy) -> None:
         self._view = view
         self._policy = policy
-        self._standing = Standing(view)
-        self._shapes: dict[tuple[Demand, ...], _Shape] = {}
+        self._standing = HypotheticalCapacity(view)
+        self._shapes: dict[tuple[PodSet, ...], _Shape] = {}
         self._compiled: dict[str, tuple[GangSpec, _Shape | str]] = {}
 
-    def decide(self, gangs: Iterable[Gang], now: datetime, kept: Kept | None = None) -> list[Verdict]:
+    def decide(self, gangs: Iterable[Gang], now: datetime, kept: NominatedNodes | None = None) -> list[Decision]:
         """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
         one_pass = _Pass(self._view, self._policy, now, kept)
         self._standing.start_pass(now)
-        queue = in_order(gangs)
+        queue = queue_order(gangs)
         verdicts = [one_pass.judge(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
         self._forget(queue)
         return verdicts
@@ -176,7 +174,7 @@ class Decider:
         if len(set(names)) < len(names):
             return "two members have the same name"
         try:
-            demands = demands_of(spec)
+            demands = pod_sets_of(spec)
         except ValueError as error:
             return str(error)
         shape = self._shapes.get(demands)
@@ -184,7 +182,7 @@ class Decider:
             shape = self._shapes[demands] = _Shape(self._view, self._standing, demands)
         return shape
 
-    def _forget(self, queue: Sequence[Queued]) -> None:
+    def _forget(self, queue: Sequence[QueuedGang]) -> None:
         if len(self._compiled) > len(queue):
             keys = {each.key for each in queue}
             self._compiled = {key: value for key, value in self._compiled.items() if key in keys}
@@ -195,7 +193,7 @@ class Decider:
 class _Pass:
     """The state of one pass: how many wait, and which nodes are still open to those who have not waited long."""
 
-    def __init__(self, view: ClusterView, policy: Policy, now: datetime, kept: Kept | None) -> None:
+    def __init__(self, view: ClusterView, policy: AdmissionPolicy, now: datetime, kept: NominatedNodes | None) -> None:
         self._view = view
         self._policy = policy
         self._now = now
@@ -208,32 +206,32 @@ class _Pass:
         # Shapes, and whether it was tried for the gang that nodes are kept for.
         self._failed: set[tuple[int, bool]] = set()
 
-    def judge(self, queued: Queued, shape: _Shape | str) -> Verdict:
+    def judge(self, queued: QueuedGang, shape: _Shape | str) -> Decision:
         key = queued.key
         if isinstance(shape, str):
             return Unschedulable(key, INVALID_RESOURCES, shape)
-        if queued.is_resting(self._now):
-            return self._wait(key, (), explain.RESTING, shape.may_fit())
+        if queued.is_backing_off(self._now):
+            return self._wait(key, (), messages.BACKING_OFF, shape.may_fit())
         may_fit = shape.may_fit()
         placement = self._place(key, shape) if may_fit else None
         if placement is not None:
             return self._admit(queued, shape, placement)
         if shape.exceeds_cluster():
-            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, explain.exceeds(shape.demands))
-        if self._open != set() and queued.waited_seconds(self._now) >= self._policy.starvation_timeout_seconds:
+            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, messages.exceeds_capacity_message(shape.demands))
+        if self._open != set() and queued.waiting_seconds(self._now) >= self._policy.starvation_timeout_seconds:
             self._hold(shape)
         if may_fit and shape.may_fit():
-            return self._wait(key, (), explain.HELD_BACK, may_fit=True)
+            return self._wait(key, (), messages.HELD_BACK, may_fit=True)
         return self._wait(key, *shape.words())
 
-    def _admit(self, queued: Queued, shape: _Shape, placement: Placement) -> Admit:
+    def _admit(self, queued: QueuedGang, shape: _Shape, placement: Placement) -> Admit:
         key, attempt = queued.key, queued.gang.status.attempt + 1
-        self._view.reserve(key, placement.node_of, requests_by_member(shape.demands), attempt=attempt)
+        self._view.reserve(key, placement.node_of, requests_by_kind(shape.demands), attempt=attempt)
         return Admit(key, placement, attempt)
 
-    def _wait(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Wait:
+    def _wait(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Pending:
         self._waiting += 1
-        return Wait(key, self._waiting, missing, message, may_fit)
+        return Pending(key, self._waiting, missing, message, may_fit)
 
     def _place(self, key: str, shape: _Shape) -> Placement | None:
         """Room only shrinks during a pass, so who has failed once fails again."""
@@ -250,7 +248,7 @@ class _Pass:
             shape.note_tried_in_vain()
         return None
 
-    def _usable(self, key: str) -> Usable | None:
+    def _usable(self, key: str) -> NodePredicate | None:
         """The nodes that this gang may come to; None: all."""
         open_nodes, kept = self._open, self._kept
         if kept is None or kept.gang_key == key:
@@ -267,15 +265,8 @@ class _Pass:
         if not shape.could_fit_without_gangs():
             return
         if self._open is None:
-            self._open = set(self._view.rooms)
+            self._open = set(self._view.node_infos)
         for group in shape.usable_nodes():
             if id(group) not in self._held:
                 self._held.add(id(group))
                 self._open.difference_update(group.names)
-
-
-def decide(
-    view: ClusterView, gangs: Iterable[Gang], now: datetime, policy: Policy, kept: Kept | None = None
-) -> Sequence[Verdict]:
-    """One pass without memory; who makes many keeps a `Decider`."""
-    return Decider(view, policy).decide(gangs, now, kept)

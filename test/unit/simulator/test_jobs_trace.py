@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.simulator.jobs import SimJob, SimulationError
-from tfjob_controller.simulator.trace import parse_trace, read_trace
+from tfjob_controller.simulator.jobs import SimJob, SimulationError, parse_trace, read_trace
 
 HEADER = "arrival,ps,workers,min,max,work,gpus per worker"
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.gangs import a_node
 from tfjob_controller.api.cluster import Taint
 from tfjob_controller.api.gang import Member
-from tfjob_controller.scheduling.matching import NOT_READY, NOT_SELECTED, TAINTED, UNSCHEDULABLE, constraint_of
+from tfjob_controller.scheduling.nodefilter import NOT_READY, NOT_SELECTED, TAINTED, UNSCHEDULABLE, node_filter_of
 
 LABELS = {"zone": "a", "cores": "16", "empty": ""}
 
@@ -71,7 +71,7 @@ def by_name(operator: str, *values: str) -> dict[str, Any]:
 )
 def test_required_node_affinity(affinity: dict[str, Any] | None, suits: bool) -> None:
     member = Member("worker", node_affinity=affinity)
-    assert constraint_of(member).objection(a_node("n", labels=LABELS)) == ("" if suits else NOT_SELECTED)
+    assert node_filter_of(member).rejection(a_node("n", labels=LABELS)) == ("" if suits else NOT_SELECTED)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_required_node_affinity(affinity: dict[str, Any] | None, suits: bool) ->
 )
 def test_node_selector(selector: dict[str, str], suits: bool) -> None:
     member = Member("worker", node_selector=selector)
-    assert constraint_of(member).objection(a_node("n", labels=LABELS)) == ("" if suits else NOT_SELECTED)
+    assert node_filter_of(member).rejection(a_node("n", labels=LABELS)) == ("" if suits else NOT_SELECTED)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_node_selector(selector: dict[str, str], suits: bool) -> None:
 def test_tolerations(toleration: dict[str, Any], suits: bool) -> None:
     node = a_node("n", taints=(Taint("k", "v", "NoSchedule"),))
     member = Member("worker", tolerations=(toleration,))
-    assert constraint_of(member).objection(node) == ("" if suits else TAINTED)
+    assert node_filter_of(member).rejection(node) == ("" if suits else TAINTED)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_tolerations(toleration: dict[str, Any], suits: bool) -> None:
 )
 def test_only_taints_that_forbid_count(effect: str, objection: str) -> None:
     node = a_node("n", taints=(Taint("k", "v", effect),))
-    assert constraint_of(Member("worker")).objection(node) == objection
+    assert node_filter_of(Member("worker")).rejection(node) == objection
 
 
 @pytest.mark.parametrize(("ready", "objection"), [("True", ""), ("", ""), ("False", NOT_READY), ("Unknown", NOT_READY)])
 def test_a_node_that_says_it_is_not_ready_suits_nobody(ready: str, objection: str) -> None:
     member = Member("worker", tolerations=({"operator": "Exists"},))
-    assert constraint_of(member).objection(a_node("n", ready=ready)) == objection
+    assert node_filter_of(member).rejection(a_node("n", ready=ready)) == objection
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_a_node_that_says_it_is_not_ready_suits_nobody(ready: str, objection: st
 )
 def test_a_cordoned_node_suits_those_who_tolerate_it(tolerations: tuple[dict[str, Any], ...], objection: str) -> None:
     member = Member("worker", tolerations=tolerations)
-    assert constraint_of(member).objection(a_node("n", unschedulable=True)) == objection
+    assert node_filter_of(member).rejection(a_node("n", unschedulable=True)) == objection
 
 
 def test_a_sick_node_could_suit_once_it_is_well() -> None:
-    constraint = constraint_of(Member("worker", node_selector={"zone": "a"}))
+    constraint = node_filter_of(Member("worker", node_selector={"zone": "a"}))
     sick = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
     node = a_node("n", labels=LABELS, ready="False", unschedulable=True, taints=(sick,))
-    assert constraint.could_suit(node)
-    assert not constraint.could_suit(a_node("n", labels=LABELS, taints=(Taint("gpu", "", "NoSchedule"),)))
-    assert not constraint.could_suit(a_node("n"))
+    assert constraint.could_accept(node)
+    assert not constraint.could_accept(a_node("n", labels=LABELS, taints=(Taint("gpu", "", "NoSchedule"),)))
+    assert not constraint.could_accept(a_node("n"))
 
 
 def test_equal_constraints_are_one_object() -> None:
     one = Member("worker", node_selector={"a": "1", "b": "2"})
     other = Member("ps", node_selector={"b": "2", "a": "1"})
-    assert constraint_of(one) is constraint_of(other)
+    assert node_filter_of(one) is node_filter_of(other)

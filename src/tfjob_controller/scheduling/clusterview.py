@@ -23,17 +23,16 @@ immutable, can be read without it (`rooms.get`), and so can whether a pod is cou
 
 from __future__ import annotations
 
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, kind_of
 from tfjob_controller.api.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.kube.meta import key_of
-from tfjob_controller.scheduling.matching import Constraint
-from tfjob_controller.scheduling.nodebook import NodeBook
-from tfjob_controller.scheduling.rooms import Pool, Room, RoomChange
+from tfjob_controller.scheduling.nodefilter import NodeFilter
+from tfjob_controller.scheduling.nodeinfo import CandidateNodes, FreedCapacity, NodeAccount, NodeInfo, NodeInfoChange
 
 # After so many changes a reader had better look at everything again.
 _REMEMBERED_CHANGES = 4096
@@ -74,16 +73,16 @@ class ClusterView:
     """The books; see the module's text. Unknown names are ignored by all that takes something away."""
 
     def __init__(self) -> None:
-        self._books: dict[str, NodeBook] = {}
-        self._rooms: dict[str, Room] = {}
+        self._books: dict[str, NodeAccount] = {}
+        self._rooms: dict[str, NodeInfo] = {}
         self._pods: dict[str, _Pod] = {}
         # Of pods that have been told to end: until when.
         self._ends: dict[str, str] = {}
         self._gangs: dict[str, dict[str, _Reservation]] = {}
         # Pods by gang and member, to find those that cover a reservation made after them.
         self._gang_pods: dict[tuple[str, str], set[str]] = {}
-        self._pools: dict[Constraint, Pool] = {}
-        self._changes: deque[RoomChange] = deque(maxlen=_REMEMBERED_CHANGES)
+        self._pools: dict[NodeFilter, CandidateNodes] = {}
+        self._changes: deque[NodeInfoChange] = deque(maxlen=_REMEMBERED_CHANGES)
         self._version = 0
         self._nodes_version = 0
 
@@ -100,7 +99,7 @@ class ClusterView:
         return self._nodes_version
 
     @property
-    def rooms(self) -> Mapping[str, Room]:
+    def node_infos(self) -> Mapping[str, NodeInfo]:
         """All nodes' rooms, by name. Not a copy."""
         return self._rooms
 
@@ -113,7 +112,7 @@ class ClusterView:
         """Whether this pod takes room on a node by now."""
         return key in self._pods
 
-    def ending(self) -> Iterator[tuple[str, Amounts, str]]:
+    def terminating_pods(self) -> Iterator[tuple[str, Amounts, str]]:
         """What will come free by itself: node and amounts of each pod that was told to end, and when it should have.
 
         Not of those whose room is reserved for another in their place.
@@ -124,16 +123,16 @@ class ClusterView:
             if reservation is None or not _covers(pod, reservation):
                 yield pod.node, pod.amounts, moment
 
-    def without_gangs(self, node: str) -> Amounts:
+    def free_without_gangs(self, node: str) -> Amounts:
         """What the node would have left if there were no gangs: allocatable less foreign pods."""
         room = self._rooms.get(node)
-        return {} if room is None else self._books[node].without_gangs(room.free)
+        return {} if room is None else self._books[node].free_without_gangs(room.free)
 
-    def pool(self, constraint: Constraint) -> Pool:
+    def candidates(self, constraint: NodeFilter) -> CandidateNodes:
         """The nodes that suit a constraint. Not a copy: changes with the view."""
         pool = self._pools.pop(constraint, None)
         if pool is None:
-            pool = Pool(constraint)
+            pool = CandidateNodes(constraint)
             for room in self._rooms.values():
                 pool.replace(None, room)
             if len(self._pools) >= _MAX_POOLS:
@@ -141,7 +140,7 @@ class ClusterView:
         self._pools[constraint] = pool
         return pool
 
-    def changes_since(self, version: int) -> list[RoomChange] | None:
+    def changes_since(self, version: int) -> list[NodeInfoChange] | None:
         """What changed after that version, oldest first; None if it is too long ago."""
         count = self._version - version
         if count > len(self._changes):
@@ -162,7 +161,7 @@ class ClusterView:
             len(self._rooms), len(self._pods), len(self._gangs), len(members), len(open_members), reserved
         )
 
-    def used_shares(self) -> Mapping[str, float]:
+    def utilization(self) -> Mapping[str, float]:
         """By resource: what bound pods request, as a share of what all nodes have. Needs no lock."""
         total: dict[str, int] = {}
         left: dict[str, int] = {}
@@ -177,7 +176,7 @@ class ClusterView:
 
     def set_node(self, node: Node) -> None:
         """A node is there, or has changed."""
-        if self._book(node.metadata.name).put(node):
+        if self._book(node.metadata.name).set_node(node):
             self._nodes_version += 1
             self._refresh([node.metadata.name])
 
@@ -220,7 +219,7 @@ class ClusterView:
 
     def _count_pod(self, key: str, pod: _Pod, sign: int) -> None:
         book = self._book(pod.node)
-        book.take(pod.amounts, sign, is_gang=bool(pod.gang))
+        book.add(pod.amounts, sign, is_gang=bool(pod.gang))
         book.pods += sign
         if not pod.gang:
             return
@@ -261,14 +260,14 @@ class ClusterView:
             del self._gangs[gang_key]
         self._refresh(changed)
 
-    def release(self, gang_key: str) -> None:
+    def unreserve(self, gang_key: str) -> None:
         """Give back all that is reserved for a gang; its pods count as long as they are there."""
         changed: set[str] = set()
         for reservation in self._gangs.pop(gang_key, {}).values():
             changed |= self._drop(reservation)
         self._refresh(changed)
 
-    def release_member(self, gang_key: str, member_id: str) -> None:
+    def unreserve_member(self, gang_key: str, member_id: str) -> None:
         """The same for one member."""
         gang = self._gangs.get(gang_key, {})
         changed = self._drop(gang.pop(member_id, None))
@@ -294,15 +293,15 @@ class ClusterView:
 
     # The books
 
-    def _book(self, node: str) -> NodeBook:
-        return self._books.setdefault(node, NodeBook())
+    def _book(self, node: str) -> NodeAccount:
+        return self._books.setdefault(node, NodeAccount())
 
     def _refresh(self, names: Iterable[str]) -> None:
         """Make the rooms of these nodes anew and tell the pools."""
         for name in sorted(names):
             book = self._books[name]
             before = self._rooms.get(name)
-            after = book.room()
+            after = book.node_info()
             if after is not None:
                 self._rooms[name] = after
             else:
@@ -313,8 +312,48 @@ class ClusterView:
                 continue
             for pool in self._pools.values():
                 pool.replace(before, after)
-            self._changes.append(RoomChange(before, after))
+            self._changes.append(NodeInfoChange(before, after))
             self._version += 1
+
+
+class WhatIfView:
+    """`placement.Cluster` over a view that does not change meanwhile. Nodes that are not there get no room."""
+
+    def __init__(self, view: ClusterView, freed: Iterable[FreedCapacity]) -> None:
+        self._view = view
+        more: dict[str, dict[str, int]] = {}
+        for each in freed:
+            if each.node in view.node_infos:
+                add_amounts(more.setdefault(each.node, {}), each.amounts)
+        self._changed = {name: _with_more(view.node_infos[name], amounts) for name, amounts in more.items()}
+        self._pools: dict[NodeFilter, CandidateNodes] = {}
+
+    @property
+    def node_infos(self) -> Mapping[str, NodeInfo]:
+        # It only reads from what comes after the first map, which the type does not say.
+        return ChainMap(self._changed, self._view.node_infos)  # type: ignore[arg-type]
+
+    def candidates(self, constraint: NodeFilter) -> CandidateNodes:
+        """The nodes that suit a constraint."""
+        if constraint not in self._pools:
+            self._pools[constraint] = self._made(self._view.candidates(constraint))
+        return self._pools[constraint]
+
+    def _made(self, pool: CandidateNodes) -> CandidateNodes:
+        changes = [(self._view.node_infos[name], room) for name, room in self._changed.items()]
+        groups = dict(pool.groups)
+        for key in {room.free_key for change in changes for room in change}:
+            if key in groups:
+                groups[key] = dict(groups[key])
+        made = CandidateNodes(pool.node_filter, groups)
+        for old, new in changes:
+            made.replace(old, new)
+        return made
+
+
+def _with_more(room: NodeInfo, amounts: Amounts) -> NodeInfo:
+    free = {name: value + amounts.get(name, 0) for name, value in room.free.items()}
+    return replace(room, free=free, free_key=tuple(free.items()))
 
 
 def _pod(pod: ScheduledPod) -> _Pod:

@@ -18,14 +18,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tfjob_controller.api.gang import kind_of
-from tfjob_controller.scheduling.demand import Demand, demands_of
-from tfjob_controller.scheduling.elastic import Elastic
+from tfjob_controller.scheduling.autoscaling.elasticgang import (
+    AutoscalingPolicy,
+    ElasticGang,
+    ResizePlan,
+    ResizeRequest,
+)
+from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, select_victims
+from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, place
-from tfjob_controller.scheduling.queue import Queued
-from tfjob_controller.scheduling.resizes import Ending, Kept, Plan, Resize, ScalePolicy
-from tfjob_controller.scheduling.supposed import Supposed
-from tfjob_controller.scheduling.victims import Found, Trial, Victim, victims_for
-from tfjob_controller.scheduling.view import ClusterView
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of
+from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang
 
 # How long room that was given for a gang is owed to it: pods have a grace period to end in.
 _OWED = timedelta(seconds=300)
@@ -36,8 +40,8 @@ _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 class _Head:
     """Who waits, the least of each kind of its members, and when it has waited long enough."""
 
-    queued: Queued
-    least: tuple[Demand, ...]
+    queued: QueuedGang
+    least: tuple[PodSet, ...]
     entitled: datetime
 
     @property
@@ -49,15 +53,15 @@ class _Head:
         return self.queued.gang.spec.priority
 
 
-def shrunk(
+def plan_shrink(
     view: ClusterView,
-    waiting: Sequence[Queued],
-    running: Sequence[Elastic],
+    waiting: Sequence[QueuedGang],
+    running: Sequence[ElasticGang],
     now: datetime,
-    policy: ScalePolicy,
-    ending: Sequence[Ending],
+    policy: AutoscalingPolicy,
+    ending: Sequence[FreedCapacity],
     waited_at: datetime | None,
-) -> Plan:
+) -> ResizePlan:
     """`waiting` is in order, and only of gangs that an empty cluster could take."""
     # Until its status says since when it waits, the age of a gang is that of its creation, which is known to the second
     # only: a wish for it would be withdrawn, and its room lost to others, as soon as the status says another moment.
@@ -65,25 +69,27 @@ def shrunk(
     first, head = _heads(waiting, now, policy)
     due = None if first is None or first.entitled <= now else first.entitled
     if head is None:
-        return Plan(due=due)
+        return ResizePlan(recheck_time=due)
     owed = _owed(waiting, running, now, policy, waited_at)
     if owed is not None and owed.key != head.key and (placement := _trial(view, owed, ending, policy)(())):
-        return Plan(kept=_kept(owed, placement, running), due=due)
+        return ResizePlan(nominated=_kept(owed, placement, running), recheck_time=due)
     trial = _trial(view, head, ending, policy)
     asked = _asked(running, head)
     placement = trial(())
     if placement is not None:
         is_under_way = bool(asked) or _have_given(running, head)
-        return Plan(kept=_kept(head, placement, running) if is_under_way else None, due=due)
+        return ResizePlan(nominated=_kept(head, placement, running) if is_under_way else None, recheck_time=due)
     found = _needed(asked, trial)
     if found is None and first is head:
-        found = victims_for(view, head.least, _candidates(running, head), ending, trial)
+        found = select_victims(view, head.least, _candidates(running, head), ending, trial)
     if found is None:
-        return Plan(due=due)
-    return Plan(_resizes(found.victims, head, now), _kept(head, found.placement, running), due)
+        return ResizePlan(recheck_time=due)
+    return ResizePlan(_resizes(found.victims, head, now), _kept(head, found.placement, running), due)
 
 
-def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tuple[_Head | None, _Head | None]:
+def _heads(
+    waiting: Iterable[QueuedGang], now: datetime, policy: AutoscalingPolicy
+) -> tuple[_Head | None, _Head | None]:
     """The head of the queue, and the first that has waited long enough."""
     first: _Head | None = None
     for each in waiting:
@@ -96,36 +102,36 @@ def _heads(waiting: Iterable[Queued], now: datetime, policy: ScalePolicy) -> tup
     return first, None
 
 
-def _head(queued: Queued, now: datetime, policy: ScalePolicy) -> _Head | None:
+def _head(queued: QueuedGang, now: datetime, policy: AutoscalingPolicy) -> _Head | None:
     """None for one that rests, or that nobody understands."""
-    least = None if queued.is_resting(now) else _least(queued)
+    least = None if queued.is_backing_off(now) else _least(queued)
     return None if least is None else _Head(queued, least, _entitled(queued, policy))
 
 
 def _owed(
-    waiting: Iterable[Queued],
-    running: Iterable[Elastic],
+    waiting: Iterable[QueuedGang],
+    running: Iterable[ElasticGang],
     now: datetime,
-    policy: ScalePolicy,
+    policy: AutoscalingPolicy,
     waited_at: datetime | None,
 ) -> _Head | None:
     """For whom room was given lately, if none that had to wait has started since."""
-    moments = (each.last_resize for each in running if each.last_resize is not None)
+    moments = (each.last_resize_time for each in running if each.last_resize_time is not None)
     given = max((each for each in moments if abs(now - each) < _OWED), default=None)
     if given is None or (waited_at is not None and waited_at >= given):
         return None
-    first = next((each for each in waiting if _entitled(each, policy) <= given and not each.is_resting(now)), None)
+    first = next((each for each in waiting if _entitled(each, policy) <= given and not each.is_backing_off(now)), None)
     return None if first is None else _head(first, now, policy)
 
 
-def _least(queued: Queued) -> tuple[Demand, ...] | None:
+def _least(queued: QueuedGang) -> tuple[PodSet, ...] | None:
     try:
-        return tuple(each.reduced_to(each.least) for each in demands_of(queued.gang.spec))
+        return tuple(each.with_count(each.min_count) for each in pod_sets_of(queued.gang.spec))
     except ValueError:
         return None
 
 
-def _entitled(queued: Queued, policy: ScalePolicy) -> datetime:
+def _entitled(queued: QueuedGang, policy: AutoscalingPolicy) -> datetime:
     try:
         return queued.since + timedelta(seconds=policy.scale_down_after_seconds)
     except OverflowError:
@@ -133,41 +139,43 @@ def _entitled(queued: Queued, policy: ScalePolicy) -> datetime:
         return _END_OF_TIME
 
 
-def _trial(view: ClusterView, head: _Head, ending: Sequence[Ending], policy: ScalePolicy) -> Trial:
+def _trial(
+    view: ClusterView, head: _Head, ending: Sequence[FreedCapacity], policy: AutoscalingPolicy
+) -> TrialPlacement:
     def placement(gone: Iterable[Victim]) -> Placement | None:
-        supposed = Supposed(view, [*ending, *(each.ending for each in gone)])
+        supposed = WhatIfView(view, [*ending, *(each.freed for each in gone)])
         found = place(supposed, head.least, policy.topology_keys)
         return found if isinstance(found, Placement) else None
 
     return placement
 
 
-def _have_given(running: Iterable[Elastic], head: _Head) -> bool:
+def _have_given(running: Iterable[ElasticGang], head: _Head) -> bool:
     """Whether gangs were resized since it had waited long enough, or are about to be: then it was for this one."""
     return any(
-        len(each.nodes) > each.count or (each.last_resize is not None and each.last_resize >= head.entitled)
+        len(each.nodes) > each.count or (each.last_resize_time is not None and each.last_resize_time >= head.entitled)
         for each in running
     )
 
 
-def _candidates(running: Iterable[Elastic], head: _Head) -> list[Elastic]:
-    return [each for each in running if each.may_resize and each.priority <= head.priority and each.surplus()]
+def _candidates(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang]:
+    return [each for each in running if each.is_resizable and each.priority <= head.priority and each.removable_count()]
 
 
-def _asked(running: Iterable[Elastic], head: _Head) -> list[Elastic]:
+def _asked(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang]:
     """Those that were asked for less, and have not followed, by name."""
     asked = [each for each in _candidates(running, head) if each.is_shrinking and _is_sound(each)]
     return sorted(asked, key=lambda each: each.key)
 
 
-def _is_sound(asked: Elastic) -> bool:
+def _is_sound(asked: ElasticGang) -> bool:
     """Whether what it was asked for could be asked now: statuses are edited by hand, and members come and go."""
     leaving = set(asked.leaving)
-    is_possible = leaving <= set(asked.leavers()) and 0 < len(leaving) <= asked.surplus()
+    is_possible = leaving <= set(asked.removal_order()) and 0 < len(leaving) <= asked.removable_count()
     return is_possible and len(asked.nodes) - len(leaving) == asked.target
 
 
-def _needed(asked: Sequence[Elastic], trial: Trial) -> Found | None:
+def _needed(asked: Sequence[ElasticGang], trial: TrialPlacement) -> VictimSelection | None:
     """Of those who are asked already all that are needed; None if they are not enough."""
     victims = [Victim(gang, member) for gang in asked for member in gang.leaving]
     placement = trial(victims) if victims else None
@@ -178,22 +186,22 @@ def _needed(asked: Sequence[Elastic], trial: Trial) -> Found | None:
         without = trial(others) if others else None
         if without is not None:
             victims, placement = others, without
-    return Found(victims, placement)
+    return VictimSelection(victims, placement)
 
 
-def _kept(head: _Head, placement: Placement, running: Iterable[Elastic]) -> Kept:
+def _kept(head: _Head, placement: Placement, running: Iterable[ElasticGang]) -> NominatedNodes:
     nodes = frozenset(placement.node_of.values())
     if not _have_given(running, head):
-        return Kept(head.key, nodes)
-    amounts = {each.name: each.amounts for each in head.least}
+        return NominatedNodes(head.key, nodes)
+    amounts = {each.name: each.requests for each in head.least}
     given: dict[str, dict[str, int]] = {node: {} for node in nodes}
     for member, node in placement.node_of.items():
         for name, value in amounts[kind_of(member)]:
             given[node][name] = given[node].get(name, 0) + value
-    return Kept(head.key, nodes, given)
+    return NominatedNodes(head.key, nodes, given)
 
 
-def _resizes(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[Resize, ...]:
+def _resizes(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[ResizeRequest, ...]:
     """By name of the gang."""
     by_gang: dict[str, list[Victim]] = {}
     for each in victims:
@@ -201,11 +209,11 @@ def _resizes(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[Res
     return tuple(_resize(by_gang[key], head, now) for key in sorted(by_gang))
 
 
-def _resize(victims: Sequence[Victim], head: _Head, now: datetime) -> Resize:
+def _resize(victims: Sequence[Victim], head: _Head, now: datetime) -> ResizeRequest:
     gang = victims[0].gang
-    leaving = gang.by_index(each.member for each in victims)
+    leaving = gang.index_order(each.member for each in victims)
     target = len(gang.nodes) - len(leaving)
     room = f"room for {head.key}, waiting "
     is_said = gang.reason.startswith(room) and (gang.target, gang.leaving) == (target, leaving)
-    reason = gang.reason if is_said else f"{room}{int(head.queued.waited_seconds(now))} s"
-    return Resize(gang.key, gang.kind, target, leaving, reason)
+    reason = gang.reason if is_said else f"{room}{int(head.queued.waiting_seconds(now))} s"
+    return ResizeRequest(gang.key, gang.kind, target, leaving, reason)
