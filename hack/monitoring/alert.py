@@ -10,6 +10,9 @@ BOTH = f'job=~"{CONTROLLER}|{GANG_SCHEDULER}"'
 OF_CONTROLLER = f'job="{CONTROLLER}"'
 OF_GANG_SCHEDULER = f'job="{GANG_SCHEDULER}"'
 
+# All replicas: `kubectl logs deploy/NAME` shows one of them, which need not lead.
+LOGS_OF_CONTROLLER = "kubectl -n tfjob-system logs -l app=tfjob-controller"
+LOGS_OF_GANG_SCHEDULER = "kubectl -n tfjob-system logs -l app=gang-scheduler"
 CRITICAL, WARNING = "critical", "warning"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitoring.alert import BOTH, CRITICAL, WARNING, Alert, Group
+from monitoring.alert import BOTH, CRITICAL, LOGS_OF_CONTROLLER, WARNING, Alert, Group
 
 
 def _share(codes: str) -> str:
@@ -115,7 +115,7 @@ API = Group(
             "403 too, and "
             "concern single jobs.",
             look=(
-                "the words: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep -i forbidden`",
+                f"the words: `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i forbidden`",
                 "what it may do: `kubectl auth can-i --list --as=system:serviceaccount:tfjob-system:tfjob-controller`",
             ),
             act=(
@@ -151,7 +151,7 @@ API = Group(
             means="The cache is stale: what has changed since is not known here. A watch that breaks comes back within "
             "seconds, one that is silent is given up after 70.",
             look=(
-                "the words: `/readyz`, or `kubectl -n tfjob-system logs deploy/tfjob-controller | grep -i watch`",
+                f"the words: `/readyz`, or `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i watch`",
                 "how often: the query",
             ),
             act=(

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from monitoring.alert import BOTH, CRITICAL, OF_CONTROLLER, WARNING, Alert, Group
+from monitoring.alert import (
+    BOTH,
+    CRITICAL,
+    LOGS_OF_CONTROLLER,
+    LOGS_OF_GANG_SCHEDULER,
+    OF_CONTROLLER,
+    WARNING,
+    Alert,
+    Group,
+)
 
-_LOGS = "its log: `kubectl -n tfjob-system logs deploy/tfjob-controller --tail=50`"
+_LOGS = f"its log: `{LOGS_OF_CONTROLLER} --prefix --tail=50`"
 _PODS = "`kubectl -n tfjob-system get pods -l app.kubernetes.io/name=tfjob-controller`"
 _READY = "`/readyz` of a pod: it says which cache is not filled, and why"
 
@@ -31,9 +40,8 @@ RUNNING = Group(
             act=(
                 "no pods: `kubectl -n tfjob-system describe deploy/tfjob-controller` says what the quota, the image or "
                 "admission has against them",
-                "pods that restart: `kubectl -n tfjob-system logs deploy/tfjob-controller --previous`; exit code 2 "
-                "is a flag or "
-                "file, and the only line names it",
+                f"pods that restart: `{LOGS_OF_CONTROLLER} --previous --ignore-errors --tail=5`; exit code 2 "
+                "is a flag or file, and the only line names it",
                 "pods that run and are not scraped: the network policy, or a PodMonitor that Prometheus does not "
                 "select "
                 "(see [monitoring](../monitoring.md))",
@@ -72,7 +80,7 @@ RUNNING = Group(
                 "`forbidden` in the log: the Role for leases is missing or in another namespace",
                 "the holder is a pod that is gone, and the lease is not taken: look at the API server's latency; the "
                 "lease is taken 15 seconds after it was renewed last",
-                "of the gang scheduler: `kubectl -n tfjob-system logs deploy/gang-scheduler -c kube-scheduler`",
+                f"of the gang scheduler: `{LOGS_OF_GANG_SCHEDULER} -c kube-scheduler --prefix --tail=50`",
             ),
             queries=(("who leads", f"leader_election_master_status{{{BOTH}}}"),),
         ),
@@ -103,7 +111,7 @@ RUNNING = Group(
             means="A bug outside of a sync. The thread was started again, so work goes on; if it dies again and "
             "again, what "
             "it does is not done.",
-            look=("the traceback: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep 'thread died'`",),
+            look=(f"the traceback: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'thread died'`",),
             act=(
                 "report it with the traceback",
                 "a thread that dies on one object: the log names it; change or delete it",
@@ -199,7 +207,7 @@ WORK = Group(
             means="Some jobs are tried again and again, in vain. Each rests longer after each failure, a minute at "
             "the most.",
             look=(
-                "the jobs, and why: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep 'tried again'`",
+                f"the jobs, and why: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'tried again'`",
                 "what is refused: the query",
             ),
             act=(
@@ -226,10 +234,7 @@ WORK = Group(
             means="A bug that one job has brought to light. The others are not touched; that one is tried again, "
             "each time "
             "after a longer rest.",
-            look=(
-                "the job and the traceback: `kubectl -n tfjob-system logs deploy/tfjob-controller | grep 'sync "
-                "failed'`",
-            ),
+            look=(f"the job and the traceback: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'sync failed'`",),
             act=("report it with the job's manifest and the traceback", "delete the job, or undo its last change"),
             queries=(("which controller", f"controller_runtime_reconcile_panics_total{{{OF_CONTROLLER}}}"),),
         ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from monitoring.alert import CRITICAL, OF_CONTROLLER, OF_GANG_SCHEDULER, WARNING, Alert, Group
+from monitoring.alert import CRITICAL, LOGS_OF_GANG_SCHEDULER, OF_CONTROLLER, OF_GANG_SCHEDULER, WARNING, Alert, Group
 
-_LOGS = "its log: `kubectl -n tfjob-system logs deploy/gang-scheduler -c extender --tail=50`"
+_LOGS = f"its log: `{LOGS_OF_GANG_SCHEDULER} -c extender --prefix --tail=50`"
 _QUEUE = "the queue, with what each gang is told: `kubectl get gangs -A --sort-by=.status.position`"
 _LENGTH = ("who waits", f"gang_queue_length{{{OF_GANG_SCHEDULER}}}")
 
@@ -169,7 +169,7 @@ GANGS = Group(
             means="The API server refuses Bindings (`refused`), they were given up (`late`), or somebody else has "
             "bound the "
             "pods to other nodes (`elsewhere`).",
-            look=("the words: `kubectl -n tfjob-system logs deploy/gang-scheduler -c extender | grep 'not bound'`",),
+            look=(f"the words: `{LOGS_OF_GANG_SCHEDULER} -c extender --tail=-1 | grep 'not bound'`",),
             act=(
                 "`forbidden`: apply the gang scheduler's ClusterRole",
                 "`elsewhere`: another scheduler binds these pods; their `schedulerName` must be one scheduler's alone",

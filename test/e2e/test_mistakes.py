@@ -1,7 +1,9 @@
-"""What a user sees, on real nodes, of a job that cannot work as it was written: its reason, its log and its end."""
+"""What a user sees on real nodes of a job that cannot work as written, and of one that is left, followed or ended."""
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,13 +13,15 @@ from helpers import plugin
 from helpers.cluster import Cluster
 from helpers.controller import Jobs, running_controller
 from helpers.errand import template
-from helpers.manifests import container, master, pod_template, tfjob
+from helpers.manifests import container, master, pod_template, tfjob, workers
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster import images
 from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.kubectl.cli import EXIT_INTERRUPTED
+from tfjob_controller.kubectl.commands.wait import EXIT_TIMEOUT
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
@@ -26,6 +30,9 @@ FAILS = (
     "import sys, time; time.sleep(1); sys.stderr.write('epoch 1\\n'); sys.exit('the learning rate must be positive')"
 )
 CANNOT_START = 'cannot start: exec: "pyhton3": executable file not found in $PATH'
+
+OF_BASE = ("--image", images.BASE, "--image-pull-policy", "IfNotPresent")
+NOWHERE = "localhost/nowhere"
 
 Object = dict[str, Any]
 
@@ -114,3 +121,101 @@ def test_a_typo_in_the_command_of_a_chief_that_is_restarted_in_place_fails_the_j
     chief["spec"]["containers"][0]["command"] = ["pyhton3"]
     status = submit(tfjob(master(template=chief))).await_phase("Failed")
     assert status["reason"] == f"master-0 {CANNOT_START}"
+
+
+# The kubelet's events of an image that it cannot pull: it repeats each of them for each pod.
+PULL_EVENTS = (
+    "Pulling [kubelet]",
+    "Failed to pull image",
+    "Error: ErrImagePull",
+    "BackOff [kubelet]",
+    "Error: ImagePullBackOff",
+)
+
+
+def rows(run: plugin.Run) -> dict[str, list[str]]:
+    """Phase and state of each job, as `kubectl tfjob list` shows them."""
+    lines = run("list")[1].splitlines()[1:]
+    return {name: [phase, state] for _, name, phase, state, *_ in map(str.split, lines)}
+
+
+def test_an_image_that_is_not_there_is_pending_and_its_events_are_one_line_each(
+    submit: Callable[[Object], Jobs], run: plugin.Run
+) -> None:
+    template = pod_template(container(image=NOWHERE, imagePullPolicy="IfNotPresent"))
+    submit(tfjob(master(template=template), workers(2, template=template), name="mistake"))
+    submit(trainjob("train", 1, ["python3"], trainer={"image": NOWHERE}))
+    eventually(lambda: rows(run) == {"mistake": ["Creating", "Pending"], "train": ["-", "Pending"]})
+
+    def pulls() -> list[str]:
+        """The lines about such events, once the kubelet has told each of them of all three pods."""
+        _, out, _ = run("explain", "mistake")
+        lines = [line for line in out.splitlines() if any(each in line for each in PULL_EVENTS)]
+        told_of_all = [line for line in lines if "3 pods" in line]
+        return lines if all(any(each in line for line in told_of_all) for each in PULL_EVENTS) else []
+
+    lines = eventually(pulls)
+    assert len(lines) == len(PULL_EVENTS), lines
+    # Each line has the sum of all pods.
+    assert [line for line in lines if not re.search(r"\(\d+x until ", line)] == []
+
+    assert run("suspend", "tfjob/mistake", "trainjob/train")[0] == 0
+    eventually(lambda: rows(run) == {"mistake": ["Creating", "Suspended"], "train": ["-", "Suspended"]})
+
+
+def test_a_job_whose_submit_is_interrupted_runs_on_until_the_command_that_it_names(
+    submit: Callable[[Object], Jobs], run: plugin.Run, nodes: Cluster, space: str
+) -> None:
+    jobs = Jobs(nodes.api, space)
+    where = ("-n", space, "--kubeconfig", str(nodes.kubeconfig))
+    with plugin.program("submit", "stays", *OF_BASE, "--wait", *where, "--", "sleep", "600") as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "tfjob/stays created\n"
+        jobs.await_phase("Running", "stays")
+        waiting.send_signal(signal.SIGINT)
+        out, error = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert error == (
+        f"kubectl tfjob: interrupted: tfjob/stays stays. `kubectl tfjob wait tfjob/stays -n {space}` waits for it again"
+        f", `kubectl tfjob delete tfjob/stays -n {space}` stops and deletes it\n"
+    )
+    assert "deletionTimestamp" not in jobs.get("stays")["metadata"]
+    (pod,) = jobs.children("pods").values()
+    assert (pod["status"]["phase"], pod["metadata"].get("deletionTimestamp")) == ("Running", None)
+
+    words = "master-0 has no previous run: its program was not restarted in the present pod"
+    assert run("logs", "stays", "-p") == (1, "", f"kubectl tfjob: {words}\n")
+
+    (delete,) = [each for each in re.findall("`kubectl tfjob ([^`]*)`", error) if each.startswith("delete ")]
+    assert run(*delete.split())[:2] == (0, "tfjob/stays deleted\n")
+    assert jobs.all() == []
+
+
+def test_a_job_that_is_followed_for_longer_than_its_timeout_stays(
+    submit: Callable[[Object], Jobs], run: plugin.Run, nodes: Cluster, space: str
+) -> None:
+    program = "print('begun', flush=True); import time; time.sleep(600)"
+    code, out, error = run("submit", "slow", *OF_BASE, "-f", "--timeout", "5s", "--", "python3", "-c", program)
+    # Where 5 seconds are too short for the pod to begin, there is no log.
+    assert (code, out.removesuffix("begun\n")) == (EXIT_TIMEOUT, "tfjob/slow created\n")
+    last = error.splitlines()[-1]
+    assert last.startswith("kubectl tfjob: timed out after 5s waiting for Succeeded: tfjob/slow is ")
+    assert last.endswith(f"`kubectl tfjob delete tfjob/slow -n {space}` deletes it")
+    jobs = Jobs(nodes.api, space)
+    jobs.await_phase("Running", "slow")
+
+
+def test_explain_says_that_the_namespace_is_being_deleted_while_a_pod_is_still_there(
+    submit: Callable[[Object], Jobs], run: plugin.Run, nodes: Cluster, space: str
+) -> None:
+    program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    jobs = submit(tfjob(master(template=template(program, terminationGracePeriodSeconds=600)), name="mistake"))
+    jobs.await_phase("Running", "mistake")
+    nodes.api.delete(f"/api/v1/namespaces/{space}")
+    try:
+        eventually(lambda: all("deletionTimestamp" in each["metadata"] for each in jobs.children("pods").values()))
+        code, out, error = run("explain", "mistake")
+    finally:
+        nodes.api.delete(f"/api/v1/namespaces/{space}/pods", gracePeriodSeconds=0)
+    assert (code, error) == (0, "")
+    assert f"now: its namespace {space} is being deleted, and the job with it: nothing can be created in it" in out

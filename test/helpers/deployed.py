@@ -68,12 +68,12 @@ def _containers(objects: list[Object]) -> list[Object]:
     return [part for each in deployments for part in each["spec"]["template"]["spec"]["containers"]]
 
 
-def brief_job(name: str, *, gang: bool, **spec: Any) -> Object:
-    """A TFJob of three pods that do nothing."""
+def brief_job(name: str, *, gang: bool, program: str = "pass", **spec: Any) -> Object:
+    """A TFJob of three pods that run the Python program; by default they do nothing."""
     template = pod_template(
         container(
             image=images.BASE,
-            command=["python3", "-c", "pass"],
+            command=["python3", "-c", program],
             imagePullPolicy="Never",
             resources={"requests": {"cpu": "10m"}},
         )
@@ -87,5 +87,10 @@ def brief_job(name: str, *, gang: bool, **spec: Any) -> Object:
 def run_to_end(kubectl: Kubectl, cluster: Cluster, job: Object) -> None:
     """Create the TFJob in kubectl's namespace and wait until it is done."""
     kubectl.must("create", "-f", "-", manifest=job)
-    path = f"/apis/kubeflow.org/v1alpha1/namespaces/{kubectl.namespace}/tfjobs/{job['metadata']['name']}"
-    eventually(lambda: cluster.api.get(path).get("status", {}).get("phase") == "Done", 120, 0.2)
+    await_phase(kubectl, cluster, job["metadata"]["name"], "Done")
+
+
+def await_phase(kubectl: Kubectl, cluster: Cluster, name: str, phase: str) -> None:
+    """Until the TFJob of that name in kubectl's namespace is in the phase."""
+    path = f"/apis/kubeflow.org/v1alpha1/namespaces/{kubectl.namespace}/tfjobs/{name}"
+    eventually(lambda: cluster.api.get(path).get("status", {}).get("phase") == phase, 120, 0.2)

@@ -74,6 +74,14 @@ def commands(page: str) -> list[Command]:
     return [each for block in blocks(text) for each in _commands_of(page, block)]
 
 
+def section(page: str, heading: str) -> list[Command]:
+    """The commands below a heading, up to the next heading."""
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    begin = lines.index(heading) + 1
+    end = next((number for number, line in enumerate(lines[begin:], begin) if re.match("#+ ", line)), len(lines))
+    return [each for each in commands(page) if begin < each.line <= end]
+
+
 def inline_commands(page: str) -> list[Command]:
     """Those between backticks in the running text: a program and at least one word more."""
     found = []

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from structlog.processors import JSONRenderer
+
 _SAMPLES = "manifests/samples"
 _EXAMPLE = f"{_SAMPLES}/example-job.yaml"
 _STANDALONE = "manifests/overlays/standalone"
@@ -25,12 +27,15 @@ class Page:
     fails_once: tuple[str, ...] = ()
 
 
+# As the programs write it, by the same renderer.
+_LINE_OF_A_SYNC = f"{JSONRenderer()(None, '', {'event': 'synced', 'key': 'default/example-job'})!s}\n"
+
 PAGES: Mapping[str, Page] = {
     "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
     # As it stands it simulates a hundred jobs ten times.
     "docs/autoscaling.md": Page((_STANDALONE,), {"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
     "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
-    "docs/monitoring.md": Page((_STANDALONE,), log='{"event": "synced", "key":"default/example-job"}\n'),
+    "docs/monitoring.md": Page((_STANDALONE,), log=_LINE_OF_A_SYNC),
     "docs/tfjob.md": Page((_EXAMPLE,)),
     "docs/trainjob.md": Page(replaced={" NAME": " first"}),
     "docs/troubleshooting.md": Page((_EXAMPLE,), {" train": " example-job"}),

@@ -12,7 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +121,14 @@ class Shell:
             out, error = started.communicate()
             return Said(128 + signal.SIGKILL, out, f"{error}\nnot done after {_TIMEOUT_SECONDS} s")
         return Said(started.returncode, out, error)
+
+
+def run_all(shell: Shell, found: Sequence[Command]) -> list[str]:
+    """Run them as they stand on their page; what each printed."""
+    assert found
+    said = [(command, shell.run(command, {})) for command in found]
+    assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
+    return [answer.out for _, answer in said]
 
 
 def bounded(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,27 @@ def assert_accepted(kubectl: Kubectl, objects: list[Object]) -> None:
     answer = kubectl.run("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", manifest=text)
     assert (answer.code, answer.error) == (0, "")
     assert len(answer.out.splitlines()) == len(objects)
+
+
+@pytest.mark.parametrize("rendered", [("ha",)], indirect=True)
+def test_what_was_applied_by_the_client_can_be_upgraded_by_the_server(
+    restricted: Kubectl, rendered: list[Object]
+) -> None:
+    """The pages install overlays by `kubectl apply -k`, and upgrade them by `kubectl apply --server-side -k`.
+
+    The server lets kubectl take over its own fields, unless a list lacks what the server has added by default.
+    """
+    objects = [each for each in rendered if each["kind"] not in CLUSTER_WIDE]
+    restricted.must("apply", "-f", "-", manifest=moved(objects, restricted.namespace))
+    newer = copy.deepcopy(objects)
+    for container in itertools.chain.from_iterable(map(containers_of, of_kind(newer, "Deployment"))):
+        container["image"] += "-newer"
+    text = moved(newer, restricted.namespace)
+    answer = restricted.run("diff", "--server-side", "-f", "-", manifest=text)
+    assert (answer.code, answer.error) == (1, "")
+    assert "-newer" in answer.out
+    answer = restricted.run("apply", "--server-side", "-f", "-", manifest=text)
+    assert (answer.code, answer.error) == (0, "")
 
 
 def test_nodes_that_were_given_the_images_need_no_registry(deployments: list[Object]) -> None:

@@ -6,7 +6,6 @@ All is real but the kubelet: manifests, controller, gang scheduler with its kube
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 
 from helpers.cluster import Cluster, new_namespace
 from helpers.controller import Jobs, running_controller
-from helpers.docscommands import ROOT, Command, commands
-from helpers.docsshell import Shell
+from helpers.docscommands import Command, commands, section
+from helpers.docsshell import Shell, run_all
 from helpers.gangscheduler import running_gang_scheduler
 from helpers.manifests import master, tfjob, workers
 from helpers.renderings import SYSTEM
@@ -43,22 +42,6 @@ OF_THE_GANG_SCHEDULER = tuple(
 )
 GANGED, PLAIN, TRAIN = "ganged", "plain", "train"
 GANG = {"enabled": True}
-
-
-def section(page: str, heading: str) -> list[Command]:
-    """The commands below a heading, up to the next one."""
-    lines = (ROOT / page).read_text("utf-8").splitlines()
-    begin = lines.index(heading) + 1
-    end = next((number for number, line in enumerate(lines[begin:], begin) if re.match("#+ ", line)), len(lines))
-    return [each for each in commands(page) if begin < each.line <= end]
-
-
-def follow(shell: Shell, found: list[Command]) -> list[str]:
-    """Run them as they stand on their page; what each printed."""
-    assert found
-    said = [(command, shell.run(command, {})) for command in found]
-    assert [f"{command.place}\n{answer.error}" for command, answer in said if answer.code] == []
-    return [answer.out for _, answer in said]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +103,7 @@ def site(own_control_plane: Cluster, tmp_path: Path) -> Iterator[Site]:
         contextlib.ExitStack() as gang_scheduler,
         contextlib.ExitStack() as operator,
     ):
-        follow(shell, section(GANGS_PAGE, "## Install")[:2])
+        run_all(shell, section(GANGS_PAGE, "## Install")[:2])
         extender = gang_scheduler.enter_context(running_gang_scheduler(kubeconfig)).extender
         assert extender is not None
         gang_scheduler.enter_context(GangScheduler(own_control_plane.own, f"http://127.0.0.1:{extender.port}"))
@@ -137,7 +120,7 @@ def test_the_gang_scheduler_is_removed_and_the_operator_goes_on_with_all_jobs(si
     operator = site.api.get(deployment)["metadata"]["uid"]
     assert len(site.owned_by_the_gang_scheduler()) >= len(OF_THE_GANG_SCHEDULER)
 
-    follow(site.shell, section(GANGS_PAGE, "### Remove it"))
+    run_all(site.shell, section(GANGS_PAGE, "### Remove it"))
     site.gang_scheduler.close()
 
     assert site.owned_by_the_gang_scheduler() == []
@@ -155,7 +138,7 @@ def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control
     before = site.jobs_and_pods()
     install = section(GANGS_PAGE, "## Install")[1]
     # The reverse of the command that installed it.
-    follow(site.shell, [Command(install.page, install.line, install.text.replace(" apply ", " delete "))])
+    run_all(site.shell, [Command(install.page, install.line, install.text.replace(" apply ", " delete "))])
     site.gang_scheduler.close()
     site.operator.close()
     assert site.api.find(f"/api/v1/namespaces/{SYSTEM}") is None
@@ -166,7 +149,7 @@ def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control
     runtimes = [
         each for each in commands(INSTALL_PAGE) if each.text.startswith("kubectl apply -k manifests/base/runtimes")
     ]
-    follow(site.shell, [*section(INSTALL_PAGE, "# Install"), *runtimes])
+    run_all(site.shell, [*section(INSTALL_PAGE, "# Install"), *runtimes])
     with running_controller(own_control_plane.kubeconfig, site.tfjobs.namespace):
         site.tfjobs.end_replica("master", job=PLAIN)
         assert site.tfjobs.await_phase("Done", PLAIN, 60)["state"] == "Succeeded"
@@ -174,14 +157,14 @@ def test_jobs_outlive_the_operator_and_end_with_the_crds(site: Site, own_control
 
     *programs, jobs, crds = section(INSTALL_PAGE, "## Remove")
     looks = [each for each in programs if each.text.startswith("kubectl get ")]
-    shown = follow(site.shell, looks)
-    follow(site.shell, programs)
+    shown = run_all(site.shell, looks)
+    run_all(site.shell, programs)
     # What the page says to look at shows jobs and CRDs as before, and nothing else any more.
-    left = follow(site.shell, looks)
+    left = run_all(site.shell, looks)
     assert all(shown)
     assert [bool(out) for out in left] == [True, True, False, False]
     assert site.jobs_and_pods() == before
-    follow(site.shell, [jobs])
+    run_all(site.shell, [jobs])
     assert site.api.list(f"/api/v1/namespaces/{site.tfjobs.namespace}/pods") == []
-    follow(site.shell, [crds])
+    run_all(site.shell, [crds])
     assert site.api.list(CRDS) == []

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import structlog
 
 from generate.reference import render_flags, render_metrics
 from helpers.docs import DOCS
 from monitoring import runbooks
 from monitoring.rules import ALERTS
+from tfjob_controller.telemetry import logging
 
 OPERATING = ("monitoring", "sizing", "upgrade", "high-availability", "troubleshooting")
 PAGES = [*(DOCS / f"{name}.md" for name in OPERATING), *sorted((DOCS / "runbooks").glob("*.md"))]
@@ -18,7 +20,8 @@ METRICS = set(re.findall(r"^\| `([^`]+)` \|", render_metrics(), re.MULTILINE))
 FLAGS = set(re.findall(r"^\| `(--[^`]+)` \|", render_flags(), re.MULTILINE))
 # Of others: kubectl and its plugin, kube-controller-manager, etcd.
 FOREIGN_FLAGS = {"--as", "--cascade", "--controller-logs", "--etcd-compaction-interval", "--field-selector", "--force",
-                 "--list", "--previous", "--prune", "--raw", "--replica", "--server-side", "--sort-by", "--tail",
+                 "--ignore-errors", "--list", "--prefix", "--previous", "--prune",
+                 "--raw", "--replica", "--server-side", "--sort-by", "--tail",
                  "--timeout", "--type", "--kube-api-qps", "--kube-api-burst", "--concurrent-job-syncs"}  # fmt: skip
 FOREIGN_METRICS = {"apiserver_request_duration_seconds", "etcd_request_duration_seconds"}
 
@@ -44,3 +47,15 @@ def test_there_is_a_page_for_each_alert_and_none_for_others() -> None:
 
 def test_each_severity_is_one_that_alertmanagers_know() -> None:
     assert {each.severity for each in ALERTS} == {"critical", "warning"}
+
+
+def test_the_page_s_pattern_finds_the_lines_of_one_job_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    (pattern,) = re.findall("grep '([^']*example-job[^']*)'", (DOCS / "monitoring.md").read_text())
+    logging.configure("json", "info")
+    try:
+        structlog.get_logger("any").info("synced", key="default/example-job")
+        structlog.get_logger("any").info("synced", key="default/example-job-2")
+    finally:
+        structlog.reset_defaults()
+    found = [line for line in capsys.readouterr().err.splitlines() if re.search(pattern, line)]
+    assert len(found) == 1

@@ -1,13 +1,14 @@
 """`tfjob-controller initialize dataset|model` and `tfjob-controller export`, from options to an exit code.
 
-The last line on standard error says why it failed, as the kubelet makes the end of a log the container's termination
-message (FallbackToLogsOnError): nothing may follow it. So what libraries log is not shown at all; it would also tell
+The last line on standard error says why it failed, and nothing may follow it. In a container the same line is the
+termination message, from which the job's reason is made. So what libraries log is not shown at all; it would also tell
 URLs with what is secret in them. Exit codes: errors.py. SIGTERM and SIGINT end it at once; what has come so far is gone
 on with by the next run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -28,6 +29,8 @@ from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.uris import redact_urls
 
 PROGRAM = "tfjob-controller"
+# The default of a container's terminationMessagePath.
+TERMINATION_LOG = "/dev/termination-log"
 
 
 def initialize(what: str, options: InitializeOptions, environ: Mapping[str, str] = os.environ) -> int:
@@ -93,7 +96,14 @@ def _quiet_libraries() -> None:
 def _leave(line: str, code: int) -> int:
     """Say the last line. A worker that still waits for a server would keep the process, or talk after it."""
     print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+    _write_termination_message(f"{PROGRAM}: {line}")
     if any(thread.name.startswith(WORKER_NAME) for thread in threading.enumerate()):
         sys.stdout.flush()
         os._exit(code)
     return code
+
+
+def _write_termination_message(line: str) -> None:
+    """Replaces the end of the log, which the kubelet would take otherwise. Only a kubelet creates the file."""
+    with contextlib.suppress(OSError), open(os.open(TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC), "w") as file:
+        file.write(line)

@@ -58,8 +58,17 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
 
 
 def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = MODEL_FOLDER) -> str:
-    """A program that has a folder for its output means that, and not the model that it began with."""
-    return options.source or (output if Path(output).exists() else model)
+    """A program that has a folder for its output means that, and not the model that it began with.
+
+    Raises StorageError if there is neither.
+    """
+    found = options.source or next((each for each in (output, model) if Path(each).exists()), "")
+    if not found:
+        raise StorageError(
+            f"there is nothing to export: neither {output} nor {model} exists; the training program has to write what "
+            f"is to be exported to {output}"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,3 +56,23 @@ def test_libraries_say_nothing_once_a_command_has_begun(tmp_path: Path, capsys: 
     capsys.readouterr()
     logging.getLogger("aiohttp").critical("Unclosed connection to https://host/?sig=5ecret")
     assert capsys.readouterr().err == ""
+
+
+def test_in_a_container_the_last_line_alone_is_the_termination_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kubelet would take up to 2,048 bytes of log lines otherwise."""
+    message = tmp_path / "termination-log"
+    message.write_text("left by nobody")
+    monkeypatch.setattr(commands, "TERMINATION_LOG", str(message))
+    options = InitializeOptions(storage_uri="file:///nowhere/5ecret-token/x", target=str(tmp_path / "target"))
+    assert commands.initialize("dataset", options, ENVIRON) == 1
+    assert message.read_text() == capsys.readouterr().err.splitlines()[-1]
+
+
+def test_without_a_kubelet_no_termination_message_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = tmp_path / "termination-log"
+    monkeypatch.setattr(commands, "TERMINATION_LOG", str(message))
+    options = InitializeOptions(storage_uri="file:///nowhere/x", target=str(tmp_path / "target"))
+    assert commands.initialize("dataset", options, ENVIRON) == 1
+    assert not message.exists()

@@ -8,6 +8,7 @@ import pytest
 
 from tfjob_controller import cli
 from tfjob_controller.flags import Option, OptionError
+from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.exporting import source_of
 from tfjob_controller.storage.options import (
     EXPORT_OPTIONS,
@@ -58,10 +59,17 @@ def test_what_is_exported_is_the_output_if_there_is_one(
     named: str, has_output: bool, source: str, tmp_path: Path
 ) -> None:
     output, model = tmp_path / "output", tmp_path / "model"
-    if has_output:
-        output.mkdir()
+    for each in (model, *([output] if has_output else [])):
+        each.mkdir()
     options = resolve_export({"source": named}, {"STORAGE_URI": "s3://a"})
     assert source_of(options, str(output), str(model)) == str(tmp_path / source)
+
+
+def test_where_a_program_has_left_nothing_the_folder_that_it_should_write_is_named(tmp_path: Path) -> None:
+    output, model = tmp_path / "output", tmp_path / "model"
+    options = resolve_export({}, {"STORAGE_URI": "s3://a"})
+    with pytest.raises(StorageError, match=f"neither {output} nor {model} exists; .* to {output}$"):
+        source_of(options, str(output), str(model))
 
 
 @pytest.mark.parametrize(
