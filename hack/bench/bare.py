@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 import urllib3
@@ -85,7 +86,9 @@ def send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> Span:
 
 def _send_all(kubeconfig: Path, wanted: Sequence[Write], threads: int) -> Span:
     config = load_config(str(kubeconfig))
-    pool = config.open_pool(threads, block=True)
+    url = urlsplit(config.host)
+    context = config.server.tls_context(config.certificate)
+    pool = urllib3.HTTPSConnectionPool(url.hostname or "", url.port, maxsize=threads, block=True, ssl_context=context)
     authorization = {"Authorization": config.credentials.authorization() or ""}
     pile = _Pile(wanted)
     failures: list[str] = []

@@ -208,7 +208,6 @@ class LogFollower:
         for job in self._jobs.values():
             job.log.close()
         self._selector.close()
-        self._connector.close()
         self._woken.close()
         self._waker.close()
 

@@ -12,13 +12,12 @@ Source: client-go tools/clientcmd, rest/config.go.
 
 from __future__ import annotations
 
-import copy
 import ipaddress
 import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -34,7 +33,8 @@ from tfjob_controller.kube.config.credentials import (
     reason_of,
     token_file,
 )
-from tfjob_controller.kube.config.plainconfig import PlainServer, read_plain
+from tfjob_controller.kube.config.plainconfig import read_plain
+from tfjob_controller.kube.config.server import Server
 from tfjob_controller.util.clock import Clock, RealClock
 
 # The client takes 0.3 s to import and 25 MB to hold, and a plain kubeconfig needs none of it.
@@ -56,35 +56,29 @@ _LIBRARY_SECONDS = 10.0
 class Config:
     """One API server and the identity to use there.
 
-    `host` is its URL, which may have a path. `namespace` is the context's, `origin` says where all this comes from.
+    `namespace` is the context's, `origin` says where all this was read.
     """
 
-    host: str
+    server: Server
     namespace: str
     origin: str
     credentials: Credentials = field(repr=False)
-    _settings: Any = field(repr=False)
 
-    def open_pool(self, size: int, *, block: bool) -> urllib3.HTTPConnectionPool:
-        """A pool of connections to this server with its TLS and proxy settings, keeping at most `size` of them.
+    @property
+    def host(self) -> str:
+        """The server's URL, which may have a path."""
+        return self.server.url
 
-        With `block` a caller waits when all are in use, else a further one is opened and thrown away. Certificate files
-        are read for each new connection, so renewed ones are seen.
-        """
-        if isinstance(self._settings, PlainServer):
-            return self._settings.open_pool(size, self.credentials.certificate, block=block)
-        from kubernetes.client.rest import RESTClientObject
+    @property
+    def certificate(self) -> tuple[str, str] | None:
+        """The files of the client certificate and its key. They are read for each new connection."""
+        return self.credentials.certificate or self.server.certificate
 
-        settings = copy.copy(self._settings)
-        settings.connection_pool_maxsize = size
-        # Probes of the kernel's, as client-go has them: a gateway in between forgets silent connections.
-        settings.keep_alive = True
-        if self.credentials.certificate:
-            settings.cert_file, settings.key_file = self.credentials.certificate
-        manager = RESTClientObject(settings).pool_manager
-        manager.connection_pool_kw["block"] = block
-        pool: urllib3.HTTPConnectionPool = manager.connection_from_url(self.host)
-        return pool
+    @property
+    def request_prefix(self) -> str:
+        """What a request's target begins with: the URL's path, or the whole URL if a proxy forwards plain HTTP."""
+        url = urlsplit(self.host)
+        return self.host if self.server.proxy and url.scheme == "http" else url.path
 
 
 def find_config(kubeconfig: str | None = None, context: str | None = None) -> Config:
@@ -119,7 +113,7 @@ def load_plain_config(kubeconfig: str | None = None, context: str | None = None)
         return None
     origin = f"context {found.context!r} of kubeconfig {paths or DEFAULT_KUBECONFIG}"
     credentials = Credentials(found.source, RealClock())
-    return Config(found.server.url, found.namespace or DEFAULT_NAMESPACE, origin, credentials, found.server)
+    return Config(found.server, found.namespace or DEFAULT_NAMESPACE, origin, credentials)
 
 
 def _in_cluster(clock: Clock) -> Config:
@@ -296,7 +290,25 @@ def _is_loopback(host: str) -> bool:
 def _finish(settings: Configuration, namespace: str, origin: str, source: CredentialSource, clock: Clock) -> Config:
     credentials = Credentials(source, clock)
     _check_files(settings, credentials, origin)
-    return Config(settings.host.rstrip("/"), namespace, origin, credentials, settings)
+    return Config(_server(settings, origin), namespace, origin, credentials)
+
+
+def _server(settings: Configuration, origin: str) -> Server:
+    from kubernetes.client.rest import should_bypass_proxies
+
+    is_proxied = bool(settings.proxy) and not should_bypass_proxies(settings.host, settings.no_proxy or "")
+    proxy = str(settings.proxy) if is_proxied else ""
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise KubeconfigError(f"{origin}: only HTTP and HTTPS proxies are supported: correct the proxy's URL")
+    return Server(
+        url=settings.host.rstrip("/"),
+        authority_file=settings.ssl_ca_cert or "",
+        verifies=bool(settings.verify_ssl),
+        name=settings.tls_server_name or "",
+        certificate=(settings.cert_file, settings.key_file or settings.cert_file) if settings.cert_file else None,
+        proxy=proxy,
+        proxy_headers=settings.proxy_headers or {},
+    )
 
 
 def _check_files(settings: Configuration, credentials: Credentials, origin: str) -> None:

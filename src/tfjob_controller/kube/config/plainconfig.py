@@ -11,16 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import urllib3
 import yaml
-from urllib3.connection import HTTPConnection
 
 from tfjob_controller.kube.config.credentials import (
     AuthInfo,
@@ -29,44 +26,12 @@ from tfjob_controller.kube.config.credentials import (
     KubeconfigError,
     bearer_header,
 )
+from tfjob_controller.kube.config.server import Server
 
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}
 _CLUSTER_FIELDS |= {"tls-server-name", "extensions"}
 _USER_FIELDS = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-# As client-go has them: a gateway in between forgets silent connections.
-_PROBES = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 9))
-
-
-@dataclass(frozen=True, slots=True)
-class PlainServer:
-    """A server and how it is known to be that one.
-
-    `authority` is a PEM text, empty for the system's. `authority_file` is where it came from, if that was a file: it
-    is read for each new connection, so that a renewed one is seen.
-    """
-
-    url: str
-    authority: str
-    authority_file: str
-    verifies: bool
-    server_name: str
-
-    def open_pool(self, size: int, certificate: tuple[str, str] | None, *, block: bool) -> urllib3.HTTPConnectionPool:
-        """See `Config.open_pool`."""
-        options: dict[str, Any] = {"maxsize": size, "block": block, "socket_options": _socket_options()}
-        if self.url.startswith("https"):
-            options["cert_reqs"] = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
-            if self.authority_file:
-                options["ca_certs"] = self.authority_file
-            else:
-                options["ca_cert_data"] = self.authority or None
-            if certificate is not None:
-                options["cert_file"], options["key_file"] = certificate
-            if self.server_name:
-                options["server_hostname"] = self.server_name
-        pool: urllib3.HTTPConnectionPool = urllib3.PoolManager(**options).connection_from_url(self.url)
-        return pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +40,7 @@ class PlainConfig:
 
     context: str
     namespace: str
-    server: PlainServer
+    server: Server
     source: CredentialSource
 
 
@@ -113,7 +78,7 @@ def _entry(config: Mapping[str, Any], plural: str, singular: str, name: str) -> 
     return entry
 
 
-def _server(cluster: Mapping[str, Any], folder: str) -> PlainServer:
+def _server(cluster: Mapping[str, Any], folder: str) -> Server:
     url = str(cluster["server"]).rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or "@" in parts.netloc or _is_proxied(parts.hostname or ""):
@@ -124,7 +89,8 @@ def _server(cluster: Mapping[str, Any], folder: str) -> PlainServer:
     is_file = bool(authority) and not cluster.get("certificate-authority-data")
     authority_file = _path(cluster, "certificate-authority", folder) if is_file else ""
     verifies = not cluster.get("insecure-skip-tls-verify")
-    return PlainServer(url, authority, authority_file, verifies, str(cluster.get("tls-server-name") or ""))
+    name = str(cluster.get("tls-server-name") or "")
+    return Server(url, authority_file, "" if authority_file else authority, verifies, name)
 
 
 def _is_proxied(host: str) -> bool:
@@ -134,7 +100,7 @@ def _is_proxied(host: str) -> bool:
     return any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
 
 
-def _source(user: Mapping[str, Any], folder: str, server: PlainServer) -> CredentialSource:
+def _source(user: Mapping[str, Any], folder: str, server: Server) -> CredentialSource:
     certificate = _certificate(user, folder) if server.url.startswith("https") else None
     token = user.get("token") or ""
     authorization = bearer_header(str(token), "the user entry of the kubeconfig") if token else None
@@ -172,11 +138,3 @@ def _text(entry: Mapping[str, Any], name: str, folder: str) -> str:
 
 def _path(entry: Mapping[str, Any], name: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, str(entry[name])))
-
-
-def _socket_options() -> list[tuple[int, int, int | bytes]]:
-    """urllib3's own, and probes as far as this system knows them."""
-    options: list[tuple[int, int, int | bytes]] = list(HTTPConnection.default_socket_options)
-    options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-    found = [(getattr(socket, name, None), value) for name, value in _PROBES]
-    return [*options, *((socket.IPPROTO_TCP, name, value) for name, value in found if name is not None)]

@@ -1,40 +1,41 @@
-"""One long answer, read line by line, that any thread can end.
+"""One long response, read line by line, that any thread can end.
 
-Theory of operation. A watch is an HTTP answer without an end; each event is a line. The reader holds `_reading` only
+Theory of operation. A watch is an HTTP response without an end; each event is a line. The reader holds `_reading` only
 while it reads from the socket. `close` shuts the socket down, which wakes a reader that is blocked in it, then waits
-for that lock (the reader is on its way out) and frees the connection: so no file descriptor is closed under a thread
-that still uses it.
+for that lock and returns the connection to its pool: no file descriptor is closed under a thread that still uses it.
 
-A connection that only one side believes in brings nothing, no error either: the read time-out is what notices. It
-counts from the last bytes, so it must be longer than the server's silence (bookmarks come about once a minute).
+A half-open connection brings neither bytes nor an error; only the read time-out notices it. It counts from the last
+bytes, so it must be longer than the server's silence (bookmarks come about once a minute).
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
-
-import urllib3
-from urllib3.response import BaseHTTPResponse
+from collections.abc import Callable, Iterable, Iterator
 
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-
-# What one read takes at most: TLS records hold 16 KiB, and small events come in chunks of their own anyway.
-_READ_BYTES = 65536
+from tfjob_controller.kube.http.connectionpool import shut_down
+from tfjob_controller.kube.http.exchange import READ_BYTES, UnreadBody, feed
 
 
 class HttpLineStream:
-    """The lines of an answer. One thread iterates, once; any thread may `close`, any number of times.
+    """The lines of a response. One thread iterates, once; any thread may `close`, any number of times.
 
-    Iterating gives each line as bytes without its end, ends when the server ends the answer or after `close`, and
+    Iterating yields each line as bytes without its end, stops when the server ends the response or after `close`, and
     raises `ApiError` (no response) when the connection breaks or is silent for longer than the read time-out.
     """
 
-    def __init__(self, response: BaseHTTPResponse, on_closed: Callable[[HttpLineStream], None] | None = None) -> None:
-        self._response = response
+    def __init__(
+        self,
+        body: UnreadBody,
+        read_timeout_seconds: float,
+        on_closed: Callable[[HttpLineStream], None] | None = None,
+    ) -> None:
+        self._body = body
+        self._read_timeout_seconds = read_timeout_seconds
         self._on_closed = on_closed
         self._reading = threading.Lock()
+        self._closing = threading.Lock()
         self._closed = threading.Event()
 
     def __enter__(self) -> HttpLineStream:
@@ -44,49 +45,61 @@ class HttpLineStream:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        pending: list[bytes] = []
-        while data := self._read():
-            if b"\n" not in data:
-                pending.append(data)  # a line longer than one read
-                continue
-            first, *lines = data.split(b"\n")
-            yield b"".join((*pending, first)) if pending else first
-            last = lines.pop()
-            pending = [last] if last else []
-            for line in lines:
-                if self._closed.is_set():
-                    return
-                yield line
-        if pending and not self._closed.is_set():
-            yield b"".join(pending)
+        for line in split_lines(iter(self._read, b"")):
+            if self._closed.is_set():
+                return
+            yield line
 
     def close(self) -> None:
         """End the stream now; a thread that is reading it comes out. Returns when the connection is free."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        # Raised if the answer has ended already and the connection went back to its pool.
-        with contextlib.suppress(OSError, RuntimeError, ValueError):
-            self._response.shutdown()
-        with self._reading:
-            self._response.close()
+        with self._closing:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            is_whole = self._body.parser.is_whole
+            if not is_whole:
+                shut_down(self._body.connection)
+            with self._reading:
+                self._body.release(is_reusable=is_whole and self._body.parser.is_reusable)
         if self._on_closed:
             self._on_closed(self)
 
     def _read(self) -> bytes:
         """Some bytes as they come; none at the end."""
         with self._reading:
-            if self._closed.is_set():
-                return b""
-            try:
-                return self._response.read1(_READ_BYTES)
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                if self._closed.is_set():
-                    return b""
-                raise _broken(error) from error
+            parser, connection = self._body.parser, self._body.connection.sock
+            while not self._closed.is_set():
+                if data := parser.take():
+                    return data
+                if parser.is_whole:
+                    break
+                try:
+                    connection.settimeout(self._read_timeout_seconds)
+                    feed(parser, connection.recv(READ_BYTES))
+                except OSError as error:
+                    if self._closed.is_set():
+                        break
+                    raise _broken(error) from error
+            return b""
 
 
-def _broken(error: Exception) -> ApiError:
-    if isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError)):
+def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a text that arrives in pieces, without their ends."""
+    pending: list[bytes] = []
+    for data in pieces:
+        if b"\n" not in data:
+            pending.append(data)  # a line longer than one piece
+            continue
+        first, *lines = data.split(b"\n")
+        yield b"".join((*pending, first)) if pending else first
+        last = lines.pop()
+        pending = [last] if last else []
+        yield from lines
+    if any(pending):
+        yield b"".join(pending)
+
+
+def _broken(error: OSError) -> ApiError:
+    if isinstance(error, TimeoutError):
         return ApiError(NO_RESPONSE, "Timeout", "the stream was silent for longer than its read time-out")
     return ApiError(NO_RESPONSE, "ConnectionBroken", "the stream broke off")

@@ -1,19 +1,18 @@
-"""Long answers that one thread reads by the hundred, whenever it looks, without waiting for any.
+"""Non-blocking response streams: one thread reads hundreds of long responses and waits for none of them.
 
-Theory of operation. stream.py gives each watch a thread that waits in `recv`. Of logs there may be hundreds, each with
-a word now and then: here the answer's socket does not block, and its owner asks `read` for what has come, once a
-selector has told it to. What is there is taken in one go, so that what it costs follows the bytes.
+Theory of operation. `linestream.py` needs a thread per watch. Of logs there may be hundreds, each with a line now and
+then. Here the socket does not block, and its owner calls `read` once a selector reports that bytes have arrived. All
+bytes that are there are taken at once, so that the cost follows the bytes.
 
-With TLS each line is a record, since the API server flushes after it; OpenSSL reads a record from a socket with two
-system calls. So here it has no socket: what has come is read at once and put before it in memory, which takes half the
-time.
+With TLS each line is a record, since the API server flushes after it, and OpenSSL reads a record from a socket with two
+system calls. So TLS works on buffers in memory here, into which everything that has arrived is read at once; that takes
+half the time.
 
-Each has a connection of its own (HTTP/1.1), made as any other's: TLS settings, proxy, client certificate and the
-kernel's keep-alive probes; it is closed after the answer. Connecting waits, up to a limit; nothing after that does: the
-head of the answer, too, is read when it comes, for the API server sends that of a log once the node has answered.
+Each stream has a connection of its own (HTTP/1.1), opened like any other and closed after the response. Opening it
+blocks, up to a limit. Nothing else does: the head of the response, too, is read when it arrives, since the API server
+sends that of a log only after the node has answered.
 
-Every failure is an `ApiError`. No message or repr holds a header.
-Threads: one for a connector and all that it has opened.
+Every failure is an `ApiError`. No message or repr holds a header. Threads: one for a connector and all that it opened.
 """
 
 from __future__ import annotations
@@ -25,30 +24,32 @@ from collections.abc import Callable, Mapping
 from typing import cast
 from urllib.parse import urlencode, urlsplit
 
-import httptools
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
-from urllib3.util.ssltransport import SSLTransport
+from urllib3.connection import HTTPConnection
 
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config.kubeconfig import Config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.http.exchange import ResponseParser, connect, no_response_error, request_bytes
+from tfjob_controller.kube.http.connectionpool import (
+    CONNECT_TIMEOUT_SECONDS,
+    Deadline,
+    NotConnectedError,
+    connect,
+    new_connection,
+)
+from tfjob_controller.kube.http.exchange import ResponseParser, encode_request, feed, no_response_error, send
 from tfjob_controller.kube.http.retrypolicy import parse_retry_after
-from tfjob_controller.kube.http.transport import CONNECT_TIMEOUT_SECONDS, default_user_agent
+from tfjob_controller.kube.http.transport import default_user_agent
 from tfjob_controller.kube.requester import RequestObserver
 from tfjob_controller.util.clock import Clock
 
 # Four TLS records: what the parser is given at once.
 _BUFFER_BYTES = 65536
-# A refusal that is longer says nothing more.
+# A longer refusal has no more information.
 _REFUSAL_BYTES = 65536
-_BROKEN = (OSError, urllib3.exceptions.HTTPError, httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 
 class Connector:
-    """Opens answers of one API server, with the identity that `config` has there."""
+    """Opens response streams from one API server with the credentials of `config`."""
 
     def __init__(
         self, config: Config, clock: Clock, *, user_agent: str = "", observer: RequestObserver | None = None
@@ -58,40 +59,30 @@ class Connector:
         self._clock = clock
         self._observer = observer
         self._user_agent = user_agent or default_user_agent()
-        url = urlsplit(config.host)
-        self._host = url.netloc
-        self._pool, self._generation = config.open_pool(1, block=False), self._credentials.certificate_generation
-        # A proxy forwards plain HTTP only if it is told the whole URL; TLS goes through a tunnel.
-        self._prefix = config.host if self._pool.proxy is not None and url.scheme == "http" else url.path
-        # Of all that are open: none keeps anything in it from one read to the next.
+        self._host = urlsplit(config.host).netloc
+        # Shared by all streams: none keeps anything in it from one read to the next.
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
 
     def open(self, path: str, query: Mapping[str, str]) -> ResponseStream:
-        """Connect and send; the answer, if there comes one, is read later. Waits for the connection alone.
-
-        Raises ApiError if there is none.
-        """
+        """Connect and send the request; only connecting blocks, and the response is read later. Raises ApiError."""
         authorization, begin = self._credentials.authorization(), self._clock.monotonic()
         headers = {"Accept": "text/plain, */*", "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         if authorization is not None:
             headers["Authorization"] = authorization
-        target = f"{self._prefix}{path}?{urlencode(query)}"
+        target = f"{self._config.request_prefix}{path}?{urlencode(query)}"
         try:
-            opened = self._sent(request_bytes(self._host, "GET", target, None, headers))
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            opened, receive_into = self._sent(encode_request(self._host, "GET", target, None, headers))
+        except OSError as error:
             self.count("<error>", begin)
             raise self.broken(error) from error
-        return ResponseStream(opened, self, authorization, begin)
-
-    def close(self) -> None:
-        self._pool.close()
+        return ResponseStream(opened, receive_into, self, authorization, begin)
 
     def count(self, code: str, begin: float) -> None:
         """One attempt is over: an answer has begun with this status, or there is none."""
         if self._observer is not None:
             self._observer.request_finished("GET", self._host, code, self._clock.monotonic() - begin)
 
-    def broken(self, error: Exception) -> ApiError:
+    def broken(self, error: OSError) -> ApiError:
         return no_response_error("GET", self._host, error)
 
     def refused(self, status: int, headers: Mapping[str, str], body: bytes, authorization: str | None) -> ApiError:
@@ -101,56 +92,65 @@ class Connector:
         retry_after_seconds = parse_retry_after(headers.get("retry-after"), self._clock.now())
         return api_error(status, body, retry_after_seconds=retry_after_seconds)
 
-    def _sent(self, request: bytes) -> HTTPConnection:
-        if self._generation != self._credentials.certificate_generation:
-            self._pool.close()
-            self._pool, self._generation = (
-                self._config.open_pool(1, block=False),
-                self._credentials.certificate_generation,
-            )
-        # The factory alone is wanted of the pool: nothing is ever put back.
-        connection = cast("HTTPConnection", self._pool._new_conn())
+    def _sent(self, request: bytes) -> tuple[HTTPConnection, Callable[[memoryview], int]]:
+        server, deadline = self._config.server, Deadline(2 * CONNECT_TIMEOUT_SECONDS)
+        if server.proxy.startswith("https:"):
+            raise NotConnectedError(OSError("logs cannot be followed through an HTTPS proxy"))
+        try:
+            context = server.tls_context(self._config.certificate) if server.url.startswith("https:") else None
+        except OSError as error:
+            raise NotConnectedError(error) from error
+        connection = new_connection(server, self._config.certificate, with_tls=False)
+        connect(connection, deadline)
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)
-            if isinstance(connection, HTTPSConnection):
-                _read_in_memory(connection)
-            connect(self._pool, connection, CONNECT_TIMEOUT_SECONDS)
-            connection.sock.settimeout(CONNECT_TIMEOUT_SECONDS)
-            connection.sock.sendall(request)
+            receive_into = connection.sock.recv_into
+            if context is not None:
+                name = server.name or urlsplit(server.url).hostname or ""
+                tls = _MemoryTls(connection.sock, context, name)
+                tls.handshake(deadline)
+                send(connection.sock, tls.encrypt(request), deadline)
+                receive_into = tls.receive_into
+            else:
+                send(connection.sock, request, deadline)
             connection.sock.settimeout(0.0)
             stack.pop_all()
-        return connection
+        return connection, receive_into
 
 
 class ResponseStream:
-    """One answer. `has_more`: the last `read` has left something there, of which no selector need tell."""
+    """One response. `has_more`: the last `read` left bytes behind that no selector reports."""
 
     def __init__(
-        self, connection: HTTPConnection, connector: Connector, authorization: str | None, begin: float
+        self,
+        connection: HTTPConnection,
+        receive_into: Callable[[memoryview], int],
+        connector: Connector,
+        authorization: str | None,
+        begin: float,
     ) -> None:
         self.has_more = False
         self._connection = connection
-        self._socket: socket.socket | SSLTransport = connection.sock
-        self._receive_into = _receive_into(connection.sock)
+        self._receive_into = receive_into
         self._connector = connector
         self._authorization = authorization
         self._begin: float | None = begin
-        self._reader = ResponseParser()
+        self._parser = ResponseParser()
         self._refusal = b""
-        self._failure: Exception | None = None
+        self._failure: OSError | None = None
 
     def fileno(self) -> int:
-        return self._socket.fileno()
+        return self._connection.sock.fileno()
 
     @property
     def has_begun(self) -> bool:
         """Is the answer's head there?"""
-        return self._reader.status > 0
+        return self._parser.status > 0
 
     @property
     def has_ended(self) -> bool:
         """The whole answer was read."""
-        return self._reader.is_whole
+        return self._parser.is_whole
 
     def read(self, most_bytes: int) -> bytes:
         """What has come of the body since the last time, little more than `most_bytes`; none if nothing has.
@@ -160,7 +160,7 @@ class ResponseStream:
         received, self.has_more = 0, self._failure is None
         while self.has_more and received < most_bytes:
             received += self._receive()
-        data, status = self._reader.take(), self._reader.status
+        data, status = self._parser.take(), self._parser.status
         if self._begin is not None and (status or self._failure is not None):
             self._connector.count(str(status or "<error>"), self._begin)
             self._begin = None
@@ -186,7 +186,7 @@ class ResponseStream:
                 filled += count
         except BlockingIOError:
             self.has_more = False
-        except _BROKEN as error:
+        except OSError as error:
             self._fail(error)
         # Nothing at all is the connection's end; after some bytes it is seen the next time.
         if filled or not count:
@@ -195,56 +195,68 @@ class ResponseStream:
 
     def _parse(self, data: memoryview) -> None:
         try:
-            self._reader.feed(data)
-        except _BROKEN as error:
+            feed(self._parser, data)
+        except OSError as error:
             self._fail(error)
-        if self._reader.is_whole or not data:
+        if self._parser.is_whole or not data:
             self.has_more = False
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: OSError) -> None:
         self._failure, self.has_more = error, False
 
     def _refused(self, data: bytes) -> bytes:
         self._refusal += data
         if self._failure is None and not self.has_ended and len(self._refusal) < _REFUSAL_BYTES:
             return b""
-        raise self._connector.refused(self._reader.status, self._reader.headers, self._refusal, self._authorization)
+        raise self._connector.refused(self._parser.status, self._parser.headers, self._refusal, self._authorization)
 
 
-def _read_in_memory(connection: HTTPSConnection) -> None:
-    """Have it connect as ever, with the same checks, but keep its socket to itself (an `SSLTransport`)."""
-    context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
-    if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
-        # urllib3 does so with a context of its own.
-        context.load_default_certs()
+class _MemoryTls:
+    """TLS over a socket, decrypting in memory. The socket blocks during the handshake only."""
 
-    def wrap_socket(plain: socket.socket, server_hostname: str | None = None) -> SSLTransport:
-        return SSLTransport(plain, context, server_hostname)
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, server_name: str) -> None:
+        self._socket = connection
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        # The annotation does not know that it returns a number if it is given a buffer.
+        self._read = cast("Callable[[int, memoryview], int]", self._tls.read)
 
-    # urllib3 asks the context for a socket; for this kind of one it has a switch, but for TLS to a proxy alone.
-    context.wrap_socket = wrap_socket  # type: ignore[method-assign,assignment]  # of this one context, not of all
-    connection.ssl_context = context
+    def handshake(self, deadline: Deadline) -> None:
+        """Agree with the server and verify its certificate. Raises NotConnectedError."""
+        try:
+            while not self._is_agreed():
+                send(self._socket, self._outgoing.read(), deadline)
+                deadline.arm(self._socket)
+                self._fill()
+            send(self._socket, self._outgoing.read(), deadline)
+        except OSError as error:
+            raise NotConnectedError(error) from error
 
+    def encrypt(self, data: bytes) -> bytes:
+        """What has to be sent for `data`."""
+        self._tls.write(data)
+        return self._outgoing.read()
 
-def _receive_into(connection: socket.socket | SSLTransport) -> Callable[[memoryview], int]:
-    """The connection's `recv_into`; its own would look after each record whether there is something to send."""
-    if not isinstance(connection, SSLTransport):
-        return connection.recv_into
-    tls, plain, incoming, outgoing = connection.sslobj, connection.socket, connection.incoming, connection.outgoing
-    # Its annotation does not know that it counts where it is given a buffer.
-    read = cast("Callable[[int, memoryview], int]", tls.read)
-
-    def receive_into(buffer: memoryview) -> int:
+    def receive_into(self, buffer: memoryview) -> int:
+        """As a socket's `recv_into`. A socket under TLS would need two system calls for each record."""
         while True:
             try:
-                return read(len(buffer), buffer)
+                return self._read(len(buffer), buffer)
             except ssl.SSLWantReadError:
-                data = plain.recv(_BUFFER_BYTES)
-                incoming.write(data) if data else incoming.write_eof()
+                self._fill()
             except ssl.SSLEOFError:
-                # Whether that was too early, the answer says.
+                # Whether that is too early depends on the response.
                 return 0
-            if outgoing.pending:
-                plain.send(outgoing.read())
+            if self._outgoing.pending:
+                self._socket.send(self._outgoing.read())
 
-    return receive_into
+    def _is_agreed(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def _fill(self) -> None:
+        data = self._socket.recv(_BUFFER_BYTES)
+        self._incoming.write(data) if data else self._incoming.write_eof()

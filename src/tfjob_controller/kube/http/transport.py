@@ -1,20 +1,17 @@
 """Requests to the API server: authenticated, timed, limited, retried where that is safe.
 
-Theory of operation. urllib3 keeps the connections, set up by config.py with TLS, proxy and client certificate; nothing
-of the kubernetes client runs per request, and of urllib3 only what exchange.py leaves to it: streams, and requests
-through a proxy. There are three lanes, pools of their own:
+Theory of operation. There are three pools of connections:
 
-- *normal*: `pool_size` connections. When all are in use a further caller waits; it does not open one more, since that
-  costs a TLS handshake per call: 3 ms of CPU where the call itself takes 0.4. So `pool_size` is the number of threads
-  that send.
-- *lease*: one connection, for nobody else, so that the renewal of a lease waits for no create.
-- *streams*: each has its own connection as long as it lasts (HTTP/1.1).
+- *normal*: `pool_size` connections. When all are in use, a further caller waits instead of opening one more, since a
+  TLS handshake costs 3 ms of CPU where the call itself takes 0.4 ms. So `pool_size` is the number of threads that send.
+- *lease*: one connection, so that the renewal of a lease never waits for other requests.
+- *streams*: each stream has its own connection as long as it lasts (HTTP/1.1).
 
-Times: `timeout_seconds` is what a call may take in all, from the moment it may go: every attempt, connecting included,
-and the rests between them. Waiting for the rate limit comes before and does not count, since a long queue is no fault
-of the server. An attempt reads with what is left as its time-out.
+Times: `timeout_seconds` is the limit of a whole call after the rate limit: every attempt with its connecting, sending
+and receiving, and the delays between attempts. Waiting for the rate limit does not count, since a long queue is not the
+server's fault.
 
-What is sent again is decided by retrypolicy.py; a 401 is tried once more if there are other credentials by then.
+`retrypolicy.py` decides what is sent again; after a 401 the call is repeated once if other credentials are available.
 
 Requests of a sync carry its id (trace.py), and if `verbose` each attempt is a debug line: verb, path, code,
 `duration_seconds` and `audit_id`, which finds it in the API server's audit log.
@@ -27,22 +24,18 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
-
-import urllib3
-from urllib3.response import BaseHTTPResponse
-from urllib3.util import Retry, Timeout
 
 from tfjob_controller.kube import trace
 from tfjob_controller.kube.codec import api_error
 from tfjob_controller.kube.config.kubeconfig import Config
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import FlowControl, Priority
-from tfjob_controller.kube.http.exchange import HttpResponse, can_send, exchange, no_response_error
+from tfjob_controller.kube.http.connectionpool import ConnectionPool
+from tfjob_controller.kube.http.exchange import HttpResponse, encode_request, exchange, no_response_error
 from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.http.retrypolicy import is_outcome_unknown, parse_retry_after, retry_delay_seconds
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, RequestObserver
@@ -55,13 +48,8 @@ log = get_logger(__name__)
 DEFAULT_QPS = 200.0
 DEFAULT_BURST = 400
 DEFAULT_POOL_SIZE = 16
-# A server that is there answers a connect within one retransmission (1 s, then 3 s); longer means that it is not there.
-CONNECT_TIMEOUT_SECONDS = 5.0
 # Idle connections kept for the next stream.
 _STREAM_POOL_SIZE = 8
-
-# urllib3 must neither repeat nor redirect: it knows nothing of outcomes and would carry the token elsewhere.
-_NEVER = Retry(total=False, redirect=False)
 
 
 class _Unobserved:
@@ -94,20 +82,14 @@ class _Call:
     repeatable: bool
 
 
-# An answer of which everything is there, or one that is read bit by bit.
-Response = TypeVar("Response", HttpResponse, BaseHTTPResponse)
-# The number: seconds for it all.
-_Exchange: TypeAlias = Callable[[_Call, float], Response]
-
-
-class _Lanes:
+class _Pools:
     """The connections, for one generation of the client certificate."""
 
     def __init__(self, config: Config, pool_size: int) -> None:
         self.generation = config.credentials.certificate_generation
-        self.normal = config.open_pool(pool_size, block=True)
-        self.lease = config.open_pool(1, block=False)
-        self.streams = config.open_pool(_STREAM_POOL_SIZE, block=False)
+        self.normal = ConnectionPool(config, pool_size, block=True)
+        self.lease = ConnectionPool(config, 1, block=False)
+        self.streams = ConnectionPool(config, _STREAM_POOL_SIZE, block=False)
 
     def close(self) -> None:
         for pool in (self.normal, self.lease, self.streams):
@@ -142,15 +124,13 @@ class Transport:
         self._observer: RequestObserver = observer or _Unobserved()
         self._verbose = verbose
         self._lock = threading.Lock()
-        self._lanes = _Lanes(config, pool_size)
+        self._pools = _Pools(config, pool_size)
         self._stop = threading.Event()
         self._streams: set[HttpLineStream] = set()
         self._requests = self._retries = 0
         url = urlsplit(config.host)
         self._host = url.netloc
-        # A proxy forwards plain HTTP only if it is told the whole URL; TLS goes through a tunnel.
-        forwarded = self._lanes.normal.proxy is not None and url.scheme == "http"
-        self._prefix = config.host if forwarded else url.path
+        self._prefix = config.request_prefix
 
     def request(
         self,
@@ -181,8 +161,9 @@ class Transport:
         headers = {"Accept": accept, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         call = _Call("GET", self._target(path, query), None, headers, Priority.NORMAL, False)
         self._take_token(call)
-        response = self._authenticated(call, read_timeout_seconds, self._open_stream)
-        stream = HttpLineStream(response, self._forget_stream)
+        response = self._authenticated(call, read_timeout_seconds, is_stream=True)
+        assert response.unread is not None  # noqa: S101 - every 2xx response to a stream's request has it
+        stream = HttpLineStream(response.unread, read_timeout_seconds, self._forget_stream)
         with self._lock:
             self._streams.add(stream)
         if self._stop.is_set():
@@ -196,7 +177,7 @@ class Transport:
             streams = list(self._streams)
         for stream in streams:
             stream.close()
-        self._lanes.close()
+        self._pools.close()
 
     def statistics(self) -> TransportStatistics:
         with self._lock:
@@ -214,7 +195,7 @@ class Transport:
         while True:
             left_seconds = max(0.001, deadline - self._clock.monotonic())
             try:
-                return self._authenticated(call, left_seconds, self._exchange).data
+                return self._authenticated(call, left_seconds).data
             except ApiError as error:
                 if retries is None:
                     raise
@@ -230,19 +211,17 @@ class Transport:
                 self._retries += 1
             self._take_token(call)
 
-    def _authenticated(self, call: _Call, seconds: float, exchange_: _Exchange[Response]) -> Response:
-        """One attempt, and after a 401 a second if there are other credentials than those refused."""
+    def _authenticated(self, call: _Call, seconds: float, *, is_stream: bool = False) -> HttpResponse:
+        """One attempt, and after a 401 a second one if there are other credentials than those refused."""
         authorization = self._credentials.authorization()
         try:
-            return self._attempt(call, authorization, seconds, exchange_)
+            return self._attempt(call, authorization, seconds, is_stream=is_stream)
         except ApiError as error:
             if not error.is_unauthorized or not self._credentials.renew(authorization):
                 raise
-        return self._attempt(call, self._credentials.authorization(), seconds, exchange_)
+        return self._attempt(call, self._credentials.authorization(), seconds, is_stream=is_stream)
 
-    def _attempt(
-        self, call: _Call, authorization: str | None, seconds: float, exchange_: _Exchange[Response]
-    ) -> Response:
+    def _attempt(self, call: _Call, authorization: str | None, seconds: float, *, is_stream: bool) -> HttpResponse:
         if self._stop.is_set():
             raise ApiError(NO_RESPONSE, "Closed", "the transport is closed")
         if authorization is not None:
@@ -254,9 +233,10 @@ class Transport:
         begin = self._clock.monotonic()
         code = "<error>"
         try:
-            response = exchange_(call, seconds)
+            request = encode_request(self._host, call.method, call.target, call.body, call.headers)
+            response = exchange(self._pool_for(call, is_stream), request, seconds, is_stream=is_stream)
             code = str(response.status)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except OSError as error:
             raise no_response_error(call.method, self._host, error) from error
         finally:
             self._tell(call, code, self._clock.monotonic() - begin)
@@ -270,68 +250,29 @@ class Transport:
             sent = {"audit_id": call.headers.get(trace.AUDIT_ID_HEADER, "")}
             log.debug("request", verb=call.method, path=call.target, code=code, duration_seconds=seconds, **sent)
 
-    def _exchange(self, call: _Call, seconds: float) -> HttpResponse:
-        """The whole answer."""
-        lanes = self._current_lanes()
-        pool = lanes.normal if call.priority is Priority.NORMAL else lanes.lease
-        if can_send(pool, call.method, call.target):
-            return exchange(
-                pool,
-                self._host,
-                call.method,
-                call.target,
-                call.body,
-                call.headers,
-                connect_timeout_seconds=min(CONNECT_TIMEOUT_SECONDS, seconds),
-                timeout_seconds=seconds,
-            )
-        response = self._urlopen(pool, call, seconds, preload=True)
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return HttpResponse(response.status, headers, response.data)
+    def _pool_for(self, call: _Call, is_stream: bool) -> ConnectionPool:
+        pools = self._current_pools()
+        if is_stream:
+            return pools.streams
+        return pools.normal if call.priority is Priority.NORMAL else pools.lease
 
-    def _open_stream(self, call: _Call, seconds: float) -> BaseHTTPResponse:
-        """The head of an answer."""
-        return self._urlopen(self._current_lanes().streams, call, seconds, preload=False)
+    def _current_pools(self) -> _Pools:
+        pools = self._pools
+        return pools if pools.generation == self._credentials.certificate_generation else self._renewed_pools()
 
-    def _urlopen(
-        self, pool: urllib3.HTTPConnectionPool, call: _Call, seconds: float, *, preload: bool
-    ) -> BaseHTTPResponse:
-        return pool.urlopen(
-            call.method,
-            call.target,
-            call.body,
-            call.headers,
-            _NEVER,
-            redirect=False,
-            assert_same_host=False,
-            timeout=Timeout(connect=min(CONNECT_TIMEOUT_SECONDS, seconds), read=seconds),
-            pool_timeout=seconds,  # type: ignore[arg-type] # annotated as int, but handed to queue.get
-            preload_content=preload,
-        )
-
-    def _current_lanes(self) -> _Lanes:
-        lanes = self._lanes
-        return lanes if lanes.generation == self._credentials.certificate_generation else self._renewed_lanes()
-
-    def _renewed_lanes(self) -> _Lanes:
+    def _renewed_pools(self) -> _Pools:
         """Connections with the new client certificate; the old ones would go on showing the old one."""
         with self._lock:
-            if self._lanes.generation != self._credentials.certificate_generation:
-                self._lanes.close()
-                self._lanes = _Lanes(self._config, self._pool_size)
-            return self._lanes
+            if self._pools.generation != self._credentials.certificate_generation:
+                self._pools.close()
+                self._pools = _Pools(self._config, self._pool_size)
+            return self._pools
 
-    def _refused(self, method: str, response: HttpResponse | BaseHTTPResponse) -> ApiError:
-        try:
-            body = response.data
-        except (urllib3.exceptions.HTTPError, OSError):
-            body = b""
-        if isinstance(response, BaseHTTPResponse):
-            response.release_conn()
+    def _refused(self, method: str, response: HttpResponse) -> ApiError:
         retry_after_seconds = parse_retry_after(response.headers.get("retry-after"), self._clock.now())
         return api_error(
             response.status,
-            body,
+            response.data,
             retry_after_seconds=retry_after_seconds,
             outcome_unknown=is_outcome_unknown(method, response.status, retry_after_seconds),
         )

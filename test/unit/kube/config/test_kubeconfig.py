@@ -187,10 +187,11 @@ class TestUsers:
             "client-key-data": base64.b64encode(key.read_bytes()).decode(),
         }
         for user in (files, data):
-            pool = load_config(write(tmp_path / "k", user)).open_pool(1, block=True)
-            assert Path(str(getattr(pool, "cert_file"))).read_bytes() == pem.read_bytes()  # noqa: B009 - of a subclass
+            shown = load_config(write(tmp_path / "k", user)).certificate
+            assert shown is not None
+            assert Path(shown[0]).read_bytes() == pem.read_bytes()
 
-    def test_a_renewed_certificate_of_a_plugin_is_used_by_new_pools(
+    def test_a_renewed_certificate_of_a_plugin_is_used_by_new_connections(
         self, tmp_path: Path, certificate: tuple[Path, Path]
     ) -> None:
         pem, key = certificate
@@ -201,26 +202,26 @@ status = {{"clientCertificateData": pathlib.Path({str(pem)!r}).read_text(),
 version = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"]
 print(json.dumps({{"apiVersion": version, "kind": "ExecCredential", "status": status}}))
 """
-        pool = load_config(write(tmp_path / "k", plugin(tmp_path, code))).open_pool(1, block=True)
-        assert Path(str(getattr(pool, "cert_file"))).read_bytes() == pem.read_bytes()  # noqa: B009 - of a subclass
+        shown = load_config(write(tmp_path / "k", plugin(tmp_path, code))).certificate
+        assert shown is not None
+        assert Path(shown[0]).read_bytes() == pem.read_bytes()
 
 
 class TestProxies:
     def test_the_clusters_own(self, tmp_path: Path) -> None:
         cluster = {"server": SERVER, "proxy-url": "http://proxy.test:3128"}
-        pool = load_config(write(tmp_path / "k", cluster=cluster)).open_pool(1, block=True)
-        assert str(pool.proxy) == "http://proxy.test:3128"
+        assert load_config(write(tmp_path / "k", cluster=cluster)).server.proxy == "http://proxy.test:3128"
 
     def test_that_of_the_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
-        assert str(load_config(write(tmp_path / "k")).open_pool(1, block=True).proxy) == "http://proxy.test:3128"
+        assert load_config(write(tmp_path / "k")).server.proxy == "http://proxy.test:3128"
 
     @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
     def test_never_the_environments_for_this_machine(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str
     ) -> None:
         monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
-        assert load_config(write(tmp_path / "k", cluster={"server": server})).open_pool(1, block=True).proxy is None
+        assert load_config(write(tmp_path / "k", cluster={"server": server})).server.proxy == ""
 
 
 class TestMistakes:

@@ -14,6 +14,7 @@ import yaml
 
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import find_config, load_config, load_plain_config
+from tfjob_controller.kube.config.server import Server
 
 SERVER = "https://cluster.test:6443/path"
 
@@ -77,24 +78,18 @@ def test_what_is_plain_means_the_same(user: dict[str, Any], cluster: dict[str, A
     assert plain is not None
     assert (plain.host, plain.namespace, plain.origin) == (full.host, full.namespace, full.origin)
     assert plain.credentials.authorization() == full.credentials.authorization()
-    ours, theirs = (config.open_pool(3, block=True) for config in (plain, full))
-    assert ours.conn_kw.get("server_hostname") == theirs.conn_kw.get("server_hostname")
-    for field in ("cert_reqs", "assert_hostname"):
-        assert getattr(ours, field, None) == getattr(theirs, field, None), field
-    assert content(ours, "cert_file") == content(theirs, "cert_file")
-    assert content(ours, "key_file") == content(theirs, "key_file")
+    ours, theirs = plain.server, full.server
+    assert (ours.url, ours.verifies, ours.name, ours.proxy) == (theirs.url, theirs.verifies, theirs.name, theirs.proxy)
+    assert [content(path) for path in plain.certificate or ()] == [content(path) for path in full.certificate or ()]
     assert authority(ours) == authority(theirs)
-    assert set(ours.conn_kw["socket_options"]) == set(theirs.conn_kw["socket_options"])
-    assert (ours.host, ours.port, ours.scheme, ours.block) == (theirs.host, theirs.port, theirs.scheme, theirs.block)
 
 
-def content(pool: Any, field: str) -> str:
-    path = getattr(pool, field, None)
-    return Path(path).read_text() if path else ""
+def content(path: str) -> str:
+    return Path(path).read_text()
 
 
-def authority(pool: Any) -> str:
-    return content(pool, "ca_certs") or getattr(pool, "ca_cert_data", None) or pool.conn_kw.get("ca_cert_data") or ""
+def authority(server: Server) -> str:
+    return content(server.authority_file) if server.authority_file else server.authority
 
 
 @pytest.mark.parametrize(
@@ -139,9 +134,7 @@ def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_fi
     path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT"}, pki))
     plain = load_plain_config(path)
     assert plain is not None
-    pool: Any = plain.open_pool(1, block=True)
-    assert pool.ca_certs == str(pki / "cert.pem")
-    assert pool.conn_kw.get("ca_cert_data") is None
+    assert (plain.server.authority_file, plain.server.authority) == (str(pki / "cert.pem"), "")
 
 
 def test_the_client_is_loaded_only_for_what_is_not_plain(tmp_path: Path) -> None:

@@ -6,14 +6,16 @@ import contextlib
 import gzip
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-import urllib3
 
+from helpers.apiconfig import config_for
 from helpers.poll import eventually
-from tfjob_controller.kube.http.exchange import HttpResponse, can_send, exchange
+from tfjob_controller.kube.http.connectionpool import ConnectionPool
+from tfjob_controller.kube.http.exchange import BrokenResponseError, HttpResponse, encode_request, exchange
 
 WAIT_SECONDS = 60.0
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -46,9 +48,9 @@ class Server:
         self._listener.close()
 
     @property
-    def pool(self) -> urllib3.HTTPConnectionPool:
+    def pool(self) -> ConnectionPool:
         host, port = self._listener.getsockname()
-        return urllib3.HTTPConnectionPool(host, port, maxsize=1, block=True)
+        return ConnectionPool(config_for(f"http://{host}:{port}"), 1, block=True)
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
@@ -86,10 +88,8 @@ def serve() -> Iterator[Serve]:
         server.__exit__()
 
 
-def send(pool: urllib3.HTTPConnectionPool, headers: dict[str, str] | None = None, host: str = "x:1") -> HttpResponse:
-    return exchange(
-        pool, host, "POST", "/a?b=c", b"end", headers or {}, connect_timeout_seconds=5.0, timeout_seconds=WAIT_SECONDS
-    )
+def send(pool: ConnectionPool, headers: dict[str, str] | None = None, host: str = "x:1") -> HttpResponse:
+    return exchange(pool, encode_request(host, "POST", "/a?b=c", b"end", headers or {}), WAIT_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(serve: Serve, fir
 @pytest.mark.parametrize("first", [b"SSH-2.0-OpenSSH\r\n\r\n", OK.replace(b"OK", b"OK\r\nContent-Encoding: gzip")])
 def test_nor_is_one_that_has_sent_nonsense(serve: Serve, first: bytes) -> None:
     pool = serve([first, OK.replace(b"{}", b"no")], [OK]).pool
-    with pytest.raises(urllib3.exceptions.HTTPError):
+    with pytest.raises(BrokenResponseError):
         send(pool)
     assert send(pool).data == b"{}"
 
@@ -176,7 +176,7 @@ def test_one_that_the_server_has_closed_meanwhile_is_opened_again(serve: Serve) 
 )
 def test_what_is_no_whole_answer_is_an_error_and_ends_the_connection(serve: Serve, sent: bytes) -> None:
     pool = serve([sent], [OK]).pool
-    with pytest.raises(urllib3.exceptions.HTTPError):
+    with pytest.raises(BrokenResponseError):
         send(pool)
     assert send(pool).data == b"{}"
 
@@ -190,22 +190,83 @@ def test_a_header_of_two_lines_is_never_sent(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "is_so"),
+    ("target", "sent"),
     [
-        ("GET", "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500", True),
-        ("GET", "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status", True),
-        ("HEAD", "/api", False),
-        ("GET", "/api/v1/namespaces/a b", False),
-        ("GET", "/api/v1/namespaces/a\r\nX: y", False),
-        ("GET", "/api/v1/namespaces/ä", False),
-        ("GET", "/api/v1/namespaces/100%", False),
-        ("GET", "http://elsewhere/api", False),
+        ("/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500", "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500"),
+        (
+            "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status",
+            "/apis/kubeflow.org/v1/namespaces/a/tfjobs/b.c-d/status",
+        ),
+        ("/api/v1/namespaces/a b", "/api/v1/namespaces/a%20b"),
+        ("/api/v1/namespaces/a\r\nX: y", "/api/v1/namespaces/a%0D%0AX:%20y"),
+        ("/api/v1/namespaces/ä%20", "/api/v1/namespaces/%C3%A4%20"),
+        ("/api/v1/namespaces/100%", "/api/v1/namespaces/100%25"),
+        ("/api#x", "/api%23x"),
+        ("http://elsewhere:80/api?a=1", "http://elsewhere:80/api?a=1"),
     ],
 )
-def test_it_is_only_for_targets_that_need_no_care(method: str, target: str, is_so: bool) -> None:
-    assert can_send(urllib3.HTTPConnectionPool("127.0.0.1"), method, target) is is_so
+def test_characters_that_no_target_may_have_are_escaped(target: str, sent: str) -> None:
+    assert encode_request("x", "GET", target, None, {}).split(b"\r\n")[0] == f"GET {sent} HTTP/1.1".encode()
 
 
-def test_it_is_not_for_proxies() -> None:
-    with urllib3.ProxyManager("http://127.0.0.1:1") as manager:
-        assert not can_send(manager.connection_from_url("http://api.test"), "GET", "/api")
+class SlowServer:
+    """Sends one byte at a time, with a rest after each that is shorter than any time-out."""
+
+    def __init__(self, answer: bytes, rest_seconds: float = 0.02) -> None:
+        self._answer, self._rest_seconds = answer, rest_seconds
+        self._stop = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(WAIT_SECONDS)
+        self._listener.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while not self._stop.is_set():
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(65536)
+                    for byte in self._answer:
+                        if self._stop.wait(self._rest_seconds):
+                            return
+                        connection.sendall(bytes([byte]))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 100_000, id="head"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000, id="body"),
+        pytest.param(PRELUDE * 10_000, id="interim responses"),
+    ],
+)
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_server_that_sends_a_byte_now_and_then_holds_nobody_longer_than_the_deadline(
+    answer: bytes, is_stream: bool
+) -> None:
+    if is_stream and b"Content-Length" in answer:
+        answer = answer.replace(b"200 OK", b"500 No")  # the head of a success is all that opening a stream waits for
+    server = SlowServer(answer)
+    pool = ConnectionPool(config_for(server.url), 1, block=True)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        exchange(pool, encode_request("x", "GET", "/a", None, {}), 0.5, is_stream=is_stream)
+    # The server would go on for more than half an hour.
+    assert time.monotonic() - begin < WAIT_SECONDS / 2
+    server.close()
+
+
+def test_a_server_that_reads_nothing_holds_nobody_longer_than_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        pool = ConnectionPool(config_for(url), 1, block=True)
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            exchange(pool, encode_request("x", "POST", "/a", b"x" * 50_000_000, {}), 0.3)
+        assert time.monotonic() - begin < WAIT_SECONDS / 2

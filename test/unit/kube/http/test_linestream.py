@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator
 
 import pytest
-import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.kube.http.linestream import HttpLineStream
-
-
-class Pieces(io.RawIOBase):
-    """A body that arrives in the pieces given."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = [piece for piece in pieces if piece]
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        return self._pieces.pop(0) if self._pieces else b""
-
-    read1 = read
-
-
-def lines(pieces: list[bytes]) -> list[bytes]:
-    return list(HttpLineStream(urllib3.HTTPResponse(Pieces(pieces), preload_content=False)))
+from helpers.apiconfig import config_for
+from helpers.httpserver import Answer, HttpServer
+from tfjob_controller.kube.http.connectionpool import ConnectionPool
+from tfjob_controller.kube.http.exchange import UnreadBody, encode_request, exchange
+from tfjob_controller.kube.http.linestream import HttpLineStream, split_lines
 
 
 @pytest.mark.parametrize(
@@ -44,7 +28,7 @@ def lines(pieces: list[bytes]) -> list[bytes]:
     ],
 )
 def test_lines_do_not_depend_on_how_they_arrive(pieces: list[bytes], expected: list[bytes]) -> None:
-    assert lines(pieces) == expected
+    assert list(split_lines(pieces)) == expected
 
 
 @given(text=st.lists(st.binary(max_size=5).map(lambda b: b.replace(b"\n", b"x")), max_size=8), data=st.data())
@@ -52,11 +36,21 @@ def test_any_cut_gives_the_same_lines(text: list[bytes], data: st.DataObject) ->
     body = b"".join(line + b"\n" for line in text)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    assert lines(pieces) == text
+    assert list(split_lines(pieces)) == text
 
 
-def test_after_close_there_are_no_more_lines() -> None:
-    stream = HttpLineStream(urllib3.HTTPResponse(Pieces([b"a\nb\n", b"c\n"]), preload_content=False))
+@pytest.fixture
+def body() -> Iterator[UnreadBody]:
+    with HttpServer(lambda _: Answer(chunks=[b"a\nb\n", b"c\n"])) as server:
+        pool = ConnectionPool(config_for(server.url), 1, block=True)
+        response = exchange(pool, encode_request("x", "GET", "/", None, {}), 60.0, is_stream=True)
+        assert response.unread is not None
+        yield response.unread
+        pool.close()
+
+
+def test_after_close_there_are_no_more_lines(body: UnreadBody) -> None:
+    stream = HttpLineStream(body, 60.0)
     iterator = iter(stream)
     assert next(iterator) == b"a"
     stream.close()
@@ -64,10 +58,10 @@ def test_after_close_there_are_no_more_lines() -> None:
     stream.close()
 
 
-def test_the_owner_is_told_of_the_end_once() -> None:
+def test_the_owner_is_told_of_the_end_once(body: UnreadBody) -> None:
     ended: list[HttpLineStream] = []
-    stream = HttpLineStream(urllib3.HTTPResponse(Pieces([b"a\n"]), preload_content=False), ended.append)
+    stream = HttpLineStream(body, 60.0, ended.append)
     with stream:
-        assert list(stream) == [b"a"]
+        assert list(stream) == [b"a", b"b", b"c"]
     stream.close()
     assert ended == [stream]

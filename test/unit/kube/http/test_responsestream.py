@@ -37,10 +37,8 @@ def server(request: pytest.FixtureRequest, pair: tuple[Path, Path]) -> Iterator[
 
 
 @pytest.fixture
-def connector(server: LogServer, tmp_path: Path) -> Iterator[Connector]:
-    made = Connector(server.config(tmp_path), FakeClock())
-    yield made
-    made.close()
+def connector(server: LogServer, tmp_path: Path) -> Connector:
+    return Connector(server.config(tmp_path), FakeClock())
 
 
 def read(stream: ResponseStream, least: int, most_bytes: int = MUCH) -> bytes:
@@ -174,7 +172,6 @@ def test_a_server_that_is_another_is_refused(
     assert caught.value.reason == "NotConnected"
 
 
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_who_says_so_is_not_told_who_the_server_is(pair: tuple[Path, Path], tmp_path: Path) -> None:
     with LogServer(pair) as server:
         config = server.config(tmp_path, **{"insecure-skip-tls-verify": True, "tls-server-name": "example.com"})

@@ -297,7 +297,7 @@ class TestFailures:
     def test_a_server_that_takes_no_connections_is_given_up(
         self, connect: Connect, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tfjob_controller.kube.http.transport.CONNECT_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr("tfjob_controller.kube.http.connectionpool.CONNECT_TIMEOUT_SECONDS", 0.2)
         with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
             fillers = [socket.socket() for _ in range(3)]  # the queue of a listener that never accepts
             for filler in fillers:
