@@ -55,7 +55,7 @@ class BindAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueType:
     """How a value is written. `read` raises ValueError, with the rest of "--flag X ...", for what it does not take."""
 
     name: str
@@ -68,7 +68,7 @@ class Option:
     """One row of the table. `default` is the value; `default_text` is how a person would write it."""
 
     field: str
-    kind: Kind
+    kind: ValueType
     default: Any
     default_text: str
     help: str
@@ -138,27 +138,27 @@ def _namespace(value: str) -> str:
     return value
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> ValueType:
     def read(value: str) -> str:
         if value not in choices:
             raise ValueError(f"must be one of {', '.join(choices)}")
         return value
 
-    return Kind("|".join(choices), read)
+    return ValueType("|".join(choices), read)
 
 
-TEXT = Kind("text", _text)
-FILE = Kind("file", _text)
-SWITCH = Kind("true|false", _switch, is_switch=True)
-COUNT = Kind("number", _count)
-RATE = Kind("number", _rate)
-DURATION = Kind("duration", _duration)
-ADDRESS = Kind("address", _address)
-LOOPBACK_ADDRESS = Kind("address", _loopback)
-NAMESPACE = Kind("namespace", _namespace)
+TEXT = ValueType("text", _text)
+FILE = ValueType("file", _text)
+SWITCH = ValueType("true|false", _switch, is_switch=True)
+COUNT = ValueType("number", _count)
+RATE = ValueType("number", _rate)
+DURATION = ValueType("duration", _duration)
+ADDRESS = ValueType("address", _address)
+LOOPBACK_ADDRESS = ValueType("address", _loopback)
+NAMESPACE = ValueType("namespace", _namespace)
 
 
-def option(kind: Kind, default: str, help_: str) -> Any:
+def option(kind: ValueType, default: str, help_: str) -> Any:
     metadata = {_METADATA: (kind, default, help_)}
     return dataclasses.field(default=kind.read(default), metadata=metadata)
 

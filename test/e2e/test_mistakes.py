@@ -21,7 +21,7 @@ from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob import TFJOBS
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.kubectl.cli import EXIT_INTERRUPTED
-from tfjob_controller.kubectl.commands.wait import EXIT_TIMEOUT
+from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 

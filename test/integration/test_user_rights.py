@@ -23,7 +23,7 @@ from helpers.rights import RBAC, Right
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from tfjob_controller.kubectl import cli
-from tfjob_controller.kubectl.registry import COMMANDS
+from tfjob_controller.kubectl.arguments import COMMANDS
 
 pytestmark = pytest.mark.cluster
 

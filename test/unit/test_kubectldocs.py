@@ -6,8 +6,7 @@ import re
 import shlex
 
 from helpers.docscommands import ROOT, commands
-from tfjob_controller.kubectl.arguments import parse
-from tfjob_controller.kubectl.registry import COMMANDS
+from tfjob_controller.kubectl.arguments import COMMANDS, parse
 
 PAGE = "docs/kubectl.md"
 PLUGIN = "kubectl tfjob "

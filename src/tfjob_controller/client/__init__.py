@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfjob_controller.client.builders import tfjob, trainjob
     from tfjob_controller.client.client import Client
-    from tfjob_controller.client.describe import Description
+    from tfjob_controller.client.diagnostics.description import Description
     from tfjob_controller.client.errors import (
         AmbiguousNameError,
         ClientError,
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
         JobFailedError,
         WaitTimeoutError,
     )
-    from tfjob_controller.client.job import Job
-    from tfjob_controller.client.jobtable import Jobs
-    from tfjob_controller.client.mergedlogs import LogLine
-    from tfjob_controller.client.snapshot import Snapshot
+    from tfjob_controller.client.job import Job, Jobs
+    from tfjob_controller.client.kinds import Snapshot
+    from tfjob_controller.client.logs import LogLine
 
 __all__ = [
     "AmbiguousNameError",
@@ -49,11 +48,11 @@ __all__ = [
 
 _HOME = {
     "Client": "client",
-    "Description": "describe",
+    "Description": "diagnostics.description",
     "Job": "job",
-    "LogLine": "mergedlogs",
-    "Snapshot": "snapshot",
-    "Jobs": "jobtable",
+    "LogLine": "logs",
+    "Snapshot": "kinds",
+    "Jobs": "job",
     "tfjob": "builders",
     "trainjob": "builders",
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Kind
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind
 
 Manifest: TypeAlias = dict[str, Any]
 # Quantities such as {"cpu": 2, "memory": "4Gi"}, asked for and allowed at most.
@@ -117,7 +117,7 @@ def trainjob(
     return _manifest(TRAINJOB, name, namespace, {**found, **spec})
 
 
-def _manifest(kind: Kind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
+def _manifest(kind: JobKind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
     return {
         "apiVersion": kind.resource.api_version,
         "kind": kind.resource.kind,

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.trainjob import TrainJob
-from tfjob_controller.client.connection import Connection, connect
+from tfjob_controller.client.connection import Connection, open_transport
 from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError
-from tfjob_controller.client.job import Job
-from tfjob_controller.client.jobtable import Jobs, job_table
-from tfjob_controller.client.kinds import KINDS, Kind, kinds_named
-from tfjob_controller.client.snapshot import Snapshot
-from tfjob_controller.client.submitting import check_runtime, checked
+from tfjob_controller.client.job import Job, Jobs, job_table
+from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, kinds_named
+from tfjob_controller.client.validation import check_runtime, validate_manifest
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 
@@ -27,7 +25,7 @@ class Client:
     """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
-        config, transport = connect(kubeconfig, context, "tfjob-client")
+        config, transport = open_transport(kubeconfig, context, "tfjob-client")
         self._connection = Connection(transport, namespace or config.namespace, config.origin, _LISTING)
         self._close: Callable[[], None] = transport.close
 
@@ -93,14 +91,14 @@ class Client:
 
         With `dry_run` the server only says what it would have made of it.
         """
-        sent = checked(manifest, self.namespace)
+        sent = validate_manifest(manifest, self.namespace)
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         with self._connection.plainly():
             if isinstance(sent.job, TrainJob):
                 check_runtime(self._connection.requester, sent.namespace, sent.job)
             return Job(self._connection, self._connection.send(sent.kind, sent.namespace, sent.body, query))
 
-    def _listed(self, kind: Kind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:
+    def _listed(self, kind: JobKind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:
         """Nothing of a kind that the cluster does not know, unless it was asked for."""
         try:
             return self._connection.of(kind).list(namespace)

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.client.errors import LISTING, ClientError, in_words
-from tfjob_controller.client.kinds import Kind
-from tfjob_controller.client.snapshot import Snapshot, decoder_of
+from tfjob_controller.client.errors import LISTING, ClientError, error_text
+from tfjob_controller.client.kinds import JobKind, Snapshot, snapshot_decoder
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
@@ -31,15 +30,15 @@ class Connection:
     listing: str = LISTING
     clock: Clock = field(default_factory=RealClock)
 
-    def of(self, kind: Kind) -> ResourceClient[Snapshot]:
-        return ResourceClient(self.requester, kind.resource, decoder_of(kind), timeout_seconds=TIMEOUT_SECONDS)
+    def of(self, kind: JobKind) -> ResourceClient[Snapshot]:
+        return ResourceClient(self.requester, kind.resource, snapshot_decoder(kind), timeout_seconds=TIMEOUT_SECONDS)
 
-    def send(self, kind: Kind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
+    def send(self, kind: JobKind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
         """Create."""
         path = kind.resource.path(namespace)
         answer = self.requester.request("POST", path, body=body, query=query, timeout_seconds=TIMEOUT_SECONDS)
         try:
-            return decoder_of(kind)(answer)
+            return snapshot_decoder(kind)(answer)
         except msgspec.MsgspecError:
             words = "the server's answer is no job: is something between you and it? Look whether the job is there"
             raise ClientError(words) from None
@@ -53,10 +52,10 @@ class Connection:
             raise self.told(error) from None
 
     def told(self, error: ApiError) -> ClientError:
-        return ClientError(in_words(error, self.origin, self.listing), error)
+        return ClientError(error_text(error, self.origin, self.listing), error)
 
 
-def connect(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:
+def open_transport(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:
     """A configuration and a transport of it. The Kubernetes client is loaded here, which takes a while."""
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.config.kubeconfig import load_config

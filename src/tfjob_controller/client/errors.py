@@ -46,7 +46,7 @@ class WaitTimeoutError(ClientError):
     """It did not come in the time given. The job goes on."""
 
 
-def in_words(error: ApiError, server: str, listing: str = LISTING) -> str:
+def error_text(error: ApiError, server: str, listing: str = LISTING) -> str:
     """What the server said, and what to do about it.
 
     `server` says where it is, and how that is known; `listing` what shows the jobs that there are.

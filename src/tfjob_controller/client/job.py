@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfjob_controller.api.core import Scale
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingstatus import JobCondition
-from tfjob_controller.client import html
+from tfjob_controller.client import tables
 from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
-from tfjob_controller.client.kinds import TFJOB
-from tfjob_controller.client.snapshot import Snapshot
+from tfjob_controller.client.kinds import TFJOB, Snapshot
 from tfjob_controller.client.tables import Columns, Table
-from tfjob_controller.client.waiting import SUCCEEDED, Until, has_come, in_words
+from tfjob_controller.client.text import age
+from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
 
 if TYPE_CHECKING:
-    from tfjob_controller.client.describe import Description, EventRow
-    from tfjob_controller.client.mergedlogs import LogLine
-    from tfjob_controller.client.reads import Reader
+    from tfjob_controller.client.diagnostics.description import Description, EventRow
+    from tfjob_controller.client.logs import LogLine
+    from tfjob_controller.client.reader import Reader
 
 # A controller writes statuses meanwhile, now and then.
 _SCALE_TRIES = 10
@@ -48,7 +49,7 @@ class Job:
 
     def _repr_html_(self) -> str:
         shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": self.phase, "Reason": self.reason}
-        return html.fields(shown)
+        return tables.html_fields(shown)
 
     # What was read last
 
@@ -118,30 +119,30 @@ class Job:
         `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and
         `WaitTimeoutError`. It watches, and outlasts a server that is away for a while.
         """
-        if timeout_seconds is not None and timeout_seconds <= 0 and has_come(self.refresh()._seen, until):
+        if timeout_seconds is not None and timeout_seconds <= 0 and is_reached(self.refresh()._seen, until):
             return self
         for seen in self._watched(timeout_seconds):
             if seen is None:
                 raise self._deleted()
-            if has_come(self._took(seen)._seen, until):
+            if is_reached(self._took(seen)._seen, until):
                 return self
-        words = f"{self.namespace}/{self.name} was not {in_words(until)} in {timeout_seconds:g} seconds"
+        words = f"{self.namespace}/{self.name} was not {condition_text(until)} in {timeout_seconds:g} seconds"
         raise WaitTimeoutError(f"{words}: {self.reason or 'no reason is known'}")
 
     def describe(self) -> Description:
         """All that says why it does or does not run: replicas, conditions, events. Reads them now."""
-        from tfjob_controller.client.describe import describe
-        from tfjob_controller.client.views import views_of
+        from tfjob_controller.client.diagnostics.description import describe
+        from tfjob_controller.client.diagnostics.replicas import replica_views
 
         found = self.refresh().snapshot.job
         with self._connection.plainly():
             reader = self._reader()
-            views = views_of(found, reader.children(found), self._connection.clock.now())
+            views = replica_views(found, reader.children(found), self._connection.clock.now())
             return describe(found, views, reader.events)
 
     def events(self) -> Table[EventRow]:
         """What the controller told of the job in the last hour or so, oldest first. Reads them now."""
-        from tfjob_controller.client.describe import event_rows
+        from tfjob_controller.client.diagnostics.description import event_rows
 
         with self._connection.plainly():
             rows = event_rows(self.name, self._reader().events(self.uid))
@@ -164,8 +165,7 @@ class Job:
         `tail` gives the last lines alone, `previous` the run before the last restart. For one thread; closing the
         iterator closes its connections. A replica without a log is a warning where others have one.
         """
-        from tfjob_controller.client.logs import LogOptions, LogReader
-        from tfjob_controller.client.mergedlogs import log_lines
+        from tfjob_controller.client.logs import LogOptions, LogReader, log_lines
 
         options = LogOptions(replica or "", follow, previous, tail)
         reader = LogReader(self._connection.requester, self._reader(), self.name, options)
@@ -208,12 +208,12 @@ class Job:
     # Inside
 
     def _reader(self) -> Reader:
-        from tfjob_controller.client.reads import Reader
+        from tfjob_controller.client.reader import Reader
 
         return Reader(self._connection.requester, self.namespace, self._seen.kind)
 
     def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
-        from tfjob_controller.client.watching import watch
+        from tfjob_controller.client.listwatch import watch
 
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         deadline = self._connection.clock.monotonic() + seconds
@@ -267,3 +267,30 @@ class Job:
 def _is_another(error: ApiError) -> bool:
     """Does a job of another uid have the name? Without a version, changes meet no other conflict."""
     return error.is_conflict or any(field == "metadata.uid" for field, _ in error.causes)
+
+
+Jobs: TypeAlias = Table[Job]
+
+
+def job_table(jobs: Iterable[Job], now: datetime) -> Jobs:
+    """`now`: when they were read."""
+    return Table(
+        jobs,
+        {
+            "Namespace": lambda job: job.namespace,
+            "Kind": lambda job: job.kind,
+            "Name": lambda job: job.name,
+            "Phase": lambda job: job.phase,
+            "Ready": _ready,
+            "Age": lambda job: age(job.snapshot.metadata.creation_timestamp, now),
+            "Reason": lambda job: job.reason,
+        },
+    )
+
+
+def _ready(job: Job) -> str:
+    """Replicas of each type that are ready, of those wanted."""
+    found = job.snapshot.job
+    if isinstance(found, TFJob):
+        return ", ".join(f"{role} {count}" for role, count in found.status.ready.items())
+    return f"node {found.status.nodes}" if found.status.nodes else ""

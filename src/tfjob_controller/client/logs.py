@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.client.diagnostics.replicas import replica_views, status_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB
-from tfjob_controller.client.reads import Reader
-from tfjob_controller.client.views import status_of, views_of
+from tfjob_controller.client.reader import Reader
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import training_container
@@ -192,7 +196,7 @@ class LogReader:
             if time.monotonic() - self._looked_at >= _LOOK_SECONDS / 2:
                 job = self._reader.job(self._name)
                 observed = self._reader.children(job)
-                self._seen = list(views_of(job, observed, datetime.now(UTC))), is_finished(status_of(job))
+                self._seen = list(replica_views(job, observed, datetime.now(UTC))), is_finished(status_of(job))
                 self._looked_at = time.monotonic()
             return self._seen
 
@@ -230,3 +234,117 @@ def _run_of(view: View | None) -> _Run | None:
     waits = status.state.waiting is not None
     has_started = not waits or status.restart_count > 0
     return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
+
+
+# Lines that wait for a reader who is slower than the programs.
+_QUEUED_LINES = 1000
+_PUT_TIMEOUT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of one replica (`worker-1`), without its end."""
+
+    replica: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"[{self.replica}] {self.text}"
+
+
+class Source(Protocol):
+    """What is needed of a `LogReader`."""
+
+    def lines(self, replica_id: str) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Of one replica's log; `error`: why it could not be had."""
+
+    replica: str
+    error: ClientError | None = None
+
+
+# Makes of what the server refused what the user is told.
+Tell = Callable[[ApiError], ClientError]
+
+
+def log_lines(reader: Source, replicas: Sequence[str], tell: Tell, *, follow: bool) -> Iterator[LogLine]:
+    """For one thread. Raises `ClientError`."""
+    if len(replicas) > 1 and follow:
+        if len(replicas) > MAX_FOLLOWED:
+            raise ClientError(f"{len(replicas)} replicas are too many to follow (at most {MAX_FOLLOWED}): choose one")
+        items = _side_by_side(reader, replicas, tell)
+    else:
+        items = (item for replica in replicas for item in _of_one(reader, replica, tell))
+    return _lines(items, len(replicas))
+
+
+def _lines(items: Generator[LogLine | _End, None, None], count: int) -> Iterator[LogLine]:
+    failed: list[ClientError] = []
+    with closing(items):
+        for item in items:
+            if isinstance(item, LogLine):
+                yield item
+            elif item.error is not None:
+                failed.append(item.error)
+                if len(failed) < count:
+                    warnings.warn(_named(item.replica, str(item.error)), stacklevel=2)
+    if len(failed) == count:
+        raise failed[0]
+
+
+def _named(replica: str, words: str) -> str:
+    return words if words.startswith(replica) else f"{replica}: {words}"
+
+
+def _of_one(reader: Source, replica: str, tell: Tell) -> Generator[LogLine | _End, None, None]:
+    try:
+        for line in reader.lines(replica):
+            yield LogLine(replica, line.decode("utf-8", "replace"))
+    except ApiError as error:
+        yield _End(replica, tell(error))
+    except ClientError as error:
+        yield _End(replica, error)
+    else:
+        yield _End(replica)
+
+
+def _side_by_side(reader: Source, replicas: Sequence[str], tell: Tell) -> Generator[LogLine | _End, None, None]:
+    items: queue.Queue[LogLine | _End] = queue.Queue(_QUEUED_LINES)
+    stopped = threading.Event()
+
+    def follow(replica: str) -> None:
+        try:
+            for item in _of_one(reader, replica, tell):
+                if not _put(items, item, stopped):
+                    return
+        # Whoever reads waits for an end of each.
+        except Exception as error:
+            _put(items, _End(replica, ClientError(f"{replica}: {type(error).__name__}: {error}")), stopped)
+
+    for replica in replicas:
+        threading.Thread(target=follow, args=(replica,), name=f"log-{replica}", daemon=True).start()
+    left = len(replicas)
+    try:
+        while left:
+            item = items.get()
+            left -= isinstance(item, _End)
+            yield item
+    finally:
+        stopped.set()
+        reader.close()
+
+
+def _put(items: queue.Queue[LogLine | _End], item: LogLine | _End, stopped: threading.Event) -> bool:
+    """False once nobody reads any more."""
+    while not stopped.is_set():
+        try:
+            items.put(item, timeout=_PUT_TIMEOUT_SECONDS)
+            return True
+        except queue.Full:
+            continue
+    return False

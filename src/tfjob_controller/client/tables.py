@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Generic, TypeAlias, TypeVar, overload
 
-from tfjob_controller.client import html
-from tfjob_controller.client.oneline import one_line
+from tfjob_controller.client.text import one_line
 
 T = TypeVar("T")
 Columns: TypeAlias = Mapping[str, Callable[[T], str]]
@@ -40,7 +40,7 @@ class Table(Sequence[T], Generic[T]):
         return as_text(self._headers(), self._rows())
 
     def _repr_html_(self) -> str:
-        return html.table(self._headers(), self._rows()) if self._items else html.paragraph("(none)")
+        return html_table(self._headers(), self._rows()) if self._items else html_paragraph("(none)")
 
     def _headers(self) -> list[str]:
         return list(self._columns)
@@ -55,3 +55,34 @@ def as_text(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[index]) for line in lines) for index in range(len(headers))]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(line.rstrip() for line in padded)
+
+
+_LEFT = ' style="text-align: left"'
+
+
+def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th{_LEFT}>{escape(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f"<td{_LEFT}>{escape(cell)}</td>" for cell in row)
+
+
+def html_fields(pairs: Mapping[str, str]) -> str:
+    """Names and values; those without a value are left out."""
+    rows = (
+        f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(value)}</td></tr>"
+        for name, value in pairs.items()
+        if value
+    )
+    return f"<table><tbody>{''.join(rows)}</tbody></table>"
+
+
+def html_heading(text: str) -> str:
+    return f"<h4>{escape(text)}</h4>"
+
+
+def html_paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"

@@ -10,16 +10,16 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from tfjob_controller.client.oneline import one_line
-from tfjob_controller.kubectl.registry import COMMANDS, Command, command_of
+from tfjob_controller.client.text import one_line
 from tfjob_controller.util.durations import parse_duration
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job
+    from tfjob_controller.kubectl.session import Session
 
 PROGRAM = "kubectl tfjob"
 
@@ -44,6 +44,58 @@ class UsageError(Exception):
     def __init__(self, message: str, usage: str = "") -> None:
         super().__init__(message)
         self.usage = usage
+
+
+_PACKAGE = "tfjob_controller.kubectl.commands."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHandler:
+    """What a command consists of. `examples` end its `--help`; `run` returns the exit code.
+
+    `run` raises `ClientError`, `UsageError` or `ApiError`.
+    """
+
+    examples: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[Session, argparse.Namespace], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the plugin. `module` has a mapping HANDLERS and is imported when one of its commands is called.
+
+    At its top such a module imports the standard library and this module alone: what is heavy is imported by `run`.
+    """
+
+    name: str
+    summary: str
+    module: str
+
+    def handler(self) -> CommandHandler:
+        handlers: Mapping[str, CommandHandler] = importlib.import_module(_PACKAGE + self.module).HANDLERS
+        return handlers[self.name]
+
+
+COMMANDS = (
+    Command("list", "the jobs of a namespace, as `kubectl get` shows them", "list"),
+    Command("describe", "one job in full: why it does not run, replicas, conditions, events", "diagnose"),
+    Command("explain", "what happened to one job so far, where it stands, and what would change that", "diagnose"),
+    Command("logs", "what the training program of a replica printed", "follow"),
+    Command("wait", "wait until a job runs, ends or has a condition", "follow"),
+    Command("queue", "the jobs that wait for room as a gang, in order, and what each one lacks", "capacity"),
+    Command("top", "which replicas hold what on which node, and what is free", "capacity"),
+    Command("submit", "make a job from an image and a command, or print its manifest", "submit"),
+    Command("scale", "change the number of workers of a TFJob while it runs", "change"),
+    Command("suspend", "end the pods of a job, and keep the job", "change"),
+    Command("resume", "let a suspended job run again", "change"),
+    Command("delete", "delete jobs with their pods", "change"),
+    Command("completion", "print the script that completes commands in your shell", "completion"),
+)
+
+
+def command_of(name: str) -> Command | None:
+    return next((each for each in COMMANDS if each.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +179,22 @@ def _add_command(commands: _Commands, command: Command, *, is_called: bool) -> N
     if not is_called:
         commands.add_parser(command.name, help=command.summary, add_help=False)
         return
-    module = importlib.import_module(command.module)
+    handler = command.handler()
     parser = commands.add_parser(
         command.name,
         help=command.summary,
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-        epilog=f"examples:\n{_indented(module.EXAMPLES)}",
+        epilog=f"examples:\n{_indented(handler.examples)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    module.add_arguments(parser)
+    handler.add_arguments(parser)
 
 
 def flags_of(command: Command) -> Parser:
     """A parser of the command alone, to look at."""
     parser = Parser(prog=f"{PROGRAM} {command.name}", allow_abbrev=False)
-    importlib.import_module(command.module).add_arguments(parser)
+    command.handler().add_arguments(parser)
     return parser
 
 
@@ -169,9 +221,9 @@ def add_job(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """The job that is meant: `parsed.job`, or `parsed.jobs`."""
     says = "NAME, tfjob/NAME or trainjob/NAME"
     if several:
-        parser.add_argument("jobs", metavar="JOB", type=job_name, nargs="+", help=says)
+        parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=says)
     else:
-        parser.add_argument("job", metavar="JOB", type=job_name, help=says)
+        parser.add_argument("job", metavar="JOB", type=job_argument, help=says)
 
 
 def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
@@ -181,25 +233,25 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
 def add_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
-        type=seconds,
+        type=duration_argument,
         metavar="DURATION",
         help="such as 90s, 10m or 1h30m; 0 looks once. Default: no limit",
     )
 
 
-def job_name(text: str) -> JobName:
+def job_argument(text: str) -> JobName:
     """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
     word, slash, name = text.rpartition("/")
     if slash and word not in _KIND_WORDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
-    return JobName(_KIND_WORDS[word] if slash else "", dns_name(name, "a job"))
+    return JobName(_KIND_WORDS[word] if slash else "", name_argument(name, "a job"))
 
 
 def _namespace(text: str) -> str:
-    return dns_name(text, "a namespace") if text else ""
+    return name_argument(text, "a namespace") if text else ""
 
 
-def dns_name(text: str, what: str) -> str:
+def name_argument(text: str, what: str) -> str:
     if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
             f"{text[:80]!r} cannot be the name of {what}: lower-case letters, digits, - and . are allowed"
@@ -207,11 +259,11 @@ def dns_name(text: str, what: str) -> str:
     return text
 
 
-def count(text: str) -> int:
+def count_argument(text: str) -> int:
     return _whole_number(text, least=0)
 
 
-def positive(text: str) -> int:
+def positive_argument(text: str) -> int:
     return _whole_number(text, least=1)
 
 
@@ -223,7 +275,7 @@ def _whole_number(text: str, least: int) -> int:
     return found
 
 
-def seconds(text: str) -> float:
+def duration_argument(text: str) -> float:
     """A duration as Go writes it, or plain seconds."""
     try:
         return parse_duration(text)
@@ -236,6 +288,6 @@ def command_for(job: Job, command: str) -> str:
     return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
 
 
-def refuse(words: str) -> None:
+def print_refusal(words: str) -> None:
     """One line on standard error, whatever the words hold."""
     print(f"{PROGRAM}: {one_line(words)}", file=sys.stderr)

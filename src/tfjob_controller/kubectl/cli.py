@@ -6,14 +6,12 @@ Exit codes: 1 when the API server or a job stands in the way, 2 for a command li
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import PROGRAM, UsageError, build_parser, parse, refuse
-from tfjob_controller.kubectl.registry import command_of
+from tfjob_controller.kubectl.arguments import PROGRAM, UsageError, build_parser, command_of, parse, print_refusal
 from tfjob_controller.kubectl.session import Session
 
 EXIT_FAILED = 1
@@ -28,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
     except UsageError as error:
-        refuse(str(error))
+        print_refusal(str(error))
         if error.usage:
             print(error.usage, file=sys.stderr)
         return EXIT_USAGE
@@ -57,17 +55,16 @@ def _main(argv: Sequence[str], *, is_process: bool) -> int:
 def _carry_out(parsed: Any, *, is_process: bool) -> int:
     command = command_of(parsed.command)
     assert command is not None  # noqa: S101 -- the parser knows no others
-    module = importlib.import_module(command.module)
     session = Session(parsed, logs=is_process)
     try:
-        code: int = module.run(session, parsed)
+        code = command.handler().run(session, parsed)
         sys.stdout.flush()  # here, where a reader that is gone is no surprise
         return code
     except Exception as error:
         if (refusal := _refusal(error, session)) is None:
             raise
         words, code = refusal
-        refuse(words)
+        print_refusal(words)
         return code
     finally:
         session.close()
@@ -75,7 +72,7 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
 
 def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
     """What is said of it, and the exit code; None for what is no refusal but a fault of this program."""
-    from tfjob_controller.client.errors import ClientError, in_words
+    from tfjob_controller.client.errors import ClientError, error_text
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.errors import ApiError
 
@@ -84,7 +81,7 @@ def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
     # The client's own remedies are for programs.
     refused = error.api_error if isinstance(error, ClientError) else error
     if isinstance(refused, ApiError):
-        return in_words(refused, session.origin), EXIT_FAILED
+        return error_text(refused, session.origin), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfjob_controller.client.oneline import one_line
+from tfjob_controller.client.text import one_line
 
 # Wider than any line: in a pipe a name must not be cut.
 _UNBOUNDED = 1_000_000

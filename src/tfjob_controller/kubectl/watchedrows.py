@@ -1,6 +1,6 @@
 """The jobs of one kind as they change, in rows of the server's table: what `list --watch` prints after its table.
 
-`ListWatchState` says whether to watch on or to list anew after a watch has ended; this module sends the request, in the
+`Course` says whether to watch on or to list anew after a watch has ended; this module sends the request, in the
 caller's own thread. Only what a person must change (no rights, no such kind) is raised; after anything else it rests
 and tries again. Rows are handed on and not kept.
 
@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from tfjob_controller.client.reads import TABLE, Reader, Row
-from tfjob_controller.client.watching import is_final
+from tfjob_controller.client.listwatch import is_final
+from tfjob_controller.client.reader import TABLE, Reader, TableRow
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
     DeleteDelta,
@@ -52,13 +52,13 @@ class _Shown(msgspec.Struct, frozen=True):
     """A row with its metadata where objects have it."""
 
     metadata: ObjectMeta
-    row: Row
+    row: TableRow
 
 
 class _EventTable(msgspec.Struct, frozen=True):
     """An event's table; its column definitions are null after the first event."""
 
-    rows: list[Row] | None = None
+    rows: list[TableRow] | None = None
 
 
 _decode_table = decoder_for(_EventTable)
@@ -91,12 +91,12 @@ class RowWatch:
         self._state.record_list(version)
         self._said = ""
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """Each row that was added, changed or deleted, for ever. Raises `ApiError`."""
         while True:
             yield from self._next_request()
 
-    def _next_request(self) -> Iterator[Row]:
+    def _next_request(self) -> Iterator[TableRow]:
         begin, opened = self._clock.monotonic(), False
         try:
             if self._state.mode is not RequestMode.WATCH:
@@ -115,7 +115,7 @@ class RowWatch:
                 self._said = error.message
             self._clock.sleep(error.retry_after_seconds or _REST_SECONDS, threading.Event())
 
-    def _listed_anew(self) -> Iterator[Row]:
+    def _listed_anew(self) -> Iterator[TableRow]:
         """What is newer than the last event; deletions that were missed cannot be told."""
         known, version = self._state.version, 0
         for table in self._reader.tables():
@@ -133,7 +133,7 @@ class RowWatch:
         path = reader.kind.resource.path(reader.namespace)
         return self._streams.stream(path, query=query, read_timeout_seconds=_SILENT_SECONDS, accept=TABLE)
 
-    def _followed(self, lines: LineStream) -> Iterator[Row]:
+    def _followed(self, lines: LineStream) -> Iterator[TableRow]:
         decoder = WatchDecoder(self._rows, initial_events=False)
         heard = False
         for line in lines:
@@ -150,12 +150,12 @@ class RowWatch:
             raise ApiError(NO_RESPONSE, "CutShort", "the watch ended before it had begun")
 
 
-def merged(watches: Sequence[RowWatch]) -> Iterator[tuple[int, Row]]:
+def merged(watches: Sequence[RowWatch]) -> Iterator[tuple[int, TableRow]]:
     """The rows of all, each with the place of its watch, as they come. Raises what one of the watches raises.
 
     Each is read by a thread of its own, which waits while nobody takes its rows.
     """
-    items: queue.Queue[tuple[int, Row] | Exception] = queue.Queue(_MOST_WAITING)
+    items: queue.Queue[tuple[int, TableRow] | Exception] = queue.Queue(_MOST_WAITING)
 
     def read(index: int, watch: RowWatch) -> None:
         try:

@@ -13,8 +13,8 @@ from tfjob_controller.flags import (
     DURATION,
     FILE,
     SWITCH,
-    Kind,
     OptionError,
+    ValueType,
     choice,
     option,
     options_of,
@@ -67,11 +67,11 @@ def _processes(value: str) -> int:
     return int(value)
 
 
-_SHARE = Kind("number", _share)
-_SIGMA = Kind("number", _sigma)
-_POLICIES = Kind("names", _policies)
-_COUNTS = Kind("numbers", _counts)
-_PROCESSES = Kind("auto|number", _processes)
+_SHARE = ValueType("number", _share)
+_SIGMA = ValueType("number", _sigma)
+_POLICIES = ValueType("names", _policies)
+_COUNTS = ValueType("numbers", _counts)
+_PROCESSES = ValueType("auto|number", _processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

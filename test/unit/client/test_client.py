@@ -12,7 +12,7 @@ import pytest
 
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.client import Client, ClientError, tfjob, trainjob
-from tfjob_controller.client.errors import in_words
+from tfjob_controller.client.errors import error_text
 from tfjob_controller.kube.errors import ApiError
 
 MISSING = ApiError(404, "NotFound", 'tfjobs.kubeflow.org "a" not found')
@@ -115,12 +115,12 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(error: ApiError, words: str) -> None:
-    assert words in in_words(error, "there")
+    assert words in error_text(error, "there")
 
 
 def test_a_quota_is_no_matter_of_roles() -> None:
     error = ApiError(403, "Forbidden", 'tfjobs "a" is forbidden: exceeded quota: q')
-    assert in_words(error, "there") == error.message
+    assert error_text(error, "there") == error.message
 
 
 def test_metrics_are_numbers_whatever_they_are() -> None:

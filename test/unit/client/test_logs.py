@@ -11,7 +11,7 @@ from helpers.jobserver import a_tfjob
 from helpers.scripted import Answer, ScriptedRequester
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.logs import LogOptions, LogReader
-from tfjob_controller.client.reads import Reader
+from tfjob_controller.client.reader import Reader
 
 Object = dict[str, Any]
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-master-ab12-0", "uid": "j", "controller": True}

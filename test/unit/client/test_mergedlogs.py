@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.logs import MAX_FOLLOWED
-from tfjob_controller.client.mergedlogs import log_lines
+from tfjob_controller.client.logs import MAX_FOLLOWED, log_lines
 from tfjob_controller.kube.errors import ApiError
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from helpers.clusterinmemory import running_world
-from tfjob_controller.client.ages import age
-from tfjob_controller.client.describe import describe
+from tfjob_controller.client.diagnostics.description import describe
+from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.tables import Table
-from tfjob_controller.client.views import views_of
+from tfjob_controller.client.text import age
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EVIL = "<script>alert('x')</script>"
@@ -43,7 +43,7 @@ def test_an_empty_table_says_so() -> None:
 def test_a_description_as_html_is_escaped() -> None:
     cluster = running_world()
     cluster.exits("worker-0", 1, "Error", EVIL)
-    views = views_of(cluster.job, cluster.observed, cluster.now)
+    views = replica_views(cluster.job, cluster.observed, cluster.now)
     shown = describe(cluster.job, views, lambda uid, event_type: [])._repr_html_()
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
 import pytest
 
-from tfjob_controller.kubectl.arguments import JobName, UsageError, count, job_name, parse, positive, seconds
-from tfjob_controller.kubectl.registry import COMMANDS, Command
+from tfjob_controller.kubectl.arguments import (
+    COMMANDS,
+    Command,
+    JobName,
+    UsageError,
+    count_argument,
+    duration_argument,
+    job_argument,
+    parse,
+    positive_argument,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,35 +33,35 @@ from tfjob_controller.kubectl.registry import COMMANDS, Command
     ],
 )
 def test_a_job_is_named_with_or_without_its_kind(text: str, meant: JobName) -> None:
-    assert job_name(text) == meant
+    assert job_argument(text) == meant
 
 
 @pytest.mark.parametrize("text", ["", "pod/x", "a/b/c", "Train", "-x", "../x", "x/", "/x", "x" * 254, "x\n"])
 def test_what_can_be_no_job_never_becomes_a_path(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
-        job_name(text)
+        job_argument(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("0", 0), ("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("0.5s", 0.5)]
 )
 def test_a_duration_is_written_as_in_go_or_in_plain_seconds(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+    assert duration_argument(text) == expected
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (seconds, ""),
-        (seconds, "-1"),
-        (seconds, "5 m"),
-        (seconds, "1d"),
-        (seconds, "m"),
-        (count, "-1"),
-        (count, "1.5"),
-        (count, "²"),
-        (count, "9" * 20),
-        (positive, "0"),
+        (duration_argument, ""),
+        (duration_argument, "-1"),
+        (duration_argument, "5 m"),
+        (duration_argument, "1d"),
+        (duration_argument, "m"),
+        (count_argument, "-1"),
+        (count_argument, "1.5"),
+        (count_argument, "²"),
+        (count_argument, "9" * 20),
+        (positive_argument, "0"),
     ],
 )
 def test_what_is_no_number_is_refused(read: Callable[[str], object], text: str) -> None:
@@ -69,7 +77,7 @@ def test_every_command_has_a_help_whose_examples_can_be_read(
         parse([command.name, "--help"])
     shown = capsys.readouterr().out
     assert ended.value.code == 0
-    examples = importlib.import_module(command.module).EXAMPLES.strip().splitlines()
+    examples = command.handler().examples.strip().splitlines()
     assert any(f"kubectl tfjob {command.name}" in example for example in examples)
     for example in examples:
         assert f"  {example}" in shown

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from tfjob_controller.kubectl.arguments import COMMANDS
 from tfjob_controller.kubectl.complete import FILES, NO_FILES, complete, print_candidates
-from tfjob_controller.kubectl.registry import COMMANDS
 
 
 def words(line: str) -> list[str]:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfjob_controller.client.oneline import one_line
+from tfjob_controller.client.text import one_line
 from tfjob_controller.kubectl.screen import Screen
 
 LONG = "word " * 100

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from tfjob_controller.client.logs import LogOptions
-from tfjob_controller.kubectl.arguments import JSON, YAML, UsageError, parse, refuse
-from tfjob_controller.kubectl.logs import _Printer
-from tfjob_controller.kubectl.output import in_yaml, print_value, say
-from tfjob_controller.kubectl.terminal import harmless, last_written
+from tfjob_controller.kubectl.arguments import JSON, YAML, UsageError, parse, print_refusal
+from tfjob_controller.kubectl.logprinter import _Printer
+from tfjob_controller.kubectl.output import (
+    escape_terminal_controls,
+    in_yaml,
+    print_notice,
+    print_value,
+    text_after_carriage_return,
+)
 
 # Clear the screen, set the title, 8-bit codes, text that runs backwards, a line that is none.
 HARM = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt\u2028\nerror: forged"
@@ -49,8 +54,8 @@ def is_harmless(text: str) -> bool:
 def test_errors_and_words_beside_the_answer_are_one_line_each_and_rule_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    refuse(HARM)
-    say(HARM)
+    print_refusal(HARM)
+    print_notice(HARM)
     shown = capsys.readouterr().err
     assert is_harmless(shown)
     assert len(shown.splitlines()) == 2
@@ -83,7 +88,7 @@ def test_what_is_for_programs_rules_no_terminal_and_means_the_same(
     ],
 )
 def test_of_a_log_only_colours_reach_a_terminal(line: bytes, shown: bytes) -> None:
-    assert harmless(line) == shown
+    assert escape_terminal_controls(line) == shown
 
 
 def printed(lines: Any, prefixes: dict[str, bytes], *, is_terminal: bool) -> bytes:
@@ -106,7 +111,7 @@ def test_no_line_writes_over_the_prefix_that_says_whose_it_is() -> None:
         b"[worker-0] windows",
         rb"[worker-0] \x1b[1A[master-0] forged",
     ]
-    assert last_written(b"a\rb\r\r") == b"b"
+    assert text_after_carriage_return(b"a\rb\r\r") == b"b"
 
 
 def test_a_variable_that_cannot_be_read_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from helpers.scripted import Answer, PatientClock, ScriptedLines, ScriptedRequester
 from helpers.things import error_line
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
-from tfjob_controller.client.reads import TABLE, Reader
+from tfjob_controller.client.reader import TABLE, Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.watchedrows import RowWatch, merged
 

@@ -12,6 +12,7 @@ from tfjob_controller.kubectl.arguments import (
     TABLE,
     WIDE,
     YAML,
+    CommandHandler,
     UsageError,
     add_all_namespaces,
     add_cluster,
@@ -20,12 +21,12 @@ from tfjob_controller.kubectl.arguments import (
 )
 
 if TYPE_CHECKING:
-    from tfjob_controller.client.kinds import Kind
-    from tfjob_controller.client.reads import Reader
+    from tfjob_controller.client.kinds import JobKind
+    from tfjob_controller.client.reader import Reader
+    from tfjob_controller.kubectl.jobtables import JobList
     from tfjob_controller.kubectl.session import Session
-    from tfjob_controller.kubectl.tables import Listed
 
-EXAMPLES = """
+_LIST_EXAMPLES = """
 kubectl tfjob list
 kubectl tfjob list -A -o wide
 kubectl tfjob list --kind trainjob -o name
@@ -35,7 +36,7 @@ kubectl tfjob list -l team=vision --watch
 _FoundT = TypeVar("_FoundT")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def _add_list_arguments(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
     add_kind(parser)
     parser.add_argument("-l", "--selector", default="", metavar="SELECTOR", help="those with these labels, such as a=b")
@@ -44,9 +45,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_cluster(parser)
 
 
-def run(session: Session, parsed: Namespace) -> int:
+def _run_list(session: Session, parsed: Namespace) -> int:
+    from tfjob_controller.kubectl.jobtables import JobList
     from tfjob_controller.kubectl.output import is_for_programs, print_value
-    from tfjob_controller.kubectl.tables import Listed
 
     if parsed.watch and parsed.output not in (TABLE, WIDE):
         raise UsageError(f"--watch prints a table: leave out -o {parsed.output}")
@@ -54,14 +55,14 @@ def run(session: Session, parsed: Namespace) -> int:
         found = _of_each(session, parsed, lambda _, reader: reader.manifests())
         items = [item for each in found for item in each]
         return print_value({"apiVersion": "v1", "kind": "List", "items": items}, parsed.output)
-    listed = _of_each(session, parsed, lambda kind, reader: Listed(kind, list(reader.tables())))
+    listed = _of_each(session, parsed, lambda kind, reader: JobList(kind, list(reader.tables())))
     if parsed.watch:
         return _watch(listed, session, parsed)
     listed = [each for each in listed if each.rows]
     return _print_names(listed) if parsed.output == NAME else _print_tables(listed, session, parsed)
 
 
-def _of_each(session: Session, parsed: Namespace, read: Callable[[Kind, Reader], _FoundT]) -> list[_FoundT]:
+def _of_each(session: Session, parsed: Namespace, read: Callable[[JobKind, Reader], _FoundT]) -> list[_FoundT]:
     """What `read` finds of each kind. A kind that is not installed has no jobs; without any there is no list."""
     from tfjob_controller.client.kinds import kinds_named
     from tfjob_controller.kube.errors import ApiError
@@ -80,24 +81,25 @@ def _of_each(session: Session, parsed: Namespace, read: Callable[[Kind, Reader],
     return found
 
 
-def _reader(session: Session, kind: Kind, parsed: Namespace) -> Reader:
-    from tfjob_controller.client.reads import Reader
+def _reader(session: Session, kind: JobKind, parsed: Namespace) -> Reader:
+    from tfjob_controller.client.reader import Reader
 
     return Reader(session.requester, session.scope, kind, parsed.selector)
 
 
-def _watch(listed: Sequence[Listed], session: Session, parsed: Namespace) -> int:
+def _watch(listed: Sequence[JobList], session: Session, parsed: Namespace) -> int:
     """Until Ctrl-C. The kinds are those that the cluster had at the start, also without a job."""
     import sys
 
-    from tfjob_controller.kubectl.output import say
-    from tfjob_controller.kubectl.tables import WatchedTable
+    from tfjob_controller.kubectl.jobtables import GrowingTable
+    from tfjob_controller.kubectl.output import print_notice
     from tfjob_controller.kubectl.watchedrows import RowWatch, merged
 
-    shown = WatchedTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
+    shown = GrowingTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
     print("\n".join(shown.lines()), flush=True)
     watches = [
-        RowWatch(session.table_streams, _reader(session, each.kind, parsed), each.version, say) for each in listed
+        RowWatch(session.table_streams, _reader(session, each.kind, parsed), each.version, print_notice)
+        for each in listed
     ]
     for index, row in merged(watches):
         print(shown.line(index, row))
@@ -105,7 +107,7 @@ def _watch(listed: Sequence[Listed], session: Session, parsed: Namespace) -> int
     return 0
 
 
-def _print_names(listed: Sequence[Listed]) -> int:
+def _print_names(listed: Sequence[JobList]) -> int:
     """As `kubectl get -o name` does."""
     for each in listed:
         for row in each.rows:
@@ -113,14 +115,19 @@ def _print_names(listed: Sequence[Listed]) -> int:
     return 0
 
 
-def _print_tables(listed: Sequence[Listed], session: Session, parsed: Namespace) -> int:
-    from tfjob_controller.kubectl.output import say, screen
-    from tfjob_controller.kubectl.tables import rows_of
+def _print_tables(listed: Sequence[JobList], session: Session, parsed: Namespace) -> int:
+    from tfjob_controller.kubectl.jobtables import rows_of
+    from tfjob_controller.kubectl.output import print_notice, screen
 
     if not listed:
         what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
         labelled = " with these labels" if parsed.selector else ""
-        say(f"No {what}{labelled} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
+        print_notice(f"No {what}{labelled} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
         return 0
     screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
     return 0
+
+
+HANDLERS = {
+    "list": CommandHandler(_LIST_EXAMPLES, _add_list_arguments, _run_list),
+}

@@ -11,21 +11,22 @@ from tfjob_controller.kubectl.arguments import (
     JSON,
     NAME,
     YAML,
+    CommandHandler,
     UsageError,
     add_cluster,
     add_timeout,
     command_for,
-    count,
-    dns_name,
-    positive,
-    refuse,
+    count_argument,
+    name_argument,
+    positive_argument,
+    print_refusal,
 )
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job
     from tfjob_controller.kubectl.session import Session
 
-EXAMPLES = """
+_SUBMIT_EXAMPLES = """
 kubectl tfjob submit train --image example/train:1 --workers 2 --ps 1 -- python train.py --epochs 3
 kubectl tfjob submit train --image example/train:1 --workers 4 --gpus 1 --gang --dry-run=client -o yaml
 kubectl tfjob submit finetune --image example/tune:1 --framework torch --nodes 2 -f -- torchrun tune.py
@@ -40,9 +41,9 @@ _OF_TFJOBS = ("workers", "ps", "master")
 _OF_TRAINJOBS = ("nodes", "framework", "runtime", "processes", "dataset", "model", "export")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def _add_submit_arguments(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
-    parser.add_argument("name", metavar="NAME", type=lambda text: dns_name(text, "a job"), help="of the job")
+    parser.add_argument("name", metavar="NAME", type=lambda text: name_argument(text, "a job"), help="of the job")
     parser.add_argument("--image", default="", help="image of all replicas; a TrainJob's runtime may give it")
     parser.add_argument("--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs: IfNotPresent, by default too")
     _add_tfjob(parser.add_argument_group("TFJobs", "What a job is unless a flag of TrainJobs is given."))
@@ -53,13 +54,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_tfjob(group: Any) -> None:
-    group.add_argument("--workers", type=count, metavar="N", help="workers; without a master worker-0 is the chief")
-    group.add_argument("--ps", type=count, metavar="N", help="parameter servers, which run TensorFlow's own server")
+    group.add_argument(
+        "--workers", type=count_argument, metavar="N", help="workers; without a master worker-0 is the chief"
+    )
+    group.add_argument(
+        "--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server"
+    )
     group.add_argument("--master", action="store_true", default=None, help="a master too; default: if no --workers")
 
 
 def _add_trainjob(group: Any) -> None:
-    group.add_argument("--nodes", type=positive, metavar="N", help="nodes that train together")
+    group.add_argument("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
     group.add_argument("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
     group.add_argument("--runtime", metavar="NAME", help="the ClusterTrainingRuntime; default: the framework's")
     group.add_argument("--processes", metavar="N", help="training processes on each node: a number, auto, cpu, gpu")
@@ -71,13 +76,15 @@ def _add_trainjob(group: Any) -> None:
 def _add_replicas(group: Any) -> None:
     group.add_argument("--cpu", type=_quantity, metavar="QUANTITY", help="such as 2 or 500m")
     group.add_argument("--memory", type=_quantity, metavar="QUANTITY", help="such as 4Gi")
-    group.add_argument("--gpus", type=count, metavar="N", help=f"{GPU}")
+    group.add_argument("--gpus", type=count_argument, metavar="N", help=f"{GPU}")
     group.add_argument("--env", type=_variable, action="append", metavar="NAME=VALUE", help="may be given again")
 
 
 def _add_course(group: Any) -> None:
     group.add_argument("--gang", action="store_true", help="no replica starts before there is room for all")
-    group.add_argument("--max-restarts", type=count, metavar="N", help="one more fails the job; default: no limit")
+    group.add_argument(
+        "--max-restarts", type=count_argument, metavar="N", help="one more fails the job; default: no limit"
+    )
     group.add_argument("--suspend", action="store_true", help="make it suspended")
     group.add_argument("--dry-run", choices=(CLIENT, SERVER), help="print what would be made; `client` asks no cluster")
     group.add_argument("-o", "--output", choices=(YAML, JSON, NAME), help="print the job so")
@@ -105,14 +112,14 @@ def _variable(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def run(session: Session, parsed: Namespace) -> int:
+def _run_submit(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.client.errors import ClientError
-    from tfjob_controller.client.submitting import checked
+    from tfjob_controller.client.validation import validate_manifest
     from tfjob_controller.kubectl.output import print_value
 
     try:
         manifest = manifest_of(parsed)
-        checked(manifest, parsed.namespace or "default")
+        validate_manifest(manifest, parsed.namespace or "default")
     except ClientError as error:
         raise UsageError(str(error)) from None
     if parsed.dry_run == CLIENT:
@@ -126,7 +133,7 @@ def run(session: Session, parsed: Namespace) -> int:
         _print_job(job, parsed)
         return _see_it_through(session, job, parsed)
     except KeyboardInterrupt:
-        refuse(
+        print_refusal(
             f"interrupted: {job.kind}/{job.name} stays. `{command_for(job, 'wait')}` waits for it again, "
             f"`{command_for(job, 'delete')}` stops and deletes it"
         )
@@ -156,13 +163,13 @@ def _see_it_through(session: Session, job: Job, parsed: Namespace) -> int:
     import sys
     from time import monotonic
 
-    from tfjob_controller.client.waiting import SUCCEEDED
-    from tfjob_controller.kubectl.commands.wait import wait
+    from tfjob_controller.client.waitconditions import SUCCEEDED
+    from tfjob_controller.kubectl.commands.follow import wait
 
     sys.stdout.flush()
     left, begin = parsed.timeout, monotonic()
     if parsed.follow:
-        from tfjob_controller.kubectl.logs import follow_chief
+        from tfjob_controller.kubectl.logprinter import follow_chief
 
         follow_chief(session, job, left)
         left = None if left is None else max(0.0, left - (monotonic() - begin))
@@ -222,3 +229,8 @@ def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
 def _resources(parsed: Namespace) -> dict[str, int | str]:
     amounts = {"cpu": parsed.cpu, "memory": parsed.memory, GPU: parsed.gpus or None}
     return {name: amount for name, amount in amounts.items() if amount is not None}
+
+
+HANDLERS = {
+    "submit": CommandHandler(_SUBMIT_EXAMPLES, _add_submit_arguments, _run_submit),
+}

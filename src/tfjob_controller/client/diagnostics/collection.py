@@ -1,0 +1,165 @@
+"""All that the cluster still knows of one job: its objects as they are, and the events about them.
+
+Read with a viewer's rights, kind by kind, in bounded requests. What may not be read is left out, and said in one line
+each: the rest is still worth telling. Objects are plain JSON, since a timeline is made of fields that nothing else
+reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import JOBS, PODS, Pod
+from tfjob_controller.api.gang import GANGS
+from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job
+from tfjob_controller.client.kinds import Snapshot
+from tfjob_controller.client.reader import EVENTS
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.trainer.labels import job_labels, selector_string
+
+Object = dict[str, Any]
+
+SYSTEM_NAMESPACE = "tfjob-system"
+CONTROLLER_SELECTOR = "app=tfjob-controller"
+# Limit for the log of one replica; a controller with several hundred jobs writes that much in a few hours.
+MAX_LOG_BYTES = 10_000_000
+_LOG_TIMEOUT_SECONDS = 30.0
+
+# Of a namespace with more events than that the first ones would be as good as any others.
+MAX_EVENTS = 10_000
+# Children whose events are asked for, also those that are gone by now.
+_CHILDREN = ("Pod", "Job", "Gang")
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """`unread` are lines that say what is missing here, and why. `namespace_is_deleted`: its deletion is under way."""
+
+    seen: Snapshot
+    namespace_is_deleted: bool = False
+    jobs: list[Object] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+    gangs: list[Object] = field(default_factory=list)
+    events: list[Object] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """As the controller's log lines have it."""
+        return f"{self.seen.metadata.namespace}/{self.seen.metadata.name}"
+
+
+def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
+    """Raises `ApiError` for what is neither a missing right nor a missing kind."""
+    case = Diagnostics(seen, _is_being_deleted(requester, seen.metadata.namespace))
+    if name := runtime_id_of_job(seen.job):
+        labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
+        selector = selector_string(labels)
+        for resource, found in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
+            found.extend(_read(requester, case, resource, selector))
+    case.events.extend(event for event in _read(requester, case, EVENTS, "") if _is_about(case, event))
+    return case
+
+
+def _is_being_deleted(requester: Requester, namespace: str) -> bool:
+    """False also for who may not read the namespace: that it is there is all that anybody else can tell."""
+    client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
+    try:
+        return bool(client.get("", namespace)["metadata"].get("deletionTimestamp"))
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            return False
+        raise
+
+
+def _read(requester: Requester, case: Diagnostics, resource: Resource, selector: str) -> Iterator[Object]:
+    client = ResourceClient(requester, resource, msgspec.json.decode, **_PATIENCE)
+    count = 0
+    try:
+        for page in client.pages(case.seen.metadata.namespace, selector):
+            yield from (msgspec.json.decode(item) for item in page.items)
+            count += len(page.items)
+            if count >= MAX_EVENTS:
+                case.unread.append(f"{resource.plural}: only the first {count} were read")
+                return
+    except ApiError as error:
+        if error.is_forbidden:
+            case.unread.append(f"{resource.plural}: {error.message}")
+        elif not error.is_not_found:  # a cluster without that kind
+            raise
+
+
+def _is_about(case: Diagnostics, event: Object) -> bool:
+    """About the job itself, or a child of it: those of all attempts have the runtime id in their names."""
+    about, meta = event.get("involvedObject", {}), case.seen.metadata
+    if about.get("uid") == meta.uid:
+        return True
+    runtime = runtime_id_of_job(case.seen.job)
+    if not runtime or about.get("kind") not in _CHILDREN:
+        return False
+    return f"-{runtime}" in about.get("name", "") and event_time(event)[:19] >= (meta.creation_timestamp or "")[:19]
+
+
+def event_time(event: Object) -> str:
+    """When it happened first, RFC 3339."""
+    moment = event.get("eventTime") or event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")
+    return str(moment or "")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One JSON line of a controller pod's log."""
+
+    pod: str
+    fields: dict[str, Any]
+
+
+def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str = SYSTEM_NAMESPACE) -> list[LogRecord]:
+    """Since the job was made, as far back as the kubelets keep them. What cannot be read is noted in the case."""
+    client = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False)
+    try:
+        pods = client.list(namespace, CONTROLLER_SELECTOR)
+    except ApiError as error:
+        case.unread.append(f"the controller's logs: {error.message}")
+        return []
+    if not pods:
+        case.unread.append(f"the controller's logs: no pod with {CONTROLLER_SELECTOR} runs in namespace {namespace}")
+    return [record for pod in pods for record in _pod_log_records(requester, case, pod)]
+
+
+def _pod_log_records(requester: Requester, case: Diagnostics, pod: Pod) -> list[LogRecord]:
+    name = pod.metadata.name
+    path = PODS.path(pod.metadata.namespace, name, "log")
+    query = {"limitBytes": str(MAX_LOG_BYTES), "sinceTime": case.seen.metadata.creation_timestamp or ""}
+    try:
+        body = requester.request(
+            "GET", path, query=query, accept="*/*", timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False
+        )
+    except ApiError as error:
+        case.unread.append(f"the log of pod {name}: {error.message}")
+        return []
+    return [LogRecord(name, fields) for fields in log_records_of(case.key, body)]
+
+
+def log_records_of(key: str, log: bytes) -> Iterator[dict[str, Any]]:
+    """Those with that key; a log for people (--log-format=console) has none."""
+    needle = key.encode()
+    for raw in log.splitlines():
+        if needle not in raw:
+            continue
+        try:
+            line = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(line, dict) and line.get("key") == key:
+            yield line

@@ -1,0 +1,261 @@
+"""Why does this job not run? Pure: from what was read to what is shown.
+
+How the replicas are judged: views.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
+from tfjob_controller.api.tfjob import TFJOBS, WORKER, TFJob
+from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjobdefaults import is_managed_here
+from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job, status_of
+from tfjob_controller.client.kinds import AnyJob
+from tfjob_controller.client.reader import Event
+from tfjob_controller.client.tables import html_fields, html_heading, html_paragraph, html_table
+from tfjob_controller.client.text import age
+from tfjob_controller.client.validation import spec_problem
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer import replicas
+from tfjob_controller.trainer.exit_codes import in_words
+from tfjob_controller.trainer.phases import is_finished
+from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.restarts import next_restart_counts
+
+# Of so many replicas that wait the events are read too: the first ones tell what the others suffer from.
+LOOKED_INTO = 3
+MAX_EVENTS = 20
+
+
+class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One replica. `restarts` are those of the pods that exist; `last_exit` is empty if it never ended."""
+
+    replica: str
+    state: str
+    pod: str
+    node: str
+    ready: bool
+    restarts: int
+    last_exit: str
+    message: str
+
+
+REPLICA_HEADERS = ("Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message")
+
+
+def replica_cells(row: ReplicaRow) -> list[str]:
+    """What a table shows below `REPLICA_HEADERS`."""
+    ready = "yes" if row.ready else "no"
+    return [row.replica, row.state, ready, str(row.restarts), row.last_exit, row.node, row.pod, row.message]
+
+
+class EventRow(msgspec.Struct, frozen=True, rename="camel"):
+    last_seen: str
+    type: str
+    reason: str
+    about: str
+    count: int
+    note: str
+
+
+class Description(msgspec.Struct, frozen=True, rename="camel"):
+    """All that `describe` shows. `hints` are what the status itself cannot say. Times are RFC 3339."""
+
+    name: str
+    namespace: str
+    phase: str
+    state: str
+    reason: str
+    runtime_id: str
+    created: str
+    started: str
+    completed: str
+    restarts: int
+    backoff_limit: int | None
+    ready: dict[str, str]
+    workers: str
+    progress: str
+    hints: list[str]
+    replicas: list[ReplicaRow]
+    conditions: list[JobCondition]
+    events: list[EventRow]
+    kind: str = TFJOBS.kind
+
+    def _repr_html_(self) -> str:
+
+        return render(self)
+
+
+def summary(description: Description) -> dict[str, str]:
+    """How it stands, in fields that every view of it shows."""
+    return {
+        "Kind": description.kind,
+        "Phase": description.phase or "(none yet)",
+        "State": description.state,
+        "Reason": description.reason,
+        "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
+        "Workers": description.workers,
+        "Progress": description.progress,
+    }
+
+
+# Events about one object by its UID; with "Warning" only those.
+EventsOf = Callable[[str, str], Iterable[Event]]
+
+
+def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Description:
+    meta, status = job.metadata, status_of(job)
+    counts = next_restart_counts(views, {})
+    return Description(
+        name=meta.name,
+        namespace=meta.namespace,
+        phase=status.phase,
+        state=status.summary or job.status.state,
+        reason=status.reason,
+        runtime_id=runtime_id_of_job(job),
+        created=meta.creation_timestamp or "",
+        started=status.start_time or "",
+        completed=status.completion_time or "",
+        restarts=status.restarts,
+        backoff_limit=job.spec.backoff_limit if isinstance(job, TFJob) else job.spec.max_restarts,
+        ready=status.ready,
+        workers=_workers(job),
+        progress=_progress(job),
+        hints=list(_hints(job)),
+        replicas=[_row(view, counts) for view in views],
+        conditions=list(job.status.conditions),
+        events=_events(meta, views, events_of),
+        kind=TFJOBS.kind if isinstance(job, TFJob) else TRAINJOBS.kind,
+    )
+
+
+def _workers(job: AnyJob) -> str:
+    """How many there should be, within which bounds; empty for a job that is not resized."""
+    if not isinstance(job, TFJob):
+        return ""
+    autoscaling, scaling = job.spec.autoscaling, job.status.scaling
+    if autoscaling is None:
+        return ""
+    bounds = f"from {min_workers_of(job.spec)} to {autoscaling.max_workers}, {resize_of(job.spec)}"
+    target = f", {scaling.target} asked for: {scaling.target_reason}" if scaling is not None and scaling.target else ""
+    return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
+
+
+def _progress(job: AnyJob) -> str:
+    """Empty for a job that counts no steps."""
+    if not isinstance(job, TFJob):
+        return job.status.progress
+    progress = job.status.progress
+    if progress is None:
+        return ""
+    of = f" of {progress.total}" if progress.total else ""
+    return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
+
+
+def _hints(job: AnyJob) -> Iterable[str]:
+    meta, status = job.metadata, status_of(job)
+    if meta.deletion_timestamp:
+        yield "The job is being deleted."
+    if isinstance(job, TrainJob) and not is_managed_here(job.spec):
+        yield f"Another controller runs the job: {job.spec.managed_by}."
+    elif not status.phase:
+        yield "No controller has seen the job yet: does one run (`kubectl get pods -A | grep tfjob-controller`)?"
+    elif status.observed_generation < meta.generation and not is_finished(status):
+        yield "The controller has not seen the last change of the spec yet."
+    if not is_finished(status) and (problem := spec_problem(job)) is not None:
+        yield f"The spec cannot be run: {problem}."
+
+
+def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:
+    pod = view.pod
+    own = [child.metadata.uid for child in (view.job, *view.pods) if child is not None]
+    return ReplicaRow(
+        replica=view.replica.id,
+        state=view.state,
+        pod=pod.metadata.name if pod is not None else "",
+        node=pod.spec.node_name if pod is not None else "",
+        ready=view.is_ready,
+        restarts=sum(restart_counts.get(uid, 0) for uid in own),
+        last_exit=in_words(view.exited) if view.exited is not None else "",
+        message=_message(view),
+    )
+
+
+def _message(view: View) -> str:
+    """Why it waits, else the last words of its program, else what it does."""
+    if view.pending:
+        return view.pending
+    if view.exited is not None and view.exited.message:
+        return shortened(view.exited.message)
+    if view.is_up or view.state != replicas.RUNNING:
+        return ""
+    if view.is_restarting:
+        return "is started again"
+    return "starting" if view.pod is not None else "waits for its pod"
+
+
+def _events(meta: ObjectMeta, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
+    """The job's own, and the warnings about the Jobs and pods of replicas that wait, oldest first."""
+    found = list(events_of(meta.uid, ""))
+    waiting = [view for view in views if view.state == replicas.RUNNING and not view.is_up]
+    for view in waiting[:LOOKED_INTO]:
+        for child in (view.job, view.pod):
+            if child is not None:
+                found.extend(events_of(child.metadata.uid, "Warning"))
+    return event_rows(meta.name, found)[-MAX_EVENTS:]
+
+
+def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
+    """Oldest first."""
+    return sorted((_event_row(job_name, event) for event in events), key=lambda row: row.last_seen)
+
+
+def _event_row(job_name: str, event: Event) -> EventRow:
+    series = event.series
+    seen = (series.last_observed_time if series else None) or event.last_timestamp or event.event_time
+    about = event.involved_object.name
+    return EventRow(
+        last_seen=seen or event.metadata.creation_timestamp or "",
+        type=event.type,
+        reason=event.reason,
+        about="" if about == job_name else about,
+        count=max(series.count if series else 0, event.count or 0, 1),
+        note=shortened(event.message),
+    )
+
+
+def render(description: Description, now: datetime | None = None) -> str:
+    now = now or datetime.now(UTC)
+    parts = [html_fields(_summary_fields(description, now)), *map(html_paragraph, description.hints)]
+    if description.replicas:
+        parts += [html_heading("Replicas"), html_table(REPLICA_HEADERS, map(replica_cells, description.replicas))]
+    if description.conditions:
+        rows = [
+            [each.type, each.status, age(each.last_transition_time, now), each.reason, each.message]
+            for each in description.conditions
+        ]
+        parts += [html_heading("Conditions"), html_table(("Type", "Status", "For", "Reason", "Message"), rows)]
+    if description.events:
+        rows = [
+            [age(each.last_seen, now), each.type, each.reason, str(each.count), each.about, each.note]
+            for each in description.events
+        ]
+        headers_of_events = ("Age", "Type", "Reason", "Times", "About", "Note")
+        parts += [html_heading("Events"), html_table(headers_of_events, rows)]
+    return "".join(parts)
+
+
+def _summary_fields(description: Description, now: datetime) -> dict[str, str]:
+    return {
+        "Name": f"{description.namespace}/{description.name}",
+        **summary(description),
+        "Restarts": str(description.restarts),
+        "Age": age(description.created, now),
+    }

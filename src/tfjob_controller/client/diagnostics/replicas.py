@@ -1,0 +1,74 @@
+"""The replicas of a job, judged by the very functions that the controller uses, so both say the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainingruntime import RuntimeSpec, VolumeClaim, Workspace
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.trainjob import DATASET_INITIALIZER, LAUNCHER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJob
+from tfjob_controller.api.trainjobdefaults import started_nodes_of
+from tfjob_controller.client.validation import spec_problem
+from tfjob_controller.trainer import trainjobstatus
+from tfjob_controller.trainer.elastic import fitted
+from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
+from tfjob_controller.trainer.names import runtime_id_of
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.plan import Plan, UnplannableError
+from tfjob_controller.trainer.replicas import View
+from tfjob_controller.trainer.tfjobplan import build_plan
+from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
+from tfjob_controller.trainer.views import views_of as views_of_plan
+
+_CARRIERS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
+
+
+def status_of(job: TFJob | TrainJob) -> TrainingStatus:
+    """In the words of a TFJob."""
+    return job.status if isinstance(job, TFJob) else trainjobstatus.from_wire(job.status)
+
+
+def runtime_id_of_job(job: TFJob | TrainJob) -> str:
+    """What is in the names of its children; empty if there are none yet."""
+    return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
+
+
+def replica_views(job: TFJob | TrainJob, observed: Observed, now: datetime) -> tuple[View, ...]:
+    """Its replicas, the chief first; none where the job has not begun or never can."""
+    if spec_problem(job) is not None:
+        return ()
+    plan = _tfjob_plan(job) if isinstance(job, TFJob) else _trainjob_plan(job)
+    if plan is None:
+        return ()
+    status = status_of(job)
+    return views_of_plan(fitted(plan, observed, status), observed, status, now)
+
+
+def _tfjob_plan(job: TFJob) -> Plan | None:
+    return build_plan(job, ControllerConfig()) if job.spec.runtime_id else None
+
+
+def _trainjob_plan(job: TrainJob) -> Plan | None:
+    """From its status alone: users may not read the runtimes of the cluster, and may lack a framework's package."""
+    steps = {each.name for each in job.status.jobs_status}
+    if not started_nodes_of(job.status):
+        return None
+    claim = Workspace(VolumeClaim("of-the-runtime")) if steps.intersection(_CARRIERS) else None
+    template = {"spec": {"containers": [{"name": "node", "image": "of-the-runtime"}]}}
+    runtime = RuntimeSpec(templates={"node": template}, workspace=claim)
+    try:
+        return build_train_plan(Recipe(job, _shape(LAUNCHER in steps), runtime, ControllerConfig()))
+    except UnplannableError:
+        return None
+
+
+def _shape(has_launcher: bool) -> ByEnvironment:
+    """As much of a framework as says which pods there are."""
+
+    def nothing(setting: Setting, index: int) -> Mapping[str, str]:
+        return {}
+
+    return ByEnvironment("unknown", "", frozenset(), nothing, lambda setting: None, has_launcher=has_launcher)

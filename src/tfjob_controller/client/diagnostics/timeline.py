@@ -1,0 +1,267 @@
+"""What happened to a job, in the order of time. Pure: from a case file to lines.
+
+Each object tells of itself what it still knows: of a condition its last change, of a container its present and its last
+run. Events tell the rest, for as long as the server keeps them (an hour). A line names its source, so that one knows
+whom to ask further.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from tfjob_controller.client.diagnostics.collection import Diagnostics, LogRecord, Object, event_time
+from tfjob_controller.client.text import replica_ranges
+from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
+from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
+from tfjob_controller.trainer.pods import shortened
+
+CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
+# Events that say once more what the pod itself says, with the same time.
+_SAID_BY_PODS = frozenset({"Scheduled", "Started"})
+# The kubelet has this time for a container that ended without having started.
+_NEVER = "1970-01-01T00:00:00Z"
+# A name of a child, which has at least two hyphens, or a number with what belongs to it, such as 1.5s or 10.0.0.1:5000.
+_VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
+_CHILDREN = ("pod", "job")
+
+
+class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """One line. `time` and `last_time` (of what happened `count` times) are RFC 3339 in UTC."""
+
+    time: str
+    source: str
+    kind: str
+    text: str
+    replica: str = ""
+    count: int = 1
+    last_time: str = ""
+    is_warning: bool = False
+    reconcile_id: str = ""
+
+
+def timeline(case: Diagnostics) -> list[TimelineEntry]:
+    """All that is known, the oldest first."""
+    replicas = {child["metadata"]["name"]: replica_of(child) for child in (*case.jobs, *case.pods)}
+    alive = {pod["metadata"]["uid"] for pod in case.pods}
+    found = [
+        *_of_job(case),
+        *(entry for gang in case.gangs for entry in _of_gang(gang)),
+        *(entry for job in case.jobs for entry in _of_child("job", job)),
+        *(entry for pod in case.pods for entry in _of_pod(pod)),
+        *(_of_event(case, event, replicas) for event in case.events if not _is_said(event, alive)),
+    ]
+    return sort_entries(found)
+
+
+def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+    """What has no time is left out. Of one second, what the object says itself comes first."""
+    rank = {OBJECT: 0, CONDITION: 1, CONTAINER: 2, EVENT: 3, LOG: 4}
+    return sorted(
+        (each for each in entries if each.time), key=lambda each: (each.time[:19], rank[each.kind], each.time)
+    )
+
+
+def replica_of(child: Object) -> str:
+    """Such as worker-3; empty for what is no replica's."""
+    labels = child["metadata"].get("labels", {})
+    return f"{labels[JOB_TYPE].lower()}-{labels.get(TASK_INDEX, '')}" if JOB_TYPE in labels else ""
+
+
+def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:
+    manifest, word = case.seen.manifest, case.seen.kind.word
+    source = f"{word}/{manifest['metadata']['name']}"
+    yield from _life(source, manifest)
+    yield from _conditions(source, manifest)
+    status = manifest.get("status", {})
+    if status.get("startTime"):
+        yield TimelineEntry(status["startTime"], source, OBJECT, "started, or resumed")
+    if status.get("completionTime"):
+        yield TimelineEntry(
+            status["completionTime"], source, OBJECT, f"ended: {status.get('reason') or status.get('state')}"
+        )
+
+
+def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
+    source, status = f"gang/{gang['metadata']['name']}", gang.get("status", {})
+    yield from _life(source, gang)
+    yield from _conditions(source, gang)
+    attempt = f"attempt {status.get('attempt', 0)}"
+    said = (
+        ("waitingSince", f"queued; now at position {status['position']}" if status.get("position") else "queued"),
+        ("admittedTime", f"admitted ({attempt}): {_placed(status) or 'its place was given back since'}"),
+        ("boundAt", f"all pods are bound ({attempt})"),
+        ("lastResizeTime", f"members came or went ({attempt})"),
+    )
+    for name, text in said:
+        if status.get(name):
+            yield TimelineEntry(status[name], source, OBJECT, text)
+
+
+def _placed(status: Object) -> str:
+    return "; ".join(f"{each['node']}: {', '.join(each.get('members', ()))}" for each in status.get("placement") or ())
+
+
+def _of_child(word: str, child: Object) -> Iterator[TimelineEntry]:
+    source, replica = f"{word}/{child['metadata']['name']}", replica_of(child)
+    yield from _life(source, child, replica)
+    yield from _conditions(source, child, replica)
+
+
+def _of_pod(pod: Object) -> Iterator[TimelineEntry]:
+    source, replica, status = f"pod/{pod['metadata']['name']}", replica_of(pod), pod.get("status", {})
+    yield from _life(source, pod, replica)
+    for condition in status.get("conditions", ()):
+        if condition["type"] in ("PodScheduled", "Ready", "DisruptionTarget"):
+            yield _pod_condition(pod, source, replica, condition)
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            yield from _of_container(source, replica, container)
+
+
+def _pod_condition(pod: Object, source: str, replica: str, condition: Object) -> TimelineEntry:
+    is_true = condition["status"] == "True"
+    text = f"{condition['type']} is {condition['status']}"
+    if condition["type"] == "PodScheduled":
+        text = f"scheduled to {pod['spec'].get('nodeName', 'a node')}" if is_true else "not scheduled"
+    elif condition["type"] == "Ready":
+        text = "ready" if is_true else "not ready"
+    text = _with_why(text, "" if is_true else condition.get("reason", ""), condition.get("message", ""))
+    moment = condition.get("lastTransitionTime") or ""
+    is_bad = not is_true and condition["type"] == "PodScheduled"
+    return TimelineEntry(moment, source, CONDITION, text, replica, is_warning=is_bad)
+
+
+def _of_container(source: str, replica: str, container: Object) -> Iterator[TimelineEntry]:
+    name, restarts = container["name"], container.get("restartCount", 0)
+    for state in (container.get("lastState", {}), container.get("state", {})):
+        ended = state.get("terminated")
+        if ended:
+            if ended.get("startedAt") not in (None, _NEVER):
+                yield TimelineEntry(ended["startedAt"], source, CONTAINER, f"{name} started", replica)
+            yield _end(source, replica, name, ended)
+        elif state.get("running"):
+            again = f" (restart {restarts})" if restarts else ""
+            yield TimelineEntry(
+                state["running"].get("startedAt") or "", source, CONTAINER, f"{name} started{again}", replica
+            )
+
+
+def _end(source: str, replica: str, name: str, ended: Object) -> TimelineEntry:
+    code = ended.get("exitCode", 0)
+    reason = ended.get("reason", "")
+    word = f" ({reason})" if reason not in ("", "Error", "Completed") else ""
+    text = _with_why(f"{name} ended with exit code {code}{word}", "", ended.get("message", ""))
+    return TimelineEntry(ended.get("finishedAt") or "", source, CONTAINER, text, replica, is_warning=code != 0)
+
+
+def _life(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
+    meta = obj["metadata"]
+    yield TimelineEntry(meta.get("creationTimestamp") or "", source, OBJECT, "created", replica)
+    if meta.get("deletionTimestamp"):
+        yield TimelineEntry(
+            meta["deletionTimestamp"], source, OBJECT, "to be gone by then: it is being deleted", replica
+        )
+
+
+def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
+    for each in obj.get("status", {}).get("conditions") or ():
+        text = _with_why(f"{each['type']} is {each['status']}", each.get("reason", ""), each.get("message", ""))
+        is_bad = each["type"] == "Failed" and each["status"] == "True"
+        moment = each.get("lastTransitionTime") or ""
+        yield TimelineEntry(moment, source, CONDITION, text, replica, is_warning=is_bad)
+
+
+def _is_said(event: Object, alive: set[str]) -> bool:
+    return event.get("reason") in _SAID_BY_PODS and event.get("involvedObject", {}).get("uid") in alive
+
+
+def _of_event(case: Diagnostics, event: Object, replicas: dict[str, str]) -> TimelineEntry:
+    about, series = event.get("involvedObject", {}), event.get("series") or {}
+    count = max(series.get("count", 0), event.get("count") or 0, 1)
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or ""
+    reporter = event.get("reportingComponent") or event.get("source", {}).get("component") or "unknown"
+    word = str(about.get("kind", "")).lower()
+    return TimelineEntry(
+        event_time(event),
+        f"{word}/{about.get('name', '')}",
+        EVENT,
+        _with_why(f"{event.get('reason', '')} [{reporter}]", "", event.get("message", "")),
+        replicas.get(about.get("name", ""), ""),
+        count,
+        last if count > 1 else "",
+        event.get("type") == "Warning",
+        (event["metadata"].get("annotations") or {}).get(RECONCILE_ID_ANNOTATION, ""),
+    )
+
+
+def _with_why(text: str, reason: str, message: str) -> str:
+    return ": ".join(part for part in (text, reason, shortened(message)) if part)
+
+
+def log_entry(record: LogRecord) -> TimelineEntry:
+    """A line of the controller's log as it stands in JSON."""
+    line, left_out = record.fields, {"timestamp", "level", "logger", "event", "key", "reconcile_id"}
+    fields = " ".join(f"{name}={_shown(value)}" for name, value in line.items() if name not in left_out)
+    return TimelineEntry(
+        str(line.get("timestamp", "")),
+        f"pod/{record.pod}",
+        LOG,
+        f"{line.get('event', '')} {shortened(fields)}".rstrip(),
+        is_warning=line.get("level") in ("warning", "error", "critical"),
+        reconcile_id=str(line.get("reconcile_id", "")),
+    )
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: bool = False) -> list[TimelineEntry]:
+    """In the order of the first of each. `keep_reconciles_apart` where lines are shown with their reconcile id."""
+    groups: dict[Hashable, list[TimelineEntry]] = {}
+    for index, entry in enumerate(entries):
+        key = _key(entry)
+        apart = entry.reconcile_id if keep_reconciles_apart else ""
+        groups.setdefault((key, apart) if key is not None else index, []).append(entry)
+    return [_one(group) for group in groups.values()]
+
+
+def _key(entry: TimelineEntry) -> Hashable | None:
+    """What lines of one group have in common; None for a line that is never folded."""
+    word, _, name = entry.source.partition("/")
+    if entry.kind == EVENT:
+        if word not in _CHILDREN:
+            return EVENT, entry.source, entry.text, entry.is_warning
+        return EVENT, word, _VARIABLE.sub("#", entry.text.replace(name, "#")), entry.is_warning
+    if entry.kind in (OBJECT, CONDITION) and word in _CHILDREN:
+        return entry.kind, word, entry.text, entry.is_warning, entry.time[:19]
+    return None
+
+
+def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:
+    """The time of the first, the words of the last."""
+    if len(group) == 1:
+        return group[0]
+    first, last = group[0], max(group, key=lambda each: each.last_time or each.time)
+    sources = dict.fromkeys(each.source for each in group)
+    word = first.source.partition("/")[0]
+    is_event = first.kind == EVENT
+    return msgspec.structs.replace(
+        last,
+        time=first.time,
+        source=first.source if len(sources) == 1 else f"{len(sources)} {word}s",
+        replica=_replicas(group),
+        count=sum(each.count for each in group) if is_event else 1,
+        last_time=(last.last_time or last.time) if is_event else "",
+        reconcile_id=first.reconcile_id,
+    )
+
+
+def _replicas(group: Sequence[TimelineEntry]) -> str:
+    named = {each.replica for each in group if each.replica}
+    indexed = [each.rpartition("-") for each in named if each.rpartition("-")[2].isdecimal()]
+    ordered = [f"{role}-{index}" for role, _, index in sorted(indexed, key=lambda each: (each[0], int(each[2])))]
+    return replica_ranges(ordered)

@@ -1,0 +1,169 @@
+"""What is read of a cluster: a job, its children, the events about them. Few requests, bounded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import JOBS, PODS, Job, Pod
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind
+from tfjob_controller.kube import nesting
+from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.trainer.labels import job_labels, selector_string
+from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.pods import child_job_of
+
+# The old API shows the events of both.
+EVENTS = Resource("", "v1", "events", "Event")
+# What kubectl asks for, so that the server chooses and fills the columns, ages too.
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+# Whoever waits is a person, who can ask again.
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
+
+
+class TableColumn(msgspec.Struct, frozen=True):
+    name: str
+    priority: int = 0
+
+
+class RowObject(msgspec.Struct, frozen=True):
+    """What a row is about (PartialObjectMetadata)."""
+
+    metadata: ObjectMeta
+
+
+class TableRow(msgspec.Struct, frozen=True):
+    cells: list[Any]
+    object: RowObject
+
+
+class _PageMeta(msgspec.Struct, frozen=True, rename="camel"):
+    continue_: str = msgspec.field(default="", name="continue")
+    resource_version: str = ""
+
+
+class TablePage(msgspec.Struct, frozen=True, rename="camel"):
+    """A list as the server prints it (meta.k8s.io/v1 Table)."""
+
+    kind: str
+    column_definitions: list[TableColumn] = []
+    rows: list[TableRow] | None = None
+    metadata: _PageMeta = _PageMeta()
+
+
+class EventSeries(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An event of either API; which of the times are set depends on who wrote it."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+    involved_object: ObjectMeta = ObjectMeta()
+
+
+_decode_table = decoder_for(TablePage)
+
+
+class Reader:
+    """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`.
+
+    `label_selector` narrows lists of jobs.
+    """
+
+    def __init__(self, requester: Requester, namespace: str, kind: JobKind = TFJOB, label_selector: str = "") -> None:
+        self._requester = requester
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._kind = kind
+        self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
+        self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
+        self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
+        self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def kind(self) -> JobKind:
+        return self._kind
+
+    @property
+    def label_selector(self) -> str:
+        return self._label_selector
+
+    def tables(self) -> Iterator[TablePage]:
+        """The jobs page by page, as the server prints them."""
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": self._label_selector} if self._label_selector else {})
+        while True:
+            path = self._kind.resource.path(self._namespace)
+            body = self._requester.request("GET", path, query=query, accept=TABLE, **_PATIENCE)
+            yield (table := _read_table(body))
+            if not table.metadata.continue_:
+                return
+            query["continue"] = table.metadata.continue_
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """The jobs as they are, but for their managedFields."""
+        items = (item for page in self._own.pages(self._namespace, self._label_selector) for item in page.items)
+        found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
+        for each in found:
+            each["metadata"].pop("managedFields", None)
+        return found
+
+    def job(self, name: str) -> AnyJob:
+        found: AnyJob = self._own.get(self._namespace, name)
+        return found
+
+    def children(self, job: AnyJob) -> Observed:
+        """Its child Jobs and their pods; the same that the controller goes by."""
+        from tfjob_controller.client.diagnostics.replicas import (
+            runtime_id_of_job,  # a list needs nothing of what judges replicas
+        )
+
+        meta = job.metadata
+        selector = selector_string(job_labels(meta.name, runtime_id_of_job(job), self._kind.name_label))
+        if not runtime_id_of_job(job):
+            return Observed()
+        by_job: dict[str, list[Pod]] = {}
+        for pod in self._pods.list(self._namespace, selector):
+            if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
+                by_job.setdefault(child_job_of(pod), []).append(pod)
+        return Observed(
+            jobs={
+                child.metadata.name: child
+                for child in self._jobs.list(self._namespace, selector)
+                if (owner := controller_of(child)) is not None and owner.uid == meta.uid
+            },
+            pods=by_job,
+        )
+
+    def events(self, uid: str, event_type: str = "") -> Sequence[Event]:
+        """About one object."""
+        selector = f"involvedObject.uid={uid}" + (f",type={event_type}" if event_type else "")
+        return self._events.list(self._namespace, field_selector=selector)
+
+
+def _read_table(body: bytes) -> TablePage:
+    try:
+        table = _decode_table(body)
+    except msgspec.MsgspecError:
+        table = TablePage("")
+    if table.kind != "Table":
+        raise ClientError("the server sent no table: is something between you and it? Try `kubectl get tfjobs`")
+    return table

@@ -1,0 +1,155 @@
+"""Looks at a manifest before it goes to the API server.
+
+Most of it the server would refuse as well. That a TrainJob's runtime or framework is missing only the controller says,
+when it has failed the job: `check_runtime` says it before there is a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
+from tfjob_controller.api.trainjobdefaults import framework_of, is_managed_here
+from tfjob_controller.client.errors import ClientError, is_unknown_kind
+from tfjob_controller.client.kinds import AnyJob, JobKind, kind_of_manifest
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.requester import Requester
+
+# A refusal names no more runtimes than this.
+_NAMED = 10
+
+
+class _RuntimeSpec(msgspec.Struct, frozen=True):
+    framework: str = ""
+
+
+class _Runtime(msgspec.Struct, frozen=True):
+    """What is read of a runtime, of either kind."""
+
+    metadata: ObjectMeta
+    spec: _RuntimeSpec = _RuntimeSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidManifest:
+    """A job that can be sent: `namespace` is where it goes, `body` what is sent."""
+
+    kind: JobKind
+    namespace: str
+    body: bytes
+    job: AnyJob
+
+
+def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManifest:
+    """The manifest as it can be sent, to `namespace` if it names none. Raises `ClientError` for what cannot be run."""
+    kind = kind_of_manifest(manifest)
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise ClientError("metadata.name: is required: give the job a name")
+    where = metadata.get("namespace") or namespace
+    try:
+        body = msgspec.json.encode({**manifest, "metadata": {**metadata, "namespace": where}})
+    except (TypeError, ValueError) as error:
+        raise ClientError(f"the manifest holds what JSON does not know: {error}") from None
+    try:
+        job = kind.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ClientError(f"this is no {kind.resource.kind}: {error}") from None
+    if (problem := spec_problem(job)) is not None:
+        raise ClientError(problem)
+    return ValidManifest(kind, where, body, job)
+
+
+def spec_problem(job: AnyJob) -> str | None:
+    """The first thing that is wrong with it, in the server's words."""
+    if isinstance(job, TFJob):
+        from tfjob_controller.api.validation import validate
+
+        return validate(job)
+    from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
+
+    return validate_trainjob(job)
+
+
+def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:
+    """Raises `ClientError` if the cluster lacks the runtime that the job names, or knows nothing of its framework.
+
+    The controller fails such a job. A user who may not read runtimes is not refused. Raises `ApiError` if the server
+    does not answer.
+    """
+    ref, framework = job.spec.runtime_ref, framework_of(job)
+    if not is_managed_here(job.spec):
+        return
+    if ref is not None:
+        _check_reference(requester, namespace, ref)
+    elif framework and framework not in FRAMEWORKS:
+        _check_framework(requester, namespace, framework, job.spec.trainer.command)
+
+
+def _check_reference(requester: Requester, namespace: str, ref: RuntimeRef) -> None:
+    is_namespaced = ref.kind == NAMESPACED_RUNTIME
+    resource, where = (TRAINING_RUNTIMES, namespace) if is_namespaced else (CLUSTER_TRAINING_RUNTIMES, "")
+    try:
+        _reader(requester, resource).get(where, ref.name)
+    except ApiError as error:
+        if error.is_forbidden or is_unknown_kind(error):
+            return
+        if not error.is_not_found:
+            raise
+        place = f"namespace {namespace}" if is_namespaced else "the cluster"
+        existing = _existing(requester, resource, where)
+        raise ClientError(
+            f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it first, or choose another one"
+            f"{_in_words(existing, place)}"
+        ) from None
+
+
+def _check_framework(requester: Requester, namespace: str, framework: str, command: Sequence[str]) -> None:
+    """An added framework is known by a runtime of it, since only the controller has its package."""
+    from tfjob_controller.trainer.frameworks.registry import by_command
+
+    if by_command(command) is not None:
+        return
+    existing = _existing(requester, CLUSTER_TRAINING_RUNTIMES, "")
+    of_namespace = _existing(requester, TRAINING_RUNTIMES, namespace)
+    if existing is None or of_namespace is None:
+        return
+    known = {*FRAMEWORKS, *(each.spec.framework for each in (*existing, *of_namespace) if each.spec.framework)}
+    if framework not in known:
+        raise ClientError(
+            f"spec.framework: there is no framework {framework}, and no runtime of it: choose one of "
+            f"{', '.join(sorted(known))}; if it was added to the controller, create its runtime first"
+            f"{_in_words(existing, 'the cluster')}"
+        )
+
+
+def _reader(requester: Requester, resource: Resource) -> ResourceClient[_Runtime]:
+    return ResourceClient(requester, resource, decoder_for(_Runtime))
+
+
+def _existing(requester: Requester, resource: Resource, namespace: str) -> Sequence[_Runtime] | None:
+    """None if the user may not list them, or the cluster does not know their kind."""
+    try:
+        return _reader(requester, resource).list(namespace)
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            return None
+        raise
+
+
+def _in_words(existing: Sequence[_Runtime] | None, place: str) -> str:
+    """What there is to choose from, for the end of a sentence."""
+    if existing is None:
+        return ""
+    names = sorted(each.metadata.name for each in existing)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f" ({place} has {', '.join(names[:_NAMED]) or 'none'}{more})"

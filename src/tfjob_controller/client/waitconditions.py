@@ -1,0 +1,80 @@
+"""What may be waited for: the names that Python and the plugin know, and whether a job has reached one. Pure.
+
+Only the standard library is imported, because the plugin checks its command line with these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from tfjob_controller.client.errors import JobEndedError, JobFailedError
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.kinds import Snapshot
+
+SUCCEEDED, COMPLETE, RUNNING, FAILED, ENDED = "Succeeded", "Complete", "Running", "Failed", "Ended"
+# `Ended` is no condition: it means Succeeded or Failed. `Complete` is what a TrainJob calls Succeeded.
+NAMES = (SUCCEEDED, RUNNING, ENDED, FAILED, COMPLETE, "Created", "Scheduled", "Resizing", "Restarting", "Suspended")
+_BY_LOWER_CASE = {name.lower(): name for name in NAMES}
+_SUCCESS = (SUCCEEDED, COMPLETE)
+
+# A name, or a function that says whether a state is the one that is waited for.
+Until: TypeAlias = "str | Callable[[Snapshot], bool]"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionHasStatus:
+    """A condition, named in any case as for `kubectl wait`, that has a status (True, False, Unknown)."""
+
+    name: str
+    status: str
+
+    def __call__(self, seen: Snapshot) -> bool:
+        wanted = self.name.lower()
+        return any(each.type.lower() == wanted and each.status == self.status for each in seen.conditions)
+
+    def __str__(self) -> str:
+        return f"condition {self.name}={self.status}"
+
+
+def name_of(text: str) -> str | None:
+    """The name in the case of `NAMES`, whatever the case of `text`; None for a name that is not among them."""
+    return _BY_LOWER_CASE.get(text.lower())
+
+
+def condition_text(until: Until) -> str:
+    if isinstance(until, str):
+        return name_of(until) or until
+    return str(until) if isinstance(until, ConditionHasStatus) else getattr(until, "__name__", "what it waits for")
+
+
+def is_reached(seen: Snapshot, until: Until) -> bool:
+    """Whether the job has reached it. Raises `JobEndedError`, or `JobFailedError`, if it never will."""
+    if is_met(seen, until):
+        return True
+    if seen.has_ended:
+        raise ended_error(seen, until)
+    return False
+
+
+def is_met(seen: Snapshot, until: Until) -> bool:
+    """A job that has succeeded has also run, perhaps too briefly to be seen."""
+    if not isinstance(until, str):
+        return until(seen)
+    name = name_of(until) or until
+    if name in _SUCCESS:
+        return seen.has_succeeded
+    if name == FAILED:
+        return seen.has_failed
+    if name == ENDED:
+        return seen.has_ended
+    return seen.has(name) or (name == RUNNING and seen.has_succeeded)
+
+
+def ended_error(seen: Snapshot, until: Until) -> JobEndedError:
+    name = f"{seen.metadata.namespace}/{seen.metadata.name}"
+    if seen.has_failed:
+        return JobFailedError(f"{name} has failed: {seen.reason or 'no reason is known'}", seen.reason)
+    return JobEndedError(f"{name} has ended well, so {condition_text(until)} cannot come any more", seen.reason)

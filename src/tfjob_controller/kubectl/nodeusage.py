@@ -1,0 +1,149 @@
+"""`kubectl tfjob top`: who holds what on which node. Pure: from pods and nodes to rows.
+
+What counts is what kube-scheduler counts, requests, by the very function that the gang scheduler uses.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.podrequests import requests_of
+from tfjob_controller.api.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
+from tfjob_controller.client.text import replica_ranges
+from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
+
+_KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
+_MEBIBYTE = 2**20
+# Amounts by resource.
+Amounts = Mapping[str, int]
+
+
+class JobUsage(msgspec.Struct, frozen=True):
+    """What the replicas of one job hold on one node together, as quantities by resource name."""
+
+    node: str
+    namespace: str
+    job: str
+    replicas: list[str]
+    requests: dict[str, str]
+
+
+class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """One node: what its pods may request, what those that are no job's request, and what is left."""
+
+    node: str
+    allocatable: dict[str, str]
+    others: dict[str, str]
+    free: dict[str, str]
+
+
+class ClusterUsage(msgspec.Struct, frozen=True):
+    """`nodes` is None where the viewer may not see what is free."""
+
+    holdings: list[JobUsage]
+    nodes: list[NodeUsage] | None
+
+
+def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node] | None) -> ClusterUsage:
+    """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all."""
+    placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
+    groups: dict[tuple[str, str, str], list[ScheduledPod]] = defaultdict(list)
+    for pod in placed:
+        job = job_of(pod)
+        if job and shown in ("", pod.metadata.namespace):
+            groups[pod.spec.node_name, pod.metadata.namespace, job].append(pod)
+    holdings = [_holding(*key, members) for key, members in sorted(groups.items())]
+    if nodes is None:
+        return ClusterUsage(holdings, None)
+    held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
+    others = [pod for pod in placed if (pod.metadata.namespace, pod.metadata.name) not in held]
+    return ClusterUsage(
+        holdings, [_room(node, placed, others) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+    )
+
+
+def job_of(pod: ScheduledPod) -> str:
+    """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. Of long names, what a label holds of them."""
+    labels = pod.metadata.labels
+    return next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
+
+
+def _holding(node: str, namespace: str, job: str, pods: Sequence[ScheduledPod]) -> JobUsage:
+    return JobUsage(node, namespace, job, _replicas(pods), _quantities(_sum(pods)))
+
+
+def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
+    found = {(pod.metadata.labels.get(JOB_TYPE, "").lower(), _index(pod)) for pod in pods}
+    return [f"{role}-{index}" for role, index in sorted(found)]
+
+
+def _index(pod: ScheduledPod) -> int:
+    text = pod.metadata.labels.get(TASK_INDEX, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _room(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
+    name = node.metadata.name
+    allocatable = {resource: amount_from(resource, text) for resource, text in node.status.allocatable.items()}
+    taken = _sum(pod for pod in placed if pod.spec.node_name == name)
+    free = {resource: amount - taken.get(resource, 0) for resource, amount in allocatable.items()}
+    return NodeUsage(
+        name,
+        _quantities(allocatable),
+        _quantities(_sum(pod for pod in others if pod.spec.node_name == name)),
+        _quantities(free),
+    )
+
+
+def _sum(pods: Iterable[ScheduledPod]) -> dict[str, int]:
+    total: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        for resource, amount in requests_of(pod).items():
+            total[resource] += amount
+    return dict(total)
+
+
+def _quantities(amounts: Amounts) -> dict[str, str]:
+    return {resource: quantity_of(resource, amount) for resource, amount in sorted(amounts.items())}
+
+
+# For people
+
+
+def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: per node its jobs, then what others hold, then what is free."""
+    space = ["Namespace"] if with_namespace else []
+    devices = _devices(found)
+    headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
+    blank = [""] * len(space)
+    rows: list[list[str]] = []
+    rooms = {room.node: room for room in found.nodes or ()}
+    for node in sorted({each.node for each in found.holdings} | set(rooms)):
+        for each in (each for each in found.holdings if each.node == node):
+            own = [each.namespace] if with_namespace else []
+            rows.append([node, *own, each.job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
+        if (room := rooms.get(node)) is not None:
+            rows.append([node, *blank, "(other pods)", *_cells(room.others, devices), _pods(room.others)])
+            rows.append([node, *blank, "(free)", *_cells(room.free, devices), _pods(room.free)])
+    return headers, rows
+
+
+def _devices(found: ClusterUsage) -> list[str]:
+    """Extended resources, such as nvidia.com/gpu: a column each."""
+    every = [each.requests for each in found.holdings] + [room.allocatable for room in found.nodes or ()]
+    return sorted({resource for amounts in every for resource in amounts if "/" in resource})
+
+
+def _cells(quantities: Mapping[str, str], devices: Sequence[str]) -> list[str]:
+    memory = amount_from(MEMORY, quantities.get(MEMORY, "0"))
+    mebibytes = f"{memory // _MEBIBYTE}Mi" if memory else "0"
+    return [quantities.get(CPU, "0"), mebibytes, *(quantities.get(each, "0") for each in devices)]
+
+
+def _pods(quantities: Mapping[str, str]) -> str:
+    number = quantities.get(PODS, "0")
+    return f"{number} pod{'' if number == '1' else 's'}"

@@ -1,0 +1,155 @@
+"""Why does it not run? From what was read to what is said."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import World, running_world, world
+from helpers.manifests import master, workers
+from tfjob_controller.api.core import PodAnnotations
+from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.client.diagnostics.description import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe
+from tfjob_controller.client.diagnostics.replicas import replica_views
+from tfjob_controller.client.reader import Event, EventSeries
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.trainer.observed import Observed
+
+
+def no_events(uid: str, event_type: str) -> list[Event]:
+    return []
+
+
+def described(cluster: World) -> Description:
+    return describe(cluster.job, replica_views(cluster.job, cluster.observed, cluster.now), no_events)
+
+
+def row(cluster: World, replica_id: str) -> ReplicaRow:
+    return next(row for row in described(cluster).replicas if row.replica == replica_id)
+
+
+def test_every_replica_has_its_row_the_chief_first() -> None:
+    shown = described(running_world(workers(2), master()))
+    assert [row.replica for row in shown.replicas] == ["master-0", "worker-0", "worker-1"]
+    assert all(row.pod and row.state == "Running" for row in shown.replicas)
+
+
+def test_a_replica_that_ended_shows_its_exit_and_its_last_words() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 137, "OOMKilled", "cannot allocate")
+    shown = row(cluster, "worker-0")
+    assert (shown.state, shown.last_exit, shown.message) == ("Failed", "exit code 137 (OOMKilled)", "cannot allocate")
+
+
+def test_restarts_are_those_of_each_replica() -> None:
+    cluster = running_world()
+    cluster.runs("worker-0", restart_count=3)
+    assert row(cluster, "worker-0").restarts == 3
+    assert row(cluster, "master-0").restarts == 0
+
+
+def test_a_replica_without_a_pod_says_what_it_waits_for() -> None:
+    cluster = world()
+    cluster.sync()
+    assert row(cluster, "master-0").message == "waits for its pod"
+    assert row(cluster, "master-0").pod == ""
+
+
+def unseen(job: TFJob) -> TFJob:
+    return replace(job, status=type(job.status)())
+
+
+def changed(job: TFJob) -> TFJob:
+    return replace(job, metadata=replace(job.metadata, generation=job.metadata.generation + 1))
+
+
+def spoiled(job: TFJob) -> TFJob:
+    return replace(job, invalid="spec.replicaSpecs: expected array, got str")
+
+
+def deleted(job: TFJob) -> TFJob:
+    return replace(job, metadata=replace(job.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(unseen, "No controller has seen the job yet", id="no controller"),
+        pytest.param(changed, "not seen the last change", id="behind"),
+        pytest.param(spoiled, "The spec cannot be run: spec.replicaSpecs: expected array", id="invalid"),
+        pytest.param(deleted, "is being deleted", id="deleted"),
+    ],
+)
+def test_what_the_status_cannot_say_is_a_hint(change: object, words: str) -> None:
+    job = running_world().job
+    assert callable(change)
+    hints = describe(change(job), (), no_events).hints
+    assert any(words in hint for hint in hints)
+    assert describe(job, (), no_events).hints == []
+
+
+def test_a_job_that_can_never_run_or_has_not_begun_has_no_replicas() -> None:
+    cluster = running_world()
+    assert replica_views(spoiled(cluster.job), Observed(), cluster.now) == ()
+    fresh = replace(cluster.job, spec=replace(cluster.job.spec, runtime_id=""))
+    assert replica_views(fresh, Observed(), cluster.now) == ()
+
+
+def test_events_are_asked_for_of_the_job_and_of_a_few_replicas_that_wait() -> None:
+    cluster = world(master(), workers(9))
+    cluster.settle()
+    asked: list[tuple[str, str]] = []
+
+    def events_of(uid: str, event_type: str) -> list[Event]:
+        asked.append((uid, event_type))
+        return []
+
+    describe(cluster.job, replica_views(cluster.job, cluster.observed, cluster.now), events_of)
+    assert asked[0] == (cluster.job.metadata.uid, "")
+    assert {event_type for _, event_type in asked[1:]} == {"Warning"}
+    assert 1 < len(asked) <= 1 + 2 * LOOKED_INTO
+
+
+def test_of_many_events_the_last_are_shown_in_their_order_whoever_wrote_them() -> None:
+    cluster = running_world()
+    old = Event(ObjectMeta(), reason="Old", message="m", count=4, last_timestamp="2026-01-01T00:00:01Z")
+    series = EventSeries(count=7, last_observed_time="2026-01-01T00:00:09.000000Z")
+    new = Event(ObjectMeta(), reason="New", event_time="2026-01-01T00:00:02.000000Z", series=series)
+    bare = Event(ObjectMeta(creation_timestamp="2026-01-01T00:00:05Z"), reason="Bare")
+    many = [replace(old, last_timestamp=f"2025-01-01T00:00:{second:02}Z") for second in range(MAX_EVENTS)]
+    events = describe(cluster.job, (), lambda uid, event_type: [new, bare, old, *many]).events
+    assert len(events) == MAX_EVENTS
+    assert [(event.reason, event.count) for event in events[-3:]] == [("Old", 4), ("Bare", 1), ("New", 7)]
+
+
+def test_no_pod_after_a_while_says_whom_to_ask() -> None:
+    cluster = world()
+    cluster.sync()
+    before = cluster.now + timedelta(seconds=0)
+    cluster.advance(60)
+    assert cluster.now > before
+    assert "kubectl describe job" in row(cluster, "master-0").message
+
+
+def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() -> None:
+    cluster = running_world(
+        master(), workers(1), workerReplicas=3, autoscaling={"minWorkers": 2, "maxWorkers": 6, "totalSteps": 100}
+    )
+    pods = cluster.pods[cluster.name("worker-2")]
+    pods[-1] = replace(pods[-1], metadata=replace(pods[-1].metadata, annotations=PodAnnotations("40")))
+    cluster.settle()
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace)"
+    assert described(cluster).progress == "40 of 100 steps"
+    scaling = replace(cluster.job.status.scaling, target=2, target_reason="room for b")  # type: ignore[type-var]  # it has one
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, scaling=scaling))
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 asked for: room for b"
+    assert described(running_world()).workers == described(running_world()).progress == ""
+
+
+def test_workers_that_are_left_after_others_have_gone_are_shown_under_their_own_names() -> None:
+    cluster = running_world(workers(1), workerReplicas=4, autoscaling={"maxWorkers": 6})
+    cluster.delete_job(cluster.name("worker-1"))
+    cluster.change(worker_replicas=3)
+    assert [row.replica for row in described(cluster).replicas] == ["worker-0", "worker-2", "worker-3"]

@@ -1,0 +1,244 @@
+"""The rules of kubectl/{timeline,verdict,controllerlogs}.py: what is told of a job, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tfjob_controller.client.diagnostics.collection import Diagnostics, log_records_of
+from tfjob_controller.client.diagnostics.diagnosis import diagnose
+from tfjob_controller.client.diagnostics.timeline import timeline
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind, snapshot_decoder
+
+Object = dict[str, Any]
+
+MASTER = {"tfReplicaType": "MASTER", "replicas": 1, "template": {"spec": {"containers": [{"name": "tensorflow"}]}}}
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def case(
+    status: Object | None = None,
+    *,
+    kind: JobKind = TFJOB,
+    meta: Object | None = None,
+    spec: Object | None = None,
+    **children: list[Object],
+) -> Diagnostics:
+    """A job `train` that runs, unless told otherwise."""
+    body = {
+        "metadata": {
+            "name": "train",
+            "namespace": "team",
+            "uid": "u1",
+            "generation": 1,
+            "creationTimestamp": CREATED,
+            **(meta or {}),
+        },
+        "spec": {"RuntimeId": "ab12", "replicaSpecs": [MASTER], **(spec or {})},
+        "status": {"phase": "Running", "observedGeneration": 1} if status is None else status,
+    }
+    return Diagnostics(snapshot_decoder(kind)(msgspec.json.encode(body)), **children)
+
+
+def pod(name: str = "worker-0", **fields: Any) -> Object:
+    job_type, _, index = name.partition("-")
+    labels = {"job_type": job_type.upper(), "task_index": index}
+    meta = {"name": f"train-{name}", "uid": f"uid-{name}", "labels": labels}
+    return {"metadata": meta, "spec": fields.pop("spec", {}), "status": fields}
+
+
+def waiting(reason: str, message: str = "", name: str = "worker-0") -> Object:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return pod(name, phase="Pending", containerStatuses=[{"name": "main", "state": state}])
+
+
+def unscheduled(name: str) -> Object:
+    return pod(name, phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": "no room"}])
+
+
+def gang(phase: str, **status: Any) -> Object:
+    spec = {"timeoutSeconds": 60, "onTimeout": "Fail"}
+    return {"metadata": {"name": "train-ab12"}, "spec": spec, "status": {"phase": phase, **status}}
+
+
+def seen(**status: Any) -> Object:
+    return {"phase": "Creating", "observedGeneration": 1, **status}
+
+
+def condition(type_: str, message: str) -> Object:
+    return {"type": type_, "status": "True", "reason": "R", "message": message, "lastTransitionTime": CREATED}
+
+
+OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikueue"}
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "next_"),
+    [
+        pytest.param(case(meta={"deletionTimestamp": CREATED}), "it is being deleted", "it is gone once", id="deleted"),
+        pytest.param(
+            replace(case(seen(conditions=[condition("Restarting", "worker-0")])), namespace_is_deleted=True),
+            "its namespace team is being deleted, and the job with it: nothing can be created in it any more",
+            "submit the job in another namespace; what this one still waits for: kubectl get namespace team -o yaml",
+            id="a namespace that is being deleted",
+        ),
+        pytest.param(case(kind=TRAINJOB, spec=OTHERS), "another controller runs it: kueue", "whatever", id="managed"),
+        pytest.param(case({"phase": "Done"}), "it has succeeded", "nothing: it stays", id="succeeded"),
+        pytest.param(
+            case(
+                {"phase": "Failed", "reason": "exit code 1", "completionTime": "2026-01-01T00:00:10Z"},
+                spec={"ttlSecondsAfterFinished": 50},
+            ),
+            "it has failed: exit code 1",
+            "it is deleted at 2026-01-01T00:01:00Z",
+            id="time to live",
+        ),
+        pytest.param(case(spec={"replicaSpecs": []}), "its spec cannot be run: ", "mend the spec", id="invalid"),
+        pytest.param(case({}), "no controller has seen it yet", "look whether a controller runs", id="no controller"),
+        pytest.param(
+            case(meta={"generation": 2}), "the controller has not seen the last change", "it does so", id="stale"
+        ),
+        pytest.param(
+            case(spec={"suspend": True}),
+            "it is suspended",
+            "it runs once somebody resumes it: kubectl tfjob resume tfjob/train -n team",
+            id="suspended",
+        ),
+        pytest.param(case(gangs=[gang("")]), "no gang scheduler has seen", "look whether one runs", id="no scheduler"),
+        pytest.param(
+            case(gangs=[gang("Waiting", position=3, message="no room", notBefore=CREATED)]),
+            "it waits for room as a gang at position 3 of the queue: no room",
+            f"it starts once its turn comes; not before {CREATED}; after 60 s of waiting: Fail",
+            id="queued",
+        ),
+        pytest.param(
+            case(gangs=[gang("Unschedulable", message="too big")]),
+            "its gang could not even run on an empty cluster: too big",
+            "it can start once there are nodes that suit it",
+            id="unschedulable",
+        ),
+        pytest.param(
+            case(seen(), pods=[waiting("ImagePullBackOff", "no such image")]),
+            "worker-0 waits: ImagePullBackOff: no such image",
+            "the kubelet tries again",
+            id="image",
+        ),
+        pytest.param(
+            case(seen(restarts=2), spec={"backoffLimit": 5}, pods=[waiting("CrashLoopBackOff")]),
+            "worker-0 waits: CrashLoopBackOff",
+            "it is started again, at last after 5 minutes each time; restarts so far: 2, of 5",
+            id="crashes",
+        ),
+        pytest.param(
+            case(seen(), pods=[waiting("CreateContainerConfigError", 'secret "x" not found')]),
+            'worker-0 waits: CreateContainerConfigError: secret "x" not found',
+            "the kubelet tries again; mend",
+            id="config",
+        ),
+        pytest.param(
+            case(seen(), pods=[unscheduled(f"worker-{index}") for index in range(5)]),
+            "worker-0 is not scheduled: no room (also worker-1, worker-2 and 2 more)",
+            "kube-scheduler tries again by itself",
+            id="unscheduled",
+        ),
+        pytest.param(
+            case(seen(conditions=[condition("Restarting", "worker-1 was lost")])),
+            "it is being restarted: worker-1 was lost",
+            "it runs on once",
+            id="restarting",
+        ),
+        pytest.param(
+            case(seen(reason="worker-0: starting"), pods=[pod()]),
+            "its pods are started: worker-0: starting",
+            "it runs once all of its pods are ready",
+            id="starting",
+        ),
+        pytest.param(case(seen()), "its children are made", "it runs once", id="no pods yet"),
+        pytest.param(
+            case({"phase": "Running", "observedGeneration": 1, "ready": {"worker": "2/2"}}),
+            "it runs: worker 2/2",
+            "it ends when its chief does",
+            id="runs",
+        ),
+        pytest.param(case(seen(phase="CleanUp")), "its program has ended", "it is Done or Failed", id="cleaned up"),
+    ],
+)
+def test_the_verdict_says_what_is_and_what_comes(found: Diagnostics, now: str, next_: str) -> None:
+    given = diagnose(found)
+    assert given.now.startswith(now)
+    assert given.next.startswith(next_)
+
+
+def test_a_pod_that_has_ended_or_goes_holds_nothing_up() -> None:
+    gone, ended = waiting("ImagePullBackOff"), waiting("ErrImagePull")
+    gone["metadata"]["deletionTimestamp"] = CREATED
+    ended["status"]["phase"] = "Failed"
+    assert diagnose(case(pods=[gone, ended])).now == "it runs: replicas are ready"
+
+
+def event(reason: str, about: Object, **fields: Any) -> Object:
+    meta = {"creationTimestamp": CREATED, **fields.pop("metadata", {})}
+    return {"metadata": meta, "reason": reason, "involvedObject": about, "message": "words", **fields}
+
+
+def test_a_container_tells_its_last_run_and_its_present_one() -> None:
+    last = {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-01-01T00:00:01Z"}
+    statuses = [
+        {
+            "name": "main",
+            "restartCount": 4,
+            "lastState": {"terminated": {**last, "finishedAt": "2026-01-01T00:00:05Z"}},
+            "state": {"running": {"startedAt": "2026-01-01T00:00:15Z"}},
+        }
+    ]
+    told = timeline(case(pods=[pod(containerStatuses=statuses)]))
+    assert [(each.time, each.replica, each.text, each.is_warning) for each in told[1:]] == [
+        ("2026-01-01T00:00:01Z", "worker-0", "main started", False),
+        ("2026-01-01T00:00:05Z", "worker-0", "main ended with exit code 137 (OOMKilled)", True),
+        ("2026-01-01T00:00:15Z", "worker-0", "main started (restart 4)", False),
+    ]
+
+
+def test_a_container_that_never_started_is_not_told_to_have_done_so_in_1970() -> None:
+    """The kubelet has no time for it, and writes the first one that there is."""
+    ended = {
+        "exitCode": 128,
+        "reason": "StartError",
+        "startedAt": "1970-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:05Z",
+    }
+    statuses = [{"name": "node", "restartCount": 0, "state": {"terminated": ended}}]
+    told = [each.text for each in timeline(case(pods=[pod(containerStatuses=statuses)])) if each.kind == "container"]
+    assert told == ["node ended with exit code 128 (StartError)"]
+
+
+def test_an_event_that_a_pod_tells_itself_is_left_out_while_the_pod_is_there() -> None:
+    of_living = {"kind": "Pod", "name": "train-worker-0", "uid": "uid-worker-0"}
+    of_gone = {"kind": "Pod", "name": "train-worker-1", "uid": "uid-gone"}
+    events = [event("Scheduled", of_living), event("Pulled", of_living), event("Scheduled", of_gone)]
+    told = [each.text for each in timeline(case(pods=[pod()], events=events)) if each.kind == "event"]
+    assert told == ["Pulled [unknown]: words", "Scheduled [unknown]: words"]
+
+
+def test_both_kinds_of_events_tell_when_they_began_and_how_often_they_were() -> None:
+    about = {"kind": "TFJob", "name": "train", "uid": "u1"}
+    times = {"firstTimestamp": "2026-01-01T00:00:01Z", "lastTimestamp": "2026-01-01T00:00:09Z"}
+    series = {"count": 3, "lastObservedTime": "2026-01-01T00:00:08.000000Z"}
+    old = event("Old", about, count=2, source={"component": "kubelet"}, **times)
+    new = event("New", about, eventTime="2026-01-01T00:00:02.000000Z", series=series, reportingComponent="me")
+    told = [each for each in timeline(case(events=[new, old])) if each.kind == "event"]
+    assert [(each.time[:19], each.count, each.last_time[:19], each.text) for each in told] == [
+        ("2026-01-01T00:00:01", 2, "2026-01-01T00:00:09", "Old [kubelet]: words"),
+        ("2026-01-01T00:00:02", 3, "2026-01-01T00:00:08", "New [me]: words"),
+    ]
+
+
+def test_of_a_log_only_lines_with_the_very_key_count() -> None:
+    right = {"key": "team/train", "event": "wrote"}
+    lines = [right, {"key": "team/train-2"}, {"event": "about team/train"}]
+    log = "\n".join(map(json.dumps, lines)) + '\nteam/train in words\n["team/train"]\n'
+    assert list(log_records_of("team/train", log.encode())) == [right]

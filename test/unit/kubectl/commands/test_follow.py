@@ -1,0 +1,63 @@
+"""What may be waited for on the command line, and what is said when the time is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.jobserver import a_tfjob, a_trainjob, plugin_of, store
+from helpers.memoryapi import MemoryApi
+from tfjob_controller.client.waitconditions import ConditionHasStatus
+from tfjob_controller.kubectl.arguments import UsageError, parse
+from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("succeeded", "Succeeded"),
+        ("Succeeded", "Succeeded"),
+        ("Running", "Running"),
+        ("RUNNING", "Running"),
+        ("ended", "Ended"),
+        ("Suspended", "Suspended"),
+        ("complete", "Complete"),
+        ("condition=Suspended", ConditionHasStatus("Suspended", "True")),
+        ("condition=mine=false", ConditionHasStatus("mine", "False")),
+    ],
+)
+def test_the_names_are_those_of_python_in_any_case(text: str, until: object) -> None:
+    assert parse(["wait", "train", "--for", text]).until == until
+
+
+@pytest.mark.parametrize("text", ["runing", "", "condition=", "condition=a b", "condition=Running=maybe"])
+def test_a_name_that_nobody_knows_is_refused_with_those_that_are_known(text: str) -> None:
+    with pytest.raises(UsageError, match=r"succeeded, running, .*suspended or condition=NAME"):
+        parse(["wait", "train", "--for", text])
+
+
+def test_a_time_that_is_over_is_one_line_that_says_where_the_job_is_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("train", "Running", reason="worker-1 restarts"), a_trainjob("new"))
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin("wait", "train", "--timeout", "0") == (
+            EXIT_TIMEOUT,
+            "",
+            "kubectl tfjob: timed out after 0s waiting for Succeeded: tfjob/train is Running (worker-1 restarts). The "
+            "job stays: `kubectl tfjob wait tfjob/train -n team` waits again, `kubectl tfjob delete tfjob/train -n "
+            "team` deletes it\n",
+        )
+        words = "waiting for condition Suspended=False: trainjob/new is not seen by a controller yet. The job stays"
+        assert words in plugin("wait", "new", "--for", "condition=Suspended=False", "--timeout", "0")[2]
+
+
+def test_what_has_come_already_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("train", "Done"))
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        for until in ("Succeeded", "Running", "Ended"):
+            assert plugin("wait", "train", "--for", until, "--timeout", "0") == (0, "tfjob/train: Done\n", "")
+        assert plugin("wait", "train", "--for", "failed", "--timeout", "0")[0] == 1

@@ -1,0 +1,93 @@
+"""The queue as a person reads it: who is next, for how long each has waited, and what it lacks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from helpers.memoryapi import MemoryApi, refusal
+from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kubectl.gangqueue import queue_of, read_queue, rows_of, summary
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def gang(name: str, phase: str, position: int = 0, *, suspend: bool = False) -> Gang:
+    owner = OwnerReference(kind="TFJob", name=f"job-{name}", controller=True)
+    spec = GangSpec(members=(Member("master", 1), Member("worker", 3)), priority=7, suspend=suspend)
+    status = GangStatus(
+        phase=phase, position=position, message="needs more", waiting_since="2026-01-01T11:57:00.000000Z"
+    )
+    return Gang(ObjectMeta(name=name, namespace="team", owner_references=(owner,)), spec, status)
+
+
+def test_those_who_wait_come_by_their_place_new_ones_after_them_and_the_impossible_last() -> None:
+    queue = queue_of(
+        [
+            gang("huge", "Unschedulable"),
+            gang("new", ""),
+            gang("second", "Waiting", 2),
+            gang("first", "Waiting", 1),
+            gang("runs", "Bound"),
+            gang("starts", "Admitted"),
+            gang("over", "Released"),
+            gang("paused", "Waiting", 3, suspend=True),
+        ]
+    )
+    assert [row.gang for row in queue.waiting] == ["first", "second", "new", "huge"]
+    assert queue.running == 2
+
+
+def test_a_row_says_whose_it_is_how_large_how_long_it_waits_and_why() -> None:
+    headers, rows = rows_of(queue_of([gang("first", "Waiting", 1)]), NOW, with_namespace=True)
+    assert dict(zip(headers, rows[0], strict=True)) == {
+        "Position": "1",
+        "Namespace": "team",
+        "Gang": "first",
+        "Of": "TFJob/job-first",
+        "Pods": "4",
+        "Priority": "7",
+        "Waits": "3m",
+        "Message": "needs more",
+    }
+
+
+def test_gangs_that_no_gang_scheduler_has_looked_at_are_told_apart_with_where_to_look() -> None:
+    queue = queue_of([gang("new", ""), gang("newer", "")])
+    _, rows = rows_of(queue, NOW, with_namespace=False)
+    assert [row[-1] for row in rows] == ["no gang scheduler has looked at it yet"] * 2
+    assert summary(queue) == (
+        "no gang scheduler has looked at any gang; look whether one runs: kubectl get pods -A -l app=gang-scheduler "
+        "(docs/gang-scheduling.md says how it is installed)"
+    )
+    assert summary(queue_of([gang("runs", "Bound"), gang("new", "")])).startswith(
+        "1 gang with room; no gang scheduler has looked at 1 gang yet; look whether one runs: "
+    )
+    assert summary(queue_of([gang("first", "Waiting", 1)])) == "0 gangs with room"
+    assert summary(queue_of([])) == "0 gangs with room"
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [
+        pytest.param({}, "44s", id="nobody has looked"),
+        pytest.param({"phase": "Waiting", "waiting_since": "2026-01-01T11:59:50Z"}, "44s", id="a scheduler came later"),
+        pytest.param({"phase": "Waiting", "waiting_since": "2026-01-01T11:59:50Z", "attempt": 1}, "10s", id="it ran"),
+        pytest.param({"phase": "Waiting", "attempt": 1}, "44s", id="no moment"),
+    ],
+)
+def test_waiting_counts_from_the_creation_until_a_gang_was_placed_once(status: dict[str, Any], waits: str) -> None:
+    made = ObjectMeta(name="a", namespace="team", creation_timestamp="2026-01-01T11:59:16Z")
+    headers, rows = rows_of(queue_of([Gang(made, GangSpec(), GangStatus(**status))]), NOW, with_namespace=False)
+    assert rows[0][headers.index("Waits")] == waits
+
+
+def test_a_cluster_without_the_kind_is_said_so() -> None:
+    api = MemoryApi()
+    api.script.append(refusal(404, "NotFound"))
+    with pytest.raises(ClientError, match="no gang scheduling"):
+        read_queue(api, "team")

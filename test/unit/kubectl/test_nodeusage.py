@@ -1,0 +1,81 @@
+"""Who holds what on which node, as a person reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfjob_controller.api.cluster import (
+    Node,
+    NodeStatus,
+    Resources,
+    ScheduledContainer,
+    ScheduledPod,
+    ScheduledPodSpec,
+    ScheduledPodStatus,
+)
+from tfjob_controller.client.text import replica_ranges
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kubectl.nodeusage import cluster_usage, rows_of
+
+GPU = "nvidia.com/gpu"
+
+
+def pod(name: str, node: str, *, job: str = "", phase: str = "Running", namespace: str = "team") -> ScheduledPod:
+    role, _, index = name.rpartition("-")
+    labels = {"tf_job_name": job, "job_type": role.upper(), "task_index": index} if job else {}
+    requests = Resources({"cpu": "500m", "memory": "1Gi", **({GPU: "1"} if job else {})})
+    return ScheduledPod(
+        ObjectMeta(name=f"{job}-{name}", namespace=namespace, labels=labels),
+        ScheduledPodSpec(node_name=node, containers=(ScheduledContainer("c", requests),)),
+        ScheduledPodStatus(phase=phase),
+    )
+
+
+def node(name: str) -> Node:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", GPU: "2"}
+    return Node(ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
+
+
+PODS = [
+    pod("worker-0", "n1", job="train"),
+    pod("worker-1", "n1", job="train"),
+    pod("worker-2", "n2", job="train"),
+    pod("worker-3", "", job="train"),
+    pod("worker-4", "n2", job="train", phase="Succeeded"),
+    pod("dns-0", "n1", namespace="kube-system"),
+]
+
+
+def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
+    headers, rows = rows_of(cluster_usage(PODS, "team", [node("n2"), node("n1")]), with_namespace=False)
+    assert headers == ["Node", "Job", "CPU", "Memory", GPU, "Replicas"]
+    assert rows == [
+        ["n1", "tfjob/train", "1", "2048Mi", "2", "worker-0..1"],
+        ["n1", "(other pods)", "500m", "1024Mi", "0", "1 pod"],
+        ["n1", "(free)", "2500m", "5120Mi", "0", "7 pods"],
+        ["n2", "tfjob/train", "500m", "1024Mi", "1", "worker-2"],
+        ["n2", "(other pods)", "0", "0", "0", "0 pods"],
+        ["n2", "(free)", "3500m", "7168Mi", "1", "9 pods"],
+    ]
+
+
+def test_without_the_nodes_only_jobs_are_shown_and_only_those_that_are_asked_for() -> None:
+    found = cluster_usage([*PODS, pod("worker-0", "n3", job="other", namespace="others")], "team", None)
+    assert [each.node for each in found.holdings] == ["n1", "n2"]
+    assert found.nodes is None
+    every, rows = rows_of(cluster_usage([pod("master-0", "n1", job="x")], "", None), with_namespace=True)
+    assert every[:3] == ["Node", "Namespace", "Job"]
+    assert rows[0][:3] == ["n1", "team", "tfjob/x"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ([], ""),
+        (["master-0"], "master-0"),
+        (["worker-0", "worker-1", "worker-2", "worker-5"], "worker-0..2, worker-5"),
+        (["data-set-0", "worker-0"], "data-set-0, worker-0"),
+    ],
+)
+def test_replicas_in_a_row_are_one_word(replicas: list[str], expected: str) -> None:
+    assert replica_ranges(replicas) == expected
