@@ -67,13 +67,13 @@ def measured(kubeconfig: Path, logs: int, *, is_silent: bool) -> Round:
     if after.failures or after.jumps or after.open != logs:
         raise RuntimeError(f"not all logs were followed: {after}")
     lines = (after.bytes_read - before.bytes_read) / logserver.LINE_BYTES / seconds
-    return Round(100.0 * cpu / seconds, lines, after.told - before.told)
+    return Round(100.0 * cpu / seconds, lines, after.notifications - before.notifications)
 
 
 def _wait(follower: LogFollower, logs: int, *, is_silent: bool) -> None:
     """Until all are connected, and each has said something if it does, and a second round has begun."""
     deadline = time.monotonic() + _LIMIT_SECONDS
-    while follower.statistics().open < logs or not (is_silent or follower.statistics().told >= logs):
+    while follower.statistics().open < logs or not (is_silent or follower.statistics().notifications >= logs):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not connected: {follower.statistics()}")
         time.sleep(0.1)

@@ -67,8 +67,8 @@ def test_a_reconcile_id_finds_the_cause_the_requests_and_the_events(
     assert len(reconcile_ids) == 1, "the fan-out's threads write for one sync"
     (reconcile_id,) = reconcile_ids
     of_sync = [line for line in lines if line.get("reconcile_id") == reconcile_id]
-    begin = next(line for line in of_sync if line["event"] == "sync begins")
-    assert any(cause.startswith("ADDED TFJob example-job resourceVersion=") for cause in begin["causes"])
+    begin = next(line for line in of_sync if line["event"] == "sync started")
+    assert any(cause.startswith("ADDED TFJob example-job resourceVersion=") for cause in begin["triggers"])
     requests = {line["audit_id"]: line for line in of_sync if line["event"] == "request"}
     for entry in created:
         line = requests[entry["auditID"]]

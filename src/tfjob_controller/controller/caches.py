@@ -1,6 +1,6 @@
-"""The controller's view of the cluster: one informer each for the kinds of jobs, and for those of their children.
+"""The controller's caches: one informer for each kind of job, and for each kind of their children.
 
-Children are watched by label (`kubeflow.org`), so that a cluster's other ten thousand pods cost nothing here.
+Children are watched by the label `kubeflow.org`, so the other pods of a cluster cost nothing here.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ from tfjob_controller.util.clock import Clock
 
 
 class ControllerCaches:
-    """Informers with their indexes. `namespace` "" means all. Without `gangs` none are watched, nor can be written;
-    without `trainjobs` neither they nor their runtimes are watched. `pod_groups`: what another scheduler knows
-    gangs by.
+    """Informers with their indexes. `namespace` "" means all namespaces.
+
+    Without `gangs` Gangs are neither watched nor written; without `trainjobs` neither TrainJobs nor their runtimes are
+    watched. `pod_groups` is the kind that represents a gang to another scheduler.
     """
 
     def __init__(
@@ -104,12 +105,12 @@ class ControllerCaches:
         self.informers = InformerGroup([*(each for each in watched if each is not None), *of_trainjobs], clock)
 
     def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
-        """Queue the key of the TFJob that a change concerns."""
+        """Makes every relevant change queue the key of its TFJob."""
         self.tfjobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
         self._feed_by_children(queue, TFJOBS, self.tfjobs.store, triggers)
 
     def feed_trainjobs(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
-        """Queue the key of the TrainJob that a change concerns; nothing where they are not watched."""
+        """Makes every relevant change queue the key of its TrainJob, if TrainJobs are watched."""
         if self.trainjobs is not None:
             self.trainjobs.feed(queue, triggers)
             self._feed_by_children(queue, TRAINJOBS, self.trainjobs.jobs.store, triggers)
@@ -123,20 +124,20 @@ class ControllerCaches:
         self.services.add_handler(queues(by_owner, identity_matters))
         self.config_maps.add_handler(queues(by_owner, identity_matters))
         if self.gangs is not None:
-            # One object and no swarm; and an admitted job has no time to lose.
+            # A Gang is one object and comes in no burst, and an admitted job should start at once.
             self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=gang_priority))
         if self.pod_groups is not None:
             self.pod_groups.add_handler(queues(by_owner, state_matters))
         self.pods.add_handler(queues(keys_by_runtime(store), pod_matters, priority=pod_priority))
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
-        """`readings`: what is known of workers' logs."""
+        """`readings` returns what was read from workers' logs."""
         gangs = self.gangs.store if self.gangs is not None else None
         of_children = (self.jobs.store, self.services.store, self.pods.store, self.config_maps.store)
         return Snapshots(*of_children, gangs, readings, self.secrets, self._pod_groups)
 
     def writer(self, fanout: Fanout) -> Writer:
-        """Writes children, and puts the answers into these caches."""
+        """Returns a writer that puts the responses into these caches."""
         send = self._requester
         gangs = (
             {GANGS: ChildClient(ResourceClient(send, GANGS, decode_gang), self.gangs.store)}
@@ -168,7 +169,7 @@ class ControllerCaches:
 
 
 class TrainJobCaches:
-    """`namespace` "" means all. ClusterTrainingRuntimes have none."""
+    """Informers of TrainJobs and their runtimes. `namespace` "" means all namespaces."""
 
     def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
         common: dict[str, Any] = {"namespace": namespace, "clock": clock}
@@ -191,7 +192,7 @@ class TrainJobCaches:
         return RuntimeResolver(self._namespaced.store, self._cluster.store)
 
     def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
-        """Jobs, and those that wait for a runtime which has come."""
+        """Queues jobs, also when a runtime that they wait for appears."""
         self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
         self._namespaced.add_handler(RuntimeHandler(queue, self.jobs.store, NAMESPACED_RUNTIME, triggers))
         self._cluster.add_handler(RuntimeHandler(queue, self.jobs.store, CLUSTER_RUNTIME, triggers))

@@ -1,9 +1,8 @@
-"""Many small writes at the same time, over a pool that all syncs share.
+"""Concurrent writes over a thread pool that all syncs share.
 
-Theory of operation. A sync that has to write fifty children would wait for fifty answers one after another. Instead its
-tasks lie on a pile, and everybody who has time takes the next one: the calling thread itself, and as many threads of
-the pool as are free. So one task costs no change of thread; a sync always moves on, however busy the pool is; and the
-bound on requests under way holds over all syncs: pool plus workers.
+Theory of operation. The tasks of a sync form a queue that the calling thread and the free threads of the pool work off
+together. So a single task needs no change of thread, a sync makes progress however busy the pool is, and the number of
+concurrent requests is limited over all syncs: by the pool plus the workers.
 
 Threads: any may call `run`.
 """
@@ -27,20 +26,20 @@ class Fanout:
         self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="writer") if helpers > 0 else None
 
     def run(self, tasks: Sequence[Task]) -> None:
-        """Run all tasks and return when every one of them has ended; raises what the first failed one raised."""
+        """Runs all tasks and returns when all have ended. Raises what the first failed one raised."""
         pile = deque(tasks)
         helpers = self._call_helpers(pile, len(tasks) - 1)
         try:
             _work_off(pile)
         finally:
-            # One that has not begun would find nothing to do, and a cancelled one is not waited for.
+            # A helper that has not begun has nothing left to do and is cancelled.
             begun = [helper for helper in helpers if not helper.cancel()]
             wait(begun)
         for helper in begun:
             helper.result()
 
     def stop(self) -> None:
-        """End the pool's threads as soon as they are free. Later calls of `run` do all by themselves."""
+        """Ends the pool's threads as soon as they are free. Later calls of `run` use the calling thread alone."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -50,7 +49,7 @@ class Fanout:
         if pool is None:
             return []
         called: list[Future[None]] = []
-        # Stopped meanwhile: those who have been called, and the caller, do it all.
+        # RuntimeError: the pool was stopped. The caller and the helpers that have begun do all tasks.
         with contextlib.suppress(RuntimeError):
             for _ in range(min(wanted, self._helpers)):
                 # With a copy of the caller's context, so that its log lines carry the same reconcile_id.

@@ -1,11 +1,10 @@
-"""From what happens in the cluster to keys on the queue.
+"""Event handlers: they turn watch events into keys of jobs on the queue.
 
-A change of a job itself is queued at once. Changes of its children come in swarms (the pods of one job start within
-milliseconds of each other), so the first one of a swarm waits `BATCH_SECONDS` and all others join it: one sync, one
-status write. What the initial list brings goes behind everything that is live, but for jobs that nobody has seen yet;
-what asks for something to be done goes before all else (triggers.py).
+A change of a job is queued at once. Changes of children come in bursts (the pods of a job start within milliseconds of
+each other), so the first one waits for `BATCH_SECONDS` and the others join it: one sync, one status write. Priorities
+are in triggers.py; a job of the initial list that was never synced counts as new.
 
-Only changes that a sync could act on are queued: a heartbeat in a child's metadata is none.
+Only changes that a sync could act on are queued. A heartbeat in a child's metadata is none.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of,
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
 from tfjob_controller.trainer.labels import RUNTIME_ID
 
-# Longer than it takes the pods of a swarm to follow one another, shorter than a person's "at once".
+# Longer than the time between the pods of a burst, too short for a person to notice.
 BATCH_SECONDS = 0.1
 
 # The index over jobs and pods by `runtime_key`.
@@ -46,16 +45,16 @@ def runtime_key(namespace: str, runtime_id: str) -> str:
 
 
 def by_runtime_label(obj: Object) -> tuple[str, ...]:
-    """Index function for children: whose they are by their label."""
+    """Index function of children, by the label that names their job."""
     runtime_id = obj.metadata.labels.get(RUNTIME_ID, "")
     return (runtime_key(obj.metadata.namespace, runtime_id),) if runtime_id else ()
 
 
 class JobHandler(Generic[ObjectT]):
-    """Queues jobs, whatever changed in them: also our own writes, after which there may be more to do.
+    """Queues jobs on any change, also on the controller's own writes, after which there may be more to do.
 
-    `is_new` says whether a job has never been synced: then it is as urgent as one that is created now. A change of the
-    spec of any other is urgent.
+    `is_new` reports whether a job was never synced; such a job has the priority of one that is created now. A change of
+    the spec of any other job has high priority.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class JobHandler(Generic[ObjectT]):
 
 
 class ChildHandler(Generic[ObjectT]):
-    """Queues the job of a child, in batches. `owner_keys` finds it; `matters` says whether a change is one, and
-    `priority` how urgent. One that has gone is urgent: it may have to be made again.
+    """Queues the job of a child, in batches.
 
-    A child that changes hands is news for both, the former owner and the new one.
+    `owner_keys` finds the job, `matters` reports whether a change is relevant, and `priority` returns its priority. A
+    deletion has high priority, since the child may have to be recreated. A child whose owner changes queues both jobs.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class ChildHandler(Generic[ObjectT]):
 
 
 def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
-    """Finds the job that controls a child Job, Service or ConfigMap."""
+    """Returns a function that finds the job which controls a child Job, Service or ConfigMap."""
     group = kind.group + "/"
 
     def owner_keys(obj: Object) -> Iterable[str]:
@@ -138,9 +137,9 @@ def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
 
 
 def keys_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], Iterable[str]]:
-    """Finds the job of a pod, which is controlled by a child Job and not by the job itself.
+    """Returns a function that finds the job of a pod, whose controller is a child Job and not the job itself.
 
-    There may be several: somebody has copied a manifest with its RuntimeId.
+    There are several if a manifest was copied with its RuntimeId.
     """
 
     def owner_keys(obj: Object) -> Iterable[str]:
@@ -150,23 +149,23 @@ def keys_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], Iterable[str]]:
 
 
 def identity_matters(old: Object, new: Object) -> bool:
-    """Of a Service or ConfigMap: only whose it is, and whether it goes."""
+    """For Services and ConfigMaps: a change of the owner, or the deletion."""
     before, after = old.metadata, new.metadata
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
 
 
 def pod_matters(old: Pod, new: Pod) -> bool:
-    """Of a pod: its state, and the steps that it says it has done."""
+    """For pods: also a change of the reported steps."""
     return state_matters(old, new) or old.metadata.annotations != new.metadata.annotations
 
 
 def state_matters(old: Job | Pod | Gang | PodGroup, new: Job | Pod | Gang | PodGroup) -> bool:
-    """Of a Job, pod, Gang or PodGroup: also what it says of itself, as far as it is read."""
+    """For Jobs, pods, Gangs and PodGroups: also a change of the fields of spec and status that are decoded."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
 
 
 class RuntimeHandler:
-    """Queues the jobs that name a new runtime and have not started. What started keeps what it started with."""
+    """Queues the jobs that reference a new or changed runtime and have not started. Others keep their runtime."""
 
     def __init__(
         self, queue: RateLimitingQueue[str], jobs: Store[TrainJob], kind: str, triggers: TriggerLog = NO_TRIGGER_LOG
@@ -195,4 +194,4 @@ class RuntimeHandler:
             self.on_add(new, is_initial=False)
 
     def on_delete(self, obj: TrainingRuntime, final: bool) -> None:
-        """Nobody loses what has started."""
+        """Does nothing: a job that has started keeps its runtime."""

@@ -1,4 +1,4 @@
-"""What the engine asks of a kind of job, and no more."""
+"""The adapter of a kind of job: what the engine needs to know where kinds differ, and no more."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ _JobT = TypeVar("_JobT", bound=Object, contravariant=True)
 
 
 class KindAdapter(Protocol[_JobT]):
-    """What a kind of job is, as far as it differs from the others. All but `told` are pure; none does I/O."""
+    """One kind of job. No method does I/O."""
 
     @property
     def resource(self) -> Resource: ...
 
     @property
     def status_debounce_seconds(self) -> float:
-        """For how long a change of mere figures rests before it is written."""
+        """How long a status write that changes only counts is delayed at first."""
 
     def is_managed(self, job: _JobT) -> bool:
-        """False for a job that another controller runs: nothing is ever done about it."""
+        """Reports whether this controller runs the job. Other jobs are never touched."""
 
     def work_of(self, job: _JobT) -> Work: ...
 
     def problem(self, job: _JobT, before: _JobT | None, *, has_children: bool = False) -> str | None:
-        """Why the job cannot be run, if so; `before` is its last valid state that was seen, if any.
+        """Why the job is invalid, if it is. `before` is the last valid state that was seen, if any.
 
-        `has_children` says that some were made of it, which its status may not say yet.
+        `has_children`: children were created, which the status may not show yet.
         """
 
     def identity_patch(self, job: _JobT) -> Mapping[str, Any] | None:
-        """The change of the spec that gives the job its names, before its first child; None once it has them."""
+        """The patch that gives the job its identity before its first child is created; None once it has one."""
 
     def plan(self, job: _JobT) -> Plan:
         """Raises UnplannableError."""
 
     def follow_logs(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
-        """What the caches hold, and what the kind knows besides."""
+        """Follows the logs that the job reports metrics in, and adds to `observed` whether one is still unread."""
 
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
-        """The merge patch for /status, None if nothing differs."""
+        """The merge patch for /status; None if nothing differs."""
 
     def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
-        """The status was written: count what it means."""
+        """Reports the transitions of a written status to metrics."""
 
     def forget(self, key: str) -> None:
-        """There is no such job any more."""
+        """Releases what is kept for a job that is finished or does not exist any more."""

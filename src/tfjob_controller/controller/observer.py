@@ -1,4 +1,4 @@
-"""What became of a job, for the metrics: told once for each status that was really written."""
+"""What the controller reports to metrics: every sync, and the transitions of each status that was written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfjob_controller.util.timestamps import parse_time
 
 
 class JobObserver(Protocol):
-    """Counts. Times are seconds."""
+    """Counts the transitions of jobs."""
 
     def job_created(self) -> None: ...
 
@@ -26,7 +26,7 @@ class JobObserver(Protocol):
 
 
 def observe_status(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -> None:
-    """Compare the status that `job` had with the one just written."""
+    """Reports the transitions from the status of `job` to `new`, which was just written."""
     old = job.status
     if not old.phase:
         observer.job_created()
@@ -51,9 +51,9 @@ def _seconds_between(begin: str | None, end: datetime) -> float | None:
 
 
 class SyncObserver(Protocol):
-    """Hears of every sync, in the worker's thread.
+    """Is called for every sync, in the worker's thread.
 
-    `result` is success, requeue_after, requeue, error, terminal (no retry can mend it) or panic (a bug).
+    `result` is success, requeue_after, requeue, error, terminal (a retry cannot help) or panic (a bug).
     """
 
     def workers_started(self, controller: str, count: int) -> None: ...

@@ -1,4 +1,16 @@
-"""The five ways in which a sync ends, as the workers understand them."""
+"""How a sync ends, and what a failed request means for a job.
+
+| response | to the create, patch or delete of a child | to the write of the job's status |
+|---|---|---|
+| 400, 413, 422 | permanent: the job fails (a webhook's 400 is transient) | transient (an older CRD) |
+| 401, 403 | transient: quota, rights, admission; shown as the reason | transient |
+| 404 | transient: the namespace or the job is being deleted | the job does not exist: done |
+| 409 AlreadyExists | adopted, or reported as a conflict of ownership | - |
+| 409 | transient: another writer was first; read again | transient |
+| 429, 5xx, no response | transient; a repeated create finds the child of the first one by its name | transient |
+
+A transient failure is retried at the rate limiter's pace. An unknown status code counts as transient.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +24,30 @@ from tfjob_controller.trainer.observed import Obstacle
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is left to do until something happens."""
+    """Nothing is left to do until the next event."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """The object does not exist any more: no look at it that was planned for later is needed."""
+    """The object does not exist any more, so syncs that were scheduled for later are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Look again after `seconds`, even if nothing happens: a deadline, a time to live, a write that can wait."""
+    """Sync again after `seconds` without an event: for a deadline, a time to live, a delayed status write."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Something that passes is in the way: try again when the rate limiter says so.
+    """A transient failure: sync again when the rate limiter allows.
 
-    `after_seconds` is the least rest (a server's Retry-After). `wake_after_seconds` is a deadline that must not wait
-    for the limiter. `is_error` tells a fault from an obstacle that is the user's own, such as a quota.
+    `after_seconds` is the minimum delay (a server's Retry-After). `wake_after_seconds` is a deadline that does not
+    wait for the limiter. `is_error` is False for an obstacle of the user's own, such as a quota.
     """
 
-    why: str
+    message: str
     after_seconds: float = 0.0
     wake_after_seconds: float | None = None
     is_error: bool = False
@@ -43,9 +55,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class TerminalFailure:
-    """No retry can help; only a change of the object can."""
+    """A retry cannot help, only a change of the object."""
 
-    why: str
+    message: str
 
 
 Outcome: TypeAlias = Done | NotFound | RequeueAfter | Retry | TerminalFailure
@@ -55,67 +67,67 @@ NOT_FOUND = NotFound()
 
 
 _PERMANENT = (400, 413, 422)
-# A server's own words may be a whole validation report.
-_WORDS_LIMIT = 700
+# A server's message may be a whole validation report.
+_MAX_MESSAGE = 700
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A request that came to nothing. `words` are for the user, `halts` says that its siblings would fare alike."""
+    """A failed request. `message` is for the user; `halts`: other requests of the sync would fail in the same way."""
 
-    words: str
+    message: str
     permanent: bool = False
     halts: bool = False
     after_seconds: float = 0.0
     is_error: bool = False
 
 
-def fault_of(error: ApiError, doing: str) -> Fault:
-    """What `error` means to a child; `doing` says what was tried, such as "create Job x"."""
-    words = f"cannot {doing}: {_shortened(error.message)}"
+def fault_of(error: ApiError, operation: str) -> Fault:
+    """What `error` means for a child. `operation` names the attempt, such as "create Job x"."""
+    message = f"cannot {operation}: {_truncate(error.message)}"
     if error.status in _PERMANENT and not _is_webhook(error):
-        return Fault(words, permanent=True)
+        return Fault(message, permanent=True)
     return Fault(
-        words,
-        # A conflict is about this one object.
+        message,
+        # A conflict concerns this object alone.
         halts=not error.is_conflict,
         after_seconds=error.retry_after_seconds or 0.0,
         is_error=error.is_retryable,
     )
 
 
-def outcome_of(error: ApiError, doing: str) -> Outcome:
-    """What `error` means to a sync that could not write the job itself."""
+def outcome_of(error: ApiError, operation: str) -> Outcome:
+    """What `error` means for a sync that could not write the job itself."""
     if error.is_not_found:
         return DONE
-    why = f"cannot {doing}: {_shortened(error.message)}"
-    return Retry(why, after_seconds=error.retry_after_seconds or 0.0, is_error=not error.is_conflict)
+    message = f"cannot {operation}: {_truncate(error.message)}"
+    return Retry(message, after_seconds=error.retry_after_seconds or 0.0, is_error=not error.is_conflict)
 
 
 def outcome_after(faults: Sequence[Fault], wake_after_seconds: float | None) -> Outcome:
-    """What all faults of a sync's writes mean to it, and a time at which it wants to look again."""
-    passing = [fault for fault in faults if not fault.permanent]
+    """The outcome of a sync, given the faults of its writes and when it needs the next one at the latest."""
+    transient = [fault for fault in faults if not fault.permanent]
     permanent = [fault for fault in faults if fault.permanent]
     if permanent:
-        return TerminalFailure(permanent[0].words)
-    if passing:
-        after_seconds = max(fault.after_seconds for fault in passing)
-        is_error = any(fault.is_error for fault in passing)
-        return Retry(passing[0].words, after_seconds, wake_after_seconds, is_error)
+        return TerminalFailure(permanent[0].message)
+    if transient:
+        after_seconds = max(fault.after_seconds for fault in transient)
+        is_error = any(fault.is_error for fault in transient)
+        return Retry(transient[0].message, after_seconds, wake_after_seconds, is_error)
     return DONE if wake_after_seconds is None else RequeueAfter(wake_after_seconds)
 
 
 def obstacles_of(faults: Iterable[Fault]) -> list[Obstacle]:
-    """Each sentence once, permanent ones first: they decide."""
-    words = {fault.words: fault.permanent for fault in sorted(faults, key=lambda fault: not fault.permanent)}
-    return [Obstacle(sentence, permanent) for sentence, permanent in words.items()]
+    """Each message once, permanent ones first, since these end the job."""
+    messages = {fault.message: fault.permanent for fault in sorted(faults, key=lambda fault: not fault.permanent)}
+    return [Obstacle(message, permanent) for message, permanent in messages.items()]
 
 
 def _is_webhook(error: ApiError) -> bool:
-    """A webhook that denies without a code is answered as 400; its mind may change."""
+    """Reports whether a webhook denied the request without a code, which becomes a 400. It may allow it later."""
     return error.status == 400 and "admission webhook" in error.message
 
 
-def _shortened(message: str) -> str:
-    words = " ".join(message.split())
-    return words if len(words) <= _WORDS_LIMIT else words[: _WORDS_LIMIT - 1] + "…"
+def _truncate(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= _MAX_MESSAGE else line[: _MAX_MESSAGE - 1] + "…"

@@ -1,4 +1,13 @@
-"""Tells people what a sync has done: an event on the job and a line in the log for each."""
+"""Reports what a sync did: events, log lines, and the decision when a status is worth a write.
+
+Theory of operation. The number of ready replicas changes often, and no decision depends on it. A status that differs
+from the written one only in such counts is delayed, and is written with the next significant change if that comes
+first. Each further write of counts alone is delayed twice as long, up to a limit: replicas that become ready one by
+one over minutes cost a few writes instead of one each. A significant change resets the delay. Meanwhile decisions read
+the pending status as if it were written, so that a count is not lost with the child that it was read from.
+
+Threads: a `StatusDebounce` belongs to one job and is used by one thread at a time; a `Reporter` by any.
+"""
 
 from __future__ import annotations
 
@@ -21,39 +30,40 @@ log = structlog.get_logger(__name__)
 
 
 class JobEventRecorder(Protocol):
-    """Takes events and never blocks; `kube.events.EventRecorder`."""
+    """Takes events and never blocks: `kube.events.recorder.EventRecorder`."""
 
     def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
 
 
 class Reporter:
-    """Of one kind of job. Any thread."""
+    """Emits the events of one kind of job."""
 
     def __init__(self, resource: Resource, recorder: JobEventRecorder) -> None:
         self._resource = resource
         self._recorder = recorder
 
     def report_status(self, job: Object, events: Iterable[Emit]) -> None:
-        """A status was written, from which these follow."""
+        """Reports the events of a written status."""
         reference = self._reference(job)
         for event in events:
             self._recorder.event(reference, event.type, event.reason, event.note)
             log.info("event", type=event.type, reason=event.reason, note=event.note)
 
-    def report_writes(self, job: Object, report: WriteResult) -> None:
-        """Children were written, or refused; nothing is said if there were none."""
-        if not (report.created or report.deleted or report.refused):
+    def report_writes(self, job: Object, result: WriteResult) -> None:
+        """Reports the children that were created, deleted or refused by the API server."""
+        if not (result.created or result.deleted or result.failed_creates):
             return
         reference = self._reference(job)
-        log.info("wrote", created=len(report.created), deleted=len(report.deleted), refused=len(report.refused))
-        for create in report.created:
-            note = f"Created {_in_words(create.resource)}: {create.name}"
+        counts = {"created": len(result.created), "deleted": len(result.deleted)}
+        log.info("children written", **counts, refused=len(result.failed_creates))
+        for create in result.created:
+            note = f"Created {_display_kind(create.resource)}: {create.name}"
             self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_CREATE, note, "Create")
-        for delete in report.deleted:
-            note = f"Deleted {_in_words(delete.resource)}: {delete.name}"
+        for delete in result.deleted:
+            note = f"Deleted {_display_kind(delete.resource)}: {delete.name}"
             self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_DELETE, note, "Delete")
-        for fault in report.refused:
-            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, fault.words, "Create")
+        for fault in result.failed_creates:
+            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, fault.message, "Create")
 
     def _reference(self, job: Object) -> ObjectReference:
         meta, resource = job.metadata, self._resource
@@ -67,8 +77,8 @@ class Reporter:
         )
 
 
-def _in_words(resource: Resource) -> str:
-    """`job`, `service`, `config map`: as upstream's events say it."""
+def _display_kind(resource: Resource) -> str:
+    """`job`, `service`, `config map`, as in the events of upstream controllers."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in resource.kind).strip()
 
 
@@ -76,40 +86,38 @@ MAX_DEBOUNCE_SECONDS = 8.0
 
 
 class StatusDebounce:
-    """Of one job. `delay_seconds` is how long figures rest at first."""
+    """Delays minor status writes of one job, at first by `delay_seconds`."""
 
     def __init__(self, delay_seconds: float) -> None:
         self._first_delay_seconds = self._delay_seconds = delay_seconds
         self._status: TrainingStatus | None = None
-        # The written status that it follows on: once that is another, this one is out of date.
-        self._follows: TrainingStatus | None = None
+        # The written status that the pending one is based on. Once another one is written, the pending one is stale.
+        self._base: TrainingStatus | None = None
         self._since = 0.0
 
     def with_pending(self, work: Work) -> Work:
-        """The job with the status that rests, if one does."""
-        if self._status is not None and self._follows != work.status:
+        """The job with its pending status, if there is one."""
+        if self._status is not None and self._base != work.status:
             self._status = None
         if self._status is None:
             return work
         return PlainWork(work.metadata, self._status, work.ttl_seconds_after_finished)
 
     def remaining_seconds(self, work: Work, result: StatusResult, now: float) -> float:
-        """How much longer it can rest (`now` is monotonic): 0 for one of substance, or one that has rested."""
+        """How long the write may still be delayed: 0 for a significant change. `now` is monotonic."""
         if not is_minor(work.status, result):
             return 0.0
         if self._status is None:
             self._since = now
-        self._status, self._follows = result.status, work.status
+        self._status, self._base = result.status, work.status
         return max(0.0, self._since + self._delay_seconds - now)
 
     def record_write(self, work: Work, result: StatusResult) -> None:
-        """`result` was; `work` is the job as it was before."""
+        """Adjusts the delay after `result` was written; `work` is the job before that."""
         self._status = None
-        is_figures = is_minor(work.status, result)
-        self._delay_seconds = (
-            min(MAX_DEBOUNCE_SECONDS, 2 * self._delay_seconds) if is_figures else self._first_delay_seconds
-        )
+        doubled = min(MAX_DEBOUNCE_SECONDS, 2 * self._delay_seconds)
+        self._delay_seconds = doubled if is_minor(work.status, result) else self._first_delay_seconds
 
     def clear(self) -> None:
-        """There is nothing to write."""
+        """Drops the pending status."""
         self._status = None

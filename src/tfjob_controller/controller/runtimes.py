@@ -1,10 +1,10 @@
-"""Which runtime and which framework a TrainJob uses.
+"""Resolves the runtime and the framework of a TrainJob.
 
-    runtimeRef, or else the built-in runtime of the framework that the command tells, or that the job names, or `plain`
+    runtimeRef, or else the built-in one of the framework that the command implies, or that the job names, or `plain`
 
-A built-in one that is not in the cluster is no hindrance: it only gives what jobs may well say themselves. One that a
-job names must be there. It may come a moment after the job, as when a folder of manifests is applied, so a job waits
-for it before it fails.
+A built-in runtime may be missing in the cluster, since it only supplies what jobs can specify themselves. A runtime
+that a job references must exist. It may be created a moment after the job, as when a folder of manifests is applied,
+so the job waits for it before it fails.
 
 Threads: any.
 """
@@ -25,39 +25,37 @@ from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.plan import UnplannableError
 from tfjob_controller.util.timestamps import seconds_until
 
-# For how long after its creation a job waits for its runtime.
+# How long after its creation a job waits for its runtime.
 RUNTIME_TIMEOUT_SECONDS = 15.0
-# The remedy of a job that has failed: neither a failed job nor its runtimeRef can be changed.
-_ANEW = "then delete the job and submit it again"
+# Neither a failed job nor its runtimeRef can be changed.
+_RESUBMIT = "then delete the job and submit it again"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRuntime:
-    """`spec` is None where there is no runtime."""
+    """`spec` is None if there is no runtime."""
 
     framework: Framework
     spec: RuntimeSpec | None
 
 
 class RuntimeResolver:
-    """Looks things up in caches."""
+    """Resolves runtimes from the caches."""
 
     def __init__(self, namespaced: Store[TrainingRuntime], cluster: Store[TrainingRuntime]) -> None:
         self._namespaced = namespaced
         self._cluster = cluster
 
     def resolve(self, job: TrainJob, now: datetime) -> ResolvedRuntime:
-        """Raises UnplannableError: it is not there (yet), or does not suit the job."""
+        """Raises UnplannableError if the runtime does not exist (yet) or does not fit the job."""
         ref = job.spec.runtime_ref
-        found = self._referred(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
-        if found.spec is not None and (problem := validate_with_runtime(job.spec, found.spec)) is not None:
-            raise UnplannableError(problem)
-        if found.spec is None and (problem := validate_with_runtime(job.spec, None)) is not None:
+        found = self._referenced(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
+        if (problem := validate_with_runtime(job.spec, found.spec)) is not None:
             raise UnplannableError(problem)
         return found
 
     def name_for(self, job: TrainJob) -> str:
-        """For people, also where it is not there."""
+        """The name of the job's runtime for its status, whether or not the runtime exists; empty if unknown."""
         ref = job.spec.runtime_ref
         if ref is not None:
             return ref.name
@@ -66,16 +64,16 @@ class RuntimeResolver:
         except UnplannableError:
             return ""
 
-    def _referred(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> ResolvedRuntime:
+    def _referenced(self, job: TrainJob, ref: RuntimeRef, now: datetime) -> ResolvedRuntime:
         runtime = self._get(job.metadata.namespace, ref)
         if runtime is None:
-            seconds_left = _patience_seconds(job, now)
-            remedy = "create it" if seconds_left else f"create it or choose another one, {_ANEW}"
+            seconds_left = _seconds_to_wait(job, now)
+            remedy = "create it" if seconds_left else f"create it or choose another one, {_RESUBMIT}"
             raise UnplannableError(f"spec.runtimeRef: there is no {ref.kind} {ref.name}: {remedy}", seconds_left)
         problem = validate_runtime(runtime)
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
-        return ResolvedRuntime(_agreed(job, ref, runtime.spec), runtime.spec)
+        return ResolvedRuntime(_agreed_framework(job, ref, runtime.spec), runtime.spec)
 
     def _built_in(self, framework: Framework) -> ResolvedRuntime:
         runtime = self._cluster.get(framework.runtime)
@@ -89,16 +87,16 @@ class RuntimeResolver:
         return self._cluster.get(ref.name)
 
 
-def _patience_seconds(job: TrainJob, now: datetime) -> float:
-    """How much longer a job waits for its runtime. One that runs is not failed because somebody deleted it."""
+def _seconds_to_wait(job: TrainJob, now: datetime) -> float:
+    """How much longer a job waits for its runtime. A running job does not fail because its runtime was deleted."""
     if job.status.jobs_status:
         return RUNTIME_TIMEOUT_SECONDS
     since = job.metadata.creation_timestamp
     return max(0.0, seconds_until(since, RUNTIME_TIMEOUT_SECONDS, now)) if since else 0.0
 
 
-def _agreed(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:
-    """Of a job and a runtime that must not say different things."""
+def _agreed_framework(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> Framework:
+    """The framework that the job and its runtime agree on."""
     of_job = framework_of(job)
     if of_job and runtime.framework and of_job != runtime.framework:
         raise UnplannableError(
@@ -118,6 +116,6 @@ def _named(name: str) -> Framework:
     if found is None:
         known = ", ".join(sorted(frameworks()))
         raise UnplannableError(
-            f"spec.framework: there is no framework {name!r}: it must be one of {known}: correct it, {_ANEW}"
+            f"spec.framework: there is no framework {name!r}: it must be one of {known}: correct it, {_RESUBMIT}"
         )
     return found

@@ -1,4 +1,4 @@
-"""What the caches hold of one job."""
+"""Snapshots: the children of one job, as the caches hold them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tfjob_controller.trainer.pods import child_job_of
 BY_OWNER = "owner"
 
 
-# What the logs of a job's workers say, by the job's UID; see `Observed.readings`.
+# Returns what was read from the logs of a job's workers, given the job's UID.
 ReadingsOf = Callable[[str], Mapping[str, Reading]]
 _ByJob: TypeAlias = dict[str, list[Pod]]
 
 
 class ObjectLookup(Protocol):
-    """Objects by key: a cache, or what is remembered of those that no cache holds."""
+    """Objects by key: a watched cache, or the responses of writes."""
 
     def get(self, key: str) -> Object | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroupCache:
-    """The objects that another scheduler knows gangs by, and their kind."""
+    """The objects that represent gangs to another scheduler, and their kind."""
 
     resource: Resource
     store: Store[PodGroup]
@@ -44,7 +44,7 @@ class PodGroupCache:
 
 
 class Snapshots:
-    """Takes snapshots. Thread-safe; each store is read at one moment, and no two at the same one."""
+    """Takes snapshots. Thread-safe. Each store is read at one moment, but not all stores at the same one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Snapshots:
         secrets: ObjectLookup | None = None,
         pod_groups: PodGroupCache | None = None,
     ) -> None:
-        """`gangs` and `pod_groups` are None where none are watched, `readings` where nobody reads logs."""
+        """`gangs` and `pod_groups` are None if they are not watched, `readings` if logs are not read."""
         self._jobs = jobs
         self._services = services
         self._pods = pods
@@ -68,7 +68,7 @@ class Snapshots:
         self._pod_groups = pod_groups
 
     def take(self, owner: Object, plan: Plan) -> Observed:
-        """The children of `owner` as of now."""
+        """The current children of `owner`."""
         uid, namespace = owner.metadata.uid, owner.metadata.namespace
         jobs = {job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)}
         pods, orphans = self._pods_of(owner, jobs, plan)
@@ -92,7 +92,7 @@ class Snapshots:
     def children_to_stop(
         self, owner: Object
     ) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
-        """What must stop where there is no plan: its child Jobs, and what stands for it as a gang."""
+        """What must be stopped if there is no plan: the child Jobs, and the objects that represent the gang."""
         jobs = self._jobs.by_index(BY_OWNER, owner.metadata.uid)
         return jobs, self._gangs_of(owner), self._pod_groups.of(owner) if self._pod_groups is not None else ()
 
@@ -109,10 +109,10 @@ class Snapshots:
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> tuple[_ByJob, _ByJob]:
-        """By child Job; those of the job, and orphans. Pods older than it are those of a deleted one that had the same
+        """The job's pods by child Job, and its orphans. Pods older than the job belonged to a deleted one with the same
         RuntimeId.
 
-        Who plants a pod with our labels has it neither counted nor deleted: a Job must control it.
+        A pod counts only if a Job controls it, so a foreign pod with our labels is neither counted nor deleted.
         """
         born = owner.metadata.creation_timestamp or ""
         by_job: _ByJob = {}
@@ -128,9 +128,9 @@ class Snapshots:
         return by_job, orphans
 
     def _was_ours(self, owner: Object, plan: Plan, pod: Pod, name: str) -> bool:
-        """Of a pod whose Job is none of the job's: that may have been deleted, or be another job's.
+        """Reports whether the pod's Job was the job's and is deleted, rather than being another job's.
 
-        Two jobs have the same RuntimeId if somebody copies a manifest with it.
+        Two jobs have the same RuntimeId if a manifest was copied with it.
         """
         if not name or self._jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
             return False
@@ -138,12 +138,12 @@ class Snapshots:
 
 
 def _is_orphan(plan: Plan, pod: Pod) -> bool:
-    """Nobody controls it, and it looks like one of the job's pods."""
+    """Reports whether the pod has no controller and carries the labels of the job's pods."""
     return controller_of(pod) is None and plan.labels.items() <= pod.metadata.labels.items()
 
 
 def _holds(known: ObjectLookup, key: str, uid: str) -> bool:
-    """Is it there, and the job's own?"""
+    """Reports whether the object exists and is controlled by the job."""
     found = known.get(key)
     owner = controller_of(found) if found is not None else None
     return owner is not None and owner.uid == uid

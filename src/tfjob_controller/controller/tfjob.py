@@ -1,4 +1,4 @@
-"""TFJob as a kind that the engine can sync: all is decided in `trainer`, this says which function decides what."""
+"""The adapter of TFJobs: names the functions of `trainer` and `api` that decide for this kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfjob_controller.trainer.plan import Plan
 from tfjob_controller.trainer.tfjobplan import build_plan, gang_problem
 from tfjob_controller.trainer.work import Work
 
-# Long enough for the last of a swarm of replicas to follow the first, short enough to look alive to who watches.
+# Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
 STATUS_DEBOUNCE_SECONDS = 2.0
 
 
@@ -90,7 +90,7 @@ class TFJobAdapter:
             return None
         change = status_patch(job.status, status, job.metadata.resource_version)
         if not job.status.phase and change["status"]:
-            # Its default is left out on the wire, but upstream's readers look for it.
+            # The default is omitted in JSON, but upstream's clients expect the field.
             change["status"]["controlPaused"] = status.control_paused
         return change if change["status"] else None
 
@@ -98,11 +98,11 @@ class TFJobAdapter:
         observe_status(self._observer, before, status, now)
 
     def forget(self, key: str) -> None:
-        """Nothing is kept of it."""
+        """Does nothing, since nothing is kept for a TFJob."""
 
 
 class _TakenIds:
-    """The RuntimeIds of the jobs in one namespace, for `in`."""
+    """The RuntimeIds that are in use in one namespace."""
 
     def __init__(self, store: Store[TFJob], namespace: str) -> None:
         self._store = store

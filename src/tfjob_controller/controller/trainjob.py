@@ -1,4 +1,4 @@
-"""TrainJob as a kind that the engine can sync: what it refers to is looked up here, what it means is said in `trainer`.
+"""The adapter of TrainJobs: resolves the runtime and reads metrics; everything else is decided in `trainer`.
 
 Threads: any; workers share one object.
 """
@@ -34,9 +34,9 @@ from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
 from tfjob_controller.trainer.work import PlainWork, Work
 from tfjob_controller.util.clock import Clock
 
-# Metrics change all the time: spec, TrainJob, section 4.
+# Metrics change all the time.
 STATUS_DEBOUNCE_SECONDS = 5.0
-# What says how far training is, by preference.
+# Metrics that show the progress of training, in the order of display.
 _PROGRESS = ("epoch", "step")
 
 
@@ -110,7 +110,7 @@ class TrainJobAdapter:
         )
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: Observed) -> Observed:
-        """Whoever reads the chief's log learns of its pod; the end of a job waits until that is read."""
+        """Follows the chief's log. A job does not end before the log of its ended chief is read."""
         pod = newest(observed.pods.get(plan.chief.name, ()))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.chief.role.container):
@@ -146,6 +146,6 @@ class TrainJobAdapter:
 
 
 def _progress(metrics: Iterable[Metric]) -> str:
-    """`epoch 3, step 1200`: what of them says how far it is."""
+    """`epoch 3, step 1200`: the metrics that show progress."""
     values = {each.name: each.value for each in metrics}
     return ", ".join(f"{name} {values[name]}" for name in _PROGRESS if name in values)

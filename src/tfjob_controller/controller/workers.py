@@ -1,15 +1,14 @@
-"""Threads that take keys off the queue and have them synced.
+"""Worker threads: they take keys from the queue and sync them.
 
-Theory of operation. A worker takes a key, calls `sync(key)`, and does what its outcome says: forget the key's failures,
-look again later, or retry at the rate limiter's pace, as urgently as before. What a sync raises counts as a failure of
-that key and nothing else. A worker that dies all the same is started again (kube.threads), and gives its key back
-first.
+Theory of operation. A worker takes a key, calls `sync(key)` and handles the outcome: it resets the key's failures,
+schedules the next sync, or retries at the rate limiter's pace with the same priority. An exception counts as a failure
+of that key alone. A worker that dies nevertheless returns its key first and is restarted (util.threads).
 
-To stop, workers finish the sync they are in and take no other: what is still queued is found again by the initial list
-of the next process.
+On stop, workers finish their current sync and take no other key. Whatever is still queued is found again by the
+initial list of the next process.
 
 Every log line of a sync carries `key` and `reconcile_id`, and so do its requests (kube.trace). At debug level the first
-of these lines says what caused the sync.
+line shows what triggered the sync.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Workers:
-    """`count` threads over one queue. `name` is the controller's, in metrics and thread names."""
+    """`count` threads for one queue. `name` is the controller's, in metrics and thread names."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Workers:
             thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """Take no more keys and wait for the syncs under way; False if one goes on after the time."""
+        """Takes no more keys and waits for running syncs; False if one still runs after `timeout_seconds`."""
         deadline = self._clock.monotonic() + timeout_seconds
         self._stopped.set()
         self._queue.shut_down()
@@ -71,7 +70,7 @@ class Workers:
         return all(ended)
 
     def restarts(self) -> dict[str, int]:
-        """How often each thread died."""
+        """How often each thread was restarted."""
         return {f"{self._name}-worker-{number}": thread.restarts for number, thread in enumerate(self._threads)}
 
     def _work(self) -> None:
@@ -101,7 +100,7 @@ class Workers:
         try:
             outcome = self._sync(key)
         except Exception:
-            # A bug in what a sync does with this one object: the others go on, and the log has the traceback.
+            # A bug in the sync of this object. Other keys are not affected, and the log has the traceback.
             log.exception("sync failed")
             self._queue.add_rate_limited(key, self._queue.priority_of(key))
             return "panic"
@@ -112,15 +111,15 @@ class Workers:
             return self._retry(key, outcome)
         self._queue.forget(key)
         if isinstance(outcome, RequeueAfter):
-            # At once: half of what is to be done is done, such as a clean-up that only waited for its status.
+            # Without a delay the sync is half done, such as a clean-up that waited for its status write.
             self._queue.add_after(key, outcome.seconds, NORMAL if outcome.seconds > 0 else HIGH)
             self._triggers.record_timer(key, outcome.seconds)
             return "requeue_after"
         if isinstance(outcome, TerminalFailure):
-            log.warning("gave up", why=outcome.why)
+            log.warning("terminal error", error=outcome.message)
             return "terminal"
         if isinstance(outcome, NotFound):
-            # A deadline in weeks would be remembered for weeks. A new job of that name is queued when it is seen.
+            # Otherwise a deadline weeks from now would stay queued. A new job of that name queues its own key.
             self._queue.cancel(key)
             return "success"
         assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are five
@@ -128,9 +127,9 @@ class Workers:
 
     def _retry(self, key: str, outcome: Retry) -> str:
         failures, priority = self._queue.num_requeues(key), self._queue.priority_of(key)
-        # The first failure is worth a line; the fortieth of the same is not.
+        # Only the first of repeated failures is logged as a warning.
         level = log.warning if failures == 0 else log.debug
-        level("sync will be tried again", why=outcome.why, failures=failures + 1)
+        level("sync will be retried", error=outcome.message, failures=failures + 1)
         if outcome.after_seconds > 0:
             self._queue.add_after(key, outcome.after_seconds, priority)
         else:

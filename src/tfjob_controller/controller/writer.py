@@ -1,12 +1,12 @@
-"""Carries out what the difference asks for: children are created, suspended, resumed and deleted.
+"""Applies the planned actions: creates, suspends, resumes and deletes children.
 
-Theory of operation. All writes of a sync go out at the same time, within `Fanout`'s bound. Each answer is put into the
-cache at once (`Store.assume`), so the next sync sees it and never creates twice. Names are deterministic: if an answer
-was lost, the repeated create is told AlreadyExists, reads what is there, and takes it if its controller reference has
-the job's own UID. Anything else under that name is foreign: it is reported and never touched.
+Theory of operation. The writes of a sync are sent concurrently, limited by `Fanout`. Each response is put into the
+cache at once (`Store.assume`), so the next sync sees it and never creates a child twice. Names are deterministic: if a
+response was lost, the repeated create fails with AlreadyExists, reads the object, and adopts it if its controller
+reference has the job's UID. Any other object of that name is reported and never touched.
 
-When one write meets an obstacle that its siblings would meet too (a quota, a server that is down), those not yet sent
-stay unsent: a job of a thousand replicas does not knock a thousand times.
+If one write fails for a reason that its siblings would meet too (a quota, a server that is down), the others are not
+sent: a job of a thousand replicas does not send a thousand requests that fail.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Action = Create | Delete | SetSuspend | Patch
 
 
 class ChildClient(Generic[ObjectT]):
-    """One kind of children: how to write them, and the cache that must know at once.
+    """Writes one kind of children and updates the cache with the responses.
 
-    Those that nobody watches need no labels to be found by, and the controller has no right to give them any.
+    A kind that is not watched needs no labels, and the controller has no right to patch it.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class ChildClient(Generic[ObjectT]):
         self.store.assume(self._client.create(namespace, body))
 
     def adopt(self, namespace: str, name: str, owner_uid: str, body: Mapping[str, Any]) -> str:
-        """Take what has the name if it is the owner's own; else say what it is."""
+        """Takes the object of that name if the owner controls it; otherwise returns why not."""
         found = self._client.get(namespace, name)
-        stranger = _stranger(found, owner_uid)
-        if stranger:
-            return stranger
+        conflict = _ownership_conflict(found, owner_uid)
+        if conflict:
+            return conflict
         if self._is_watched and CHILD_SELECTOR not in found.metadata.labels:
             # Without its labels no cache would ever see it.
             found = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
         self.store.assume(found)
         return ""
 
-    def merge(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
+    def patch(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         self.store.assume(self._client.patch(namespace, name, patch))
 
     def delete(self, namespace: str, action: Delete) -> None:
@@ -78,18 +78,18 @@ class ChildClient(Generic[ObjectT]):
 
 @dataclass(slots=True)
 class WriteResult:
-    """What came of the writes of a sync, in the order of the actions."""
+    """The results of the writes of a sync, in the order of the actions."""
 
     created: list[Create] = field(default_factory=list)
     deleted: list[Delete] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    # Faults of creates alone, for the event.
-    refused: list[Fault] = field(default_factory=list)
+    # The faults of creates, for events.
+    failed_creates: list[Fault] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Result:
-    """One action's, filled in by the thread that carries it out."""
+    """Of one action; filled in by the thread that attempts it."""
 
     done: bool = False
     fault: Fault | None = None
@@ -103,7 +103,7 @@ class Writer:
         self._fanout = fanout
 
     def apply(self, owner: Object, actions: Actions) -> WriteResult:
-        """Do all that `actions` say for the job `owner`; returns when every answer is there. Raises nothing."""
+        """Applies all `actions` of the job `owner` and returns after the last response. Raises nothing."""
         pending: list[Action] = [*actions.creates, *actions.suspends, *actions.deletes, *actions.patches]
         results = [_Result() for _ in pending]
         halted: list[Fault] = []
@@ -122,7 +122,7 @@ class Writer:
         return _report(pending, results)
 
     def _attempt(self, owner: Object, action: Action) -> tuple[bool, Fault | None]:
-        """Whether it was done by us, or what was in the way."""
+        """Whether this attempt did it, and the fault if it failed."""
         namespace = owner.metadata.namespace
         try:
             if isinstance(action, Create):
@@ -130,11 +130,11 @@ class Writer:
             if isinstance(action, Delete):
                 self._children[action.resource].delete(namespace, action)
             elif isinstance(action, Patch):
-                self._children[action.resource].merge(namespace, action.name, action.body)
+                self._children[action.resource].patch(namespace, action.name, action.body)
             else:
-                self._children[JOBS].merge(namespace, action.name, {"spec": {"suspend": action.suspend}})
+                self._children[JOBS].patch(namespace, action.name, {"spec": {"suspend": action.suspend}})
         except ApiError as error:
-            if _is_gone(action, error):
+            if _is_obsolete(action, error):
                 return False, None
             return False, fault_of(error, _doing(action))
         return True, None
@@ -152,25 +152,25 @@ class Writer:
 
     def _adopt(self, children: ChildClient[Any], namespace: str, owner_uid: str, action: Create) -> Fault | None:
         try:
-            stranger = children.adopt(namespace, action.name, owner_uid, action.body)
+            conflict = children.adopt(namespace, action.name, owner_uid, action.body)
         except ApiError as error:
             return fault_of(error, _doing(action))
-        if not stranger:
-            log.info("adopted", kind=action.resource.kind, name=action.name)
+        if not conflict:
+            log.info("child adopted", kind=action.resource.kind, name=action.name)
             return None
-        # Its owner may take it away, so this passes; until then the job cannot run, and says why.
-        return Fault(f"cannot {_doing(action)}: {action.resource.kind} {action.name} exists already and {stranger}")
+        # Transient, since the other object may be deleted.
+        return Fault(f"cannot {_doing(action)}: {action.resource.kind} {action.name} exists already and {conflict}")
 
 
-def _is_gone(action: Action, error: ApiError) -> bool:
-    """What was to be changed is not there any more, or is not what was seen: the watch will tell."""
+def _is_obsolete(action: Action, error: ApiError) -> bool:
+    """Reports whether the object was deleted or replaced since it was observed, which the watch will show."""
     if isinstance(action, Create):
         return False
     return error.is_not_found or (isinstance(action, Delete) and error.is_conflict)
 
 
-def _stranger(found: Object, owner_uid: str) -> str:
-    """What an object under a child's name is, if it is not the job's own; empty if it is."""
+def _ownership_conflict(found: Object, owner_uid: str) -> str:
+    """Why an object with a child's name is not the job's; empty if it is."""
     owner = controller_of(found)
     if owner is None:
         return "is not this job's: it has no controller; delete or rename it"
@@ -198,22 +198,27 @@ def _report(actions: Sequence[Action], results: Sequence[_Result]) -> WriteResul
             if result.done:
                 report.created.append(action)
             elif result.fault is not None:
-                report.refused.append(result.fault)
+                report.failed_creates.append(result.fault)
         elif isinstance(action, Delete) and result.done:
             report.deleted.append(action)
     return report
 
 
-# Of each some hundred bytes; more jobs than that do not start at one time.
-_MOST = 2000
+# Each takes some hundred bytes. More jobs than this do not start at the same time.
+_MAX_RESPONSES = 2000
 
 
 class ResponseCache(Generic[ObjectT]):
-    """Any thread. Takes what a `Store` takes of answers."""
+    """The API server's responses for objects that no informer watches. Thread-safe.
+
+    This holds for Secrets: a right to watch some of them is a right to read all, so the controller does not ask for it.
+    It remembers that it created one. If that is forgotten (after a restart, or if the cache is full), it creates the
+    Secret again and is told that it exists.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_key: LRUCache[str, ObjectT] = LRUCache(_MOST)
+        self._by_key: LRUCache[str, ObjectT] = LRUCache(_MAX_RESPONSES)
 
     def get(self, key: str) -> ObjectT | None:
         with self._lock:

@@ -64,7 +64,7 @@ def test_what_passes_shows_as_the_reason_and_is_tried_again(
     assert outcome.is_error == is_error
     assert error["message"] in bench.status["reason"]
     assert bench.status["phase"] == "Creating"
-    assert ("Warning", "FailedCreate", outcome.why) in bench.recorder.events
+    assert ("Warning", "FailedCreate", outcome.message) in bench.recorder.events
     bench.settle_minor()
     assert "reason" not in bench.status
     assert len(bench.api.paths("/jobs/")) == len(bench.api.paths("/services/")) == 1
@@ -131,7 +131,7 @@ def test_the_child_of_another_job_is_named_with_its_owner(bench: ControllerBench
     bench.api.put(JOB_PATH, {"metadata": {"name": name, "namespace": "team", "ownerReferences": [owner]}})
     outcome = bench.sync()
     assert isinstance(outcome, Retry)
-    assert f"Job {name} exists already and belongs to TFJob other (u9)" in outcome.why
+    assert f"Job {name} exists already and belongs to TFJob other (u9)" in outcome.message
 
 
 def test_an_own_child_without_its_labels_is_taken_back(bench: ControllerBench) -> None:

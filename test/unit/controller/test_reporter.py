@@ -41,7 +41,7 @@ def test_each_child_that_was_made_deleted_or_refused_is_an_event_in_upstreams_wo
         created=[Create(JOBS, "a", {}), Create(CONFIG_MAPS, "b", {})],
         deleted=[Delete(SERVICES, "c", "u3")],
         faults=[Fault("no"), Fault("neither")],
-        refused=[Fault("no")],
+        failed_creates=[Fault("no")],
     )
     assert told(report) == [
         ("Normal", "SuccessfulCreate", "Created job: a", "Create"),

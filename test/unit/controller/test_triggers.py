@@ -53,7 +53,7 @@ def test_what_came_together_is_told_once_and_forgotten() -> None:
     triggers.record("team/other", ADDED, POD)
     triggers.record("team/train", DELETED, POD)
     words = [f"{type_} Pod train-worker-0 resourceVersion=17" for type_ in (ADDED, DELETED)]
-    line = {"event": "sync begins", "log_level": "debug", "causes_left_out": 0}
+    line = {"event": "sync started", "log_level": "debug", "triggers_omitted": 0}
     assert told(triggers, "team/train") == [{**line, "triggers": words}]
     assert told(triggers, "team/train") == [{**line, "triggers": []}]
 
@@ -63,7 +63,7 @@ def test_of_a_swarm_the_first_are_told_and_the_rest_counted() -> None:
     for _ in range(MAX_LOGGED + 5):
         triggers.record("team/train", ADDED, POD)
     (line,) = told(triggers, "team/train")
-    assert (len(line["triggers"]), line["causes_left_out"]) == (MAX_LOGGED, 5)
+    assert (len(line["triggers"]), line["triggers_omitted"]) == (MAX_LOGGED, 5)
 
 
 def test_nothing_is_noted_unless_it_is_asked_for() -> None:

@@ -77,7 +77,7 @@ def test_what_was_created_is_in_the_cache_at_once(world: World) -> None:
 def test_what_a_lost_answer_had_created_is_taken_and_costs_one_look(world: World) -> None:
     world.there(JOBS, body("a"))
     report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
-    assert (report.created, report.faults, report.refused) == ([], [], [])
+    assert (report.created, report.faults, report.failed_creates) == ([], [], [])
     assert world.jobs.get("team/a") is not None
     assert world.methods() == ["POST", "GET"]
 
@@ -118,7 +118,7 @@ def test_a_stranger_under_a_childs_name_is_told_of_and_not_touched(
 ) -> None:
     world.there(JOBS, found)
     report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
-    assert [fault.words for fault in report.refused] == [words]
+    assert [fault.message for fault in report.failed_creates] == [words]
     assert not report.faults[0].permanent
     assert world.jobs.get("team/a") is None
     assert world.methods() == ["POST", "GET"]
@@ -128,7 +128,7 @@ def test_a_look_at_what_is_there_that_fails_is_a_fault_of_the_create(world: Worl
     world.there(JOBS, body("a"))
     world.api.script.extend([refusal(409, "AlreadyExists"), refusal(403, "Forbidden", "no")])
     report = world.carry_out(creates=[Create(JOBS, "a", body("a"))])
-    assert [fault.words for fault in report.refused] == ["cannot create Job a: no"]
+    assert [fault.message for fault in report.failed_creates] == ["cannot create Job a: no"]
 
 
 @pytest.mark.parametrize("is_suspended", [True, False])
@@ -190,8 +190,8 @@ def test_a_fault_says_what_was_tried_and_only_creates_are_told_as_refused(
 ) -> None:
     world.api.script.append(refusal(403, "Forbidden", "no"))
     report = world.carry_out(**actions)
-    assert [fault.words for fault in report.faults] == [words]
-    assert bool(report.refused) is ("creates" in actions)
+    assert [fault.message for fault in report.faults] == [words]
+    assert bool(report.failed_creates) is ("creates" in actions)
     assert (report.created, report.deleted) == ([], [])
 
 
@@ -214,7 +214,7 @@ def test_those_that_would_meet_the_same_obstacle_stay_unsent(world: World, statu
     world.api.script.append(refusal(status, reason))
     report = world.carry_out(creates=[Create(JOBS, name, body(name)) for name in "abc"])
     assert len(world.api.requests) == sent
-    assert (len(report.created), len(report.refused), len(report.faults)) == (sent - 1, 1, 1)
+    assert (len(report.created), len(report.failed_creates), len(report.faults)) == (sent - 1, 1, 1)
 
 
 def named(name: str, uid: str = "u1") -> Service:

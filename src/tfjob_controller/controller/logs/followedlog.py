@@ -1,17 +1,17 @@
-"""One log that is followed: what is asked for next, when, and when there is no more to come.
+"""One followed log: which request comes next, when, and when the log is complete.
 
-Theory of operation. While the container runs, its log is one answer without an end (`follow=true`). The kubelet goes on
-over rotations, and ends the answer when the container has ended; it or somebody in between may end it at any time, or
-fall silent. So once the pod says that its container has ended, the log is read once more from where we were, without
-following, and that answer's end alone is the log's: a kubelet that was behind when it rotated ends an answer with the
-old file. Before that an end is followed by another request after a rest.
+Theory of operation. While the container runs, its log is a response without an end (`follow=true`). The kubelet
+continues over rotations and ends the response when the container has ended, but it or a proxy may end it at any time,
+or stop sending. So once the pod's status shows that the container has ended, the log is read once more from the last
+position, without following, and only the end of that response is the end of the log: a kubelet that was behind at a
+rotation ends a response with the old file. Before that, the end of a response leads to another request after a delay.
 
-Where we were is known from the lines themselves, each of which comes with its time (`timestamps=true`), by the clock of
-the node: `sinceTime` has whole seconds, so some lines come twice, and pairs older than those known are left out. Each
-request asks for the end of the log only, so that a long past is never read.
+The position follows from the timestamps of the lines (`timestamps=true`), by the node's clock. `sinceTime` has whole
+seconds, so some lines are received twice, and values older than the known ones are dropped. Each request is limited to
+the end of the log, so a long history is never read.
 
-A log that brings more than is read of it, round after round, would be read later and later: it is asked for its end
-again, and what is in between is lost. The last value counts.
+A log that grows faster than it is read, round after round, would be read with a growing delay. It is requested again
+from its end, and the lines in between are lost: only the last value counts.
 
 Threads: one. Source: cri-client pkg/logs/logs.go (ReadLogs), kubelet pkg/kubelet/server/server.go (getContainerLogs).
 """
@@ -37,25 +37,25 @@ from tfjob_controller.util.timestamps import format_time
 
 log = structlog.get_logger(__name__)
 
-# How far back a log is read, at first and after a break. A line of the runtime has 16 KiB at most.
+# How far back a log is read, at first and after an interruption. The container runtime limits a line to 16 KiB.
 TAIL_LINES = 1000
-# After a jump to the end: what one round reads at most.
+# After a jump to the end: at most what one round reads.
 JUMP_LINES = 16
-# In a round; more of a log that has ended, for there is only so much of it.
+# Read in one round; more of a log that has ended, since that is finite.
 ROUND_BYTES = 16384 * JUMP_LINES
 _LAST_BYTES = 4 * 1024 * 1024
-# Rounds in which more was left than was read, one after another, before it jumps.
+# Consecutive rounds that left data unread before the position jumps to the end.
 BEHIND_ROUNDS = 8
-# The API server gives a node 30 s to answer. Who waits here holds nobody up.
+# The API server gives a node 30 s to respond. Waiting here delays no other log.
 HEAD_SECONDS = 40.0
-# So long a log may say nothing before it is asked for anew, in case its answer comes from nowhere any more.
+# A followed log without data for this long is requested again, in case its connection is dead.
 QUIET_SECONDS = 900.0
-# Of an ended container: the kubelet sees it within a second, and ends the answer.
+# For an ended container, whose response the kubelet ends within about a second.
 GRACE_SECONDS = 5.0
 _LAST_TRIES = 3
-# A pod that was not found so often is not there; a kubelet that starts does not know its pods for a moment.
+# After this many 404 responses the pod does not exist. A kubelet that starts does not know its pods for a moment.
 _GONE_TRIES = 10
-# Where there are too many to follow them all, the others are looked at so often.
+# Logs beyond the limit of followed ones are polled at this interval.
 POLL_SECONDS = 30.0
 _FIRST_REST_SECONDS = 0.5
 _CAP_SECONDS = 30.0
@@ -63,7 +63,7 @@ _CAP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """Which log is wanted for a job. `run` counts the container's restarts in its pod."""
+    """The log to read for a job. `run` is the container's restart count."""
 
     job_key: str
     job_uid: str
@@ -80,7 +80,7 @@ class LogTarget:
 
 
 def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> LogTarget | None:
-    """None before the container has started: there is no log."""
+    """The log of `container` in `pod`; None before the container has started."""
     found = next((each for each in pod.status.container_statuses if each.name == container), None)
     has_ended = is_finished(pod) or (found is not None and found.state.terminated is not None)
     has_run = found is not None and (found.state.running or found.last_state.terminated) is not None
@@ -93,7 +93,7 @@ def target_of(job_key: str, job_uid: str, pod: Pod, container: str, names: tuple
 
 @dataclass(slots=True)
 class LogCounters:
-    """Of all logs, since the start."""
+    """Totals of all logs since the start."""
 
     opened: int = 0
     bytes_read: int = 0
@@ -102,7 +102,7 @@ class LogCounters:
 
 
 class FollowedLog:
-    """See the module. `is_done`: there is no more to come, or it was given up."""
+    """See the module. `is_done`: the log was read to its end, or is not tried any more."""
 
     def __init__(
         self,
@@ -135,26 +135,26 @@ class FollowedLog:
         return self._stream is not None
 
     @property
-    def is_hurried(self) -> bool:
-        """Somebody may wait for its end."""
+    def is_urgent(self) -> bool:
+        """Reports whether a sync may wait for the end of this log."""
         return self.target.has_ended and not self.is_done
 
     @property
     def has_more(self) -> bool:
-        """Is there something to read of which no selector tells?"""
+        """Reports whether buffered data can be read, which a selector does not show."""
         return self._stream is not None and self._stream.has_more
 
     @property
     def due_at(self) -> float:
-        """When it is to be opened, or lost patience with; monotonic."""
+        """When the log is to be opened, or its response times out; monotonic."""
         if self.is_done:
             return float("inf")
         if self._stream is None:
             return self._not_before
-        return self._active_at + self._patience_seconds
+        return self._active_at + self._timeout_seconds
 
     @property
-    def _patience_seconds(self) -> float:
+    def _timeout_seconds(self) -> float:
         if self.target.has_ended:
             return GRACE_SECONDS
         return QUIET_SECONDS if self._may_be_silent else HEAD_SECONDS
@@ -164,14 +164,14 @@ class FollowedLog:
         return self._is_following and self._stream is not None and self._stream.has_begun
 
     def retarget(self, target: LogTarget) -> None:
-        """The same log, of which more is known by now."""
+        """Updates the target, which must be the same log in a later state."""
         if target != self.target:
             self.target, self.is_done = target, False
             self._not_before = self._active_at = self._clock.monotonic()
             self._last_failures = 0
 
     def open(self, *, may_follow: bool) -> None:
-        """Ask for it. Raises ApiError if the API server cannot be connected to."""
+        """Requests the log. Raises ApiError if the connection to the API server fails."""
         self._is_following = may_follow and not self.target.has_ended
         query = {"container": self.target.container, "timestamps": "true", "tailLines": str(self._tail_lines)}
         if self._is_following:
@@ -186,12 +186,12 @@ class FollowedLog:
         self._scanner = MetricParser(self.target.names)
 
     def open_failed(self, error: ApiError) -> None:
-        """There is no connection to be had: nobody waits for ever for the end of a log."""
+        """Counts a failed connection, so that no sync waits for ever for the end of a log."""
         if self.target.has_ended:
             self._failed(error)
 
     def read(self) -> Mapping[str, LoggedMetric]:
-        """What has come since the last time: the last pair of each name."""
+        """Reads new data and returns the last value of each metric in it."""
         stream = self._stream
         if stream is None:
             return {}
@@ -212,14 +212,14 @@ class FollowedLog:
         return self._news(found)
 
     def check(self) -> None:
-        """To be called when `due_at` has come: an answer that keeps silent for too long is given up."""
+        """Ends a response that has sent nothing for too long. Call it at `due_at`."""
         if self._stream is None or self._clock.monotonic() < self.due_at:
             return
         if self._may_be_silent:
             self._hang_up()
             self._not_before = self._clock.monotonic()
         else:
-            self._failed(ApiError(NO_RESPONSE, "Timeout", "the node did not answer in time"))
+            self._failed(ApiError(NO_RESPONSE, "Timeout", "the node did not respond in time"))
 
     def close(self) -> None:
         self._hang_up()
@@ -255,7 +255,7 @@ class FollowedLog:
             self._tail_lines, self._not_before = JUMP_LINES, self._clock.monotonic()
 
     def _news(self, found: Mapping[str, LoggedMetric]) -> Mapping[str, LoggedMetric]:
-        """Without those that are older than what is known, which come twice."""
+        """Drops values that are older than the known ones, since some lines are received twice."""
         news = {}
         for name, pair in found.items():
             if pair.logged_at is not None:
@@ -266,7 +266,7 @@ class FollowedLog:
         return news
 
     def _rest(self, seconds: float) -> None:
-        # Of one that has ended somebody may wait for the end.
+        # A sync may wait for the end of an ended log.
         self._not_before = self._clock.monotonic() + (min(seconds, 1.0) if self.target.has_ended else seconds)
 
     def _hang_up(self) -> None:

@@ -1,21 +1,19 @@
-"""Follows the log of one pod of each job that says what it measures there, and keeps the last value of each metric.
+"""Follows the log of one pod of each TrainJob that reports metrics, and keeps the last value of each metric.
 
-Theory of operation. One thread has all logs (followedlog.py), each with a connection of its own
-(kube/http/responsestream.py). It sleeps in a selector while nobody logs. Once somebody does, it lets what is said
-gather for a second, and then reads all that there is of all of them: so it wakes once a second whether a line comes in
-that time or ten thousand, and what it costs follows the bytes. A log from which more comes than it may bring in a round
-holds up no other.
+Theory of operation. One thread reads all logs (followedlog.py), each over its own connection
+(kube/http/responsestream.py). It sleeps in a selector until data arrives, lets data accumulate for a second, and then
+reads all logs. So it wakes once a second whether one line arrives or ten thousand, and its cost follows the bytes. A
+log with more data than one round reads does not delay others.
 
-Syncs say whose log is wanted (`follow`), and take the values from here (`metrics_of`); the thread says that there is
-something new by `tell`, at most once in `TELL_SECONDS` for each job, and at once when the log of a container that has
-ended was read to its end.
+Syncs name the log to read (`follow`) and take the values from `metrics_of`. The thread queues a job with new values by
+`enqueue`: at most once in `NOTIFY_SECONDS`, and at once when the log of an ended container was read to its end.
 
-Nobody answers for the time that a node takes: the thread waits for a connection to the API server alone, and if it gets
-none, all rest for a while. At most `MAX_FOLLOWED` logs are followed, each of which is a socket here and two in the API
-server; further ones are looked at now and then.
+The thread never waits for a node, only for connections to the API server; if one fails, no log is opened for a while.
+At most `MAX_FOLLOWED` logs are followed, each of which takes one socket here and two in the API server; others are
+polled.
 
-Nothing is remembered by a restarted controller: it reads the last lines again, which say when they were logged.
-Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; all else is the thread's own.
+A restarted controller has no state and reads the last lines again, which carry their timestamps.
+Threads: `follow`, `forget`, `metrics_of`, `has_read_all` and `statistics` any; all else belongs to the thread.
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ from tfjob_controller.util.timestamps import format_time
 
 log = structlog.get_logger(__name__)
 
-# How long what is said gathers.
+# How long data accumulates.
 PERIOD_SECONDS = 1.0
-# Of logs whose end somebody waits for.
-_HURRIED_SECONDS = 0.1
-# At most one write of a job's status in this time comes from here.
-TELL_SECONDS = 5.0
+# The same for logs whose end a sync waits for.
+_URGENT_PERIOD_SECONDS = 0.1
+# At least this long between two notifications of a job, each of which leads to a status write.
+NOTIFY_SECONDS = 5.0
 MAX_FOLLOWED = 500
 # Each takes some milliseconds of CPU, for TLS.
 _OPENED_A_ROUND = 50
@@ -55,9 +53,9 @@ _OPENED_A_ROUND = 50
 
 @dataclass(frozen=True, slots=True)
 class FollowerStatistics:
-    """Logs that are wanted, of which so many are open and so many were read to their end; the rest since the start.
+    """The number of logs, of open ones and of those read to their end. The other fields count since the start.
 
-    `jumps`: how often a log was not kept pace with.
+    `jumps`: how often a log grew faster than it was read. `notifications`: how often a job was queued.
     """
 
     jobs: int = 0
@@ -68,34 +66,34 @@ class FollowerStatistics:
     bytes_read: int = 0
     failures: int = 0
     jumps: int = 0
-    told: int = 0
+    notifications: int = 0
 
 
 @dataclass(slots=True)
 class _Job:
-    """What the thread knows of one. Times are monotonic."""
+    """What the thread knows of one job. Times are monotonic."""
 
     log: FollowedLog
-    told_at: float = float("-inf")
-    is_news: bool = False
+    notified_at: float = float("-inf")
+    has_news: bool = False
     values: dict[str, MetricValue] = field(default_factory=dict)
 
 
 class LogFollower:
-    """See the module. `tell` is given the key of a job that something new is known of, in the follower's thread."""
+    """See the module. `enqueue` receives the key of a job with new values, in the follower's thread."""
 
-    def __init__(self, connector: Connector, tell: Callable[[str], object], clock: Clock) -> None:
+    def __init__(self, connector: Connector, enqueue: Callable[[str], object], clock: Clock) -> None:
         self._connector = connector
-        self._tell = tell
+        self._enqueue = enqueue
         self._clock = clock
         self._lock = threading.Lock()
         self._wanted: dict[str, LogTarget] = {}
-        # Jobs of which something else is wanted than the thread knows.
+        # Jobs whose target changed since the thread last looked.
         self._changed: set[str] = set()
         self._metrics: dict[str, Mapping[str, MetricValue]] = {}
-        # The target whose log was read to its end.
+        # The targets whose logs were read to their end.
         self._read_all: dict[str, LogTarget] = {}
-        # The thread's: those whose log goes on.
+        # The thread's own: jobs whose log is not complete.
         self._jobs: dict[str, _Job] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
@@ -107,7 +105,7 @@ class LogFollower:
         self._rng = random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._backoff = DecorrelatedBackoff(clock, self._rng)
         self._counters = LogCounters()
-        self._rounds = self._told = 0
+        self._rounds = self._notifications = 0
         self._stop = threading.Event()
         self._thread = SupervisedThread("logs-follow", self._run, stop=self._stop, clock=clock)
 
@@ -115,7 +113,7 @@ class LogFollower:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """False if it still waits for a connection after that time."""
+        """Returns False if the thread still waits for a connection after `timeout_seconds`."""
         self._stop.set()
         self._wake()
         return self._thread.join(timeout_seconds)
@@ -125,10 +123,10 @@ class LogFollower:
         return self._thread.restarts
 
     def follow(self, job_key: str, job_uid: str, pod: Pod, container: str, names: tuple[str, ...]) -> None:
-        """From now on the job's metrics come from this container of this pod, by these names.
+        """Reads the job's metrics of these names from this container from now on.
 
-        To be called by every sync: it costs nothing where nothing has changed. A pod that has not started leaves the
-        job as it was, so what the one before it said stands.
+        Every sync calls this; it costs nothing if nothing has changed. A pod that has not started changes nothing, so
+        the values of the pod before it stay.
         """
         target = target_of(job_key, job_uid, pod, container, names)
         if target is None or self._wanted.get(job_uid) == target:
@@ -139,7 +137,7 @@ class LogFollower:
         self._wake()
 
     def forget(self, job_uid: str) -> None:
-        """The job is over: no more is wanted of it, nor known."""
+        """Stops following the job and drops its values."""
         with self._lock:
             known = self._wanted.pop(job_uid, None)
             self._metrics.pop(job_uid, None)
@@ -150,20 +148,20 @@ class LogFollower:
         self._wake()
 
     def forget_key(self, job_key: str) -> None:
-        """The same, of a job that is gone with its UID."""
+        """The same for a job whose UID is not known any more."""
         with self._lock:
             uids = [uid for uid, target in self._wanted.items() if target.job_key == job_key]
         for uid in uids:
             self.forget(uid)
 
     def metrics_of(self, job_uid: str) -> Mapping[str, MetricValue]:
-        """The last of each metric by name, as far as it was seen by this process."""
+        """The last value of each metric by name, as far as this process has read it."""
         return self._metrics.get(job_uid, {})
 
     def has_read_all(self, job_uid: str) -> bool:
-        """Is there nothing to wait for: the log of the ended container was read to its end, or given up?
+        """Reports whether the log of the ended container was read to its end, or is not tried any more.
 
-        That takes a moment from the `follow` that tells of the end, some seconds where the node does not answer.
+        This takes a moment after the `follow` with the ended pod, and some seconds if the node does not respond.
         """
         wanted = self._wanted.get(job_uid)
         return wanted is None or self._read_all.get(job_uid) == wanted
@@ -179,11 +177,11 @@ class LogFollower:
             bytes_read=counted.bytes_read,
             failures=counted.failures,
             jumps=counted.jumps,
-            told=self._told,
+            notifications=self._notifications,
         )
 
     def run_round(self) -> None:
-        """One round, which waits for nothing but connections. For the thread, or a test without one."""
+        """Runs one round, which waits for nothing but connections. For the thread, or a test without one."""
         self._rounds += 1
         self._take_over()
         now = self._clock.monotonic()
@@ -191,12 +189,12 @@ class LogFollower:
         if is_full:
             self._read_at = now
         for job in self._readable():
-            if is_full or job.log.is_hurried:
+            if is_full or job.log.is_urgent:
                 self._take(job, job.log.read())
         for job in self._jobs.values():
             job.log.check()
         self._open()
-        self._tell_news()
+        self._notify()
 
     # The thread
 
@@ -212,7 +210,7 @@ class LogFollower:
         self._waker.close()
 
     def _gather(self) -> None:
-        """Sleep until there is something to do, and then until there is enough of it."""
+        """Sleeps until there is something to do, and then lets data accumulate."""
         now = self._clock.monotonic()
         due_at = self._due_at()
         ready = self._selector.select(None if due_at == float("inf") else max(0.0, due_at - now))
@@ -222,26 +220,26 @@ class LogFollower:
             return
         rest = self._read_at + PERIOD_SECONDS - self._clock.monotonic()
         if ready and rest > 0:
-            is_hurried = any(job.log.is_hurried for job in self._jobs.values())
-            self._clock.sleep(min(rest, _HURRIED_SECONDS) if is_hurried else rest, self._stop)
+            is_urgent = any(job.log.is_urgent for job in self._jobs.values())
+            self._clock.sleep(min(rest, _URGENT_PERIOD_SECONDS) if is_urgent else rest, self._stop)
 
     def _due_at(self) -> float:
-        """When something has to be done though nobody logs; monotonic."""
+        """When the thread has to act even if no data arrives; monotonic."""
         next_round = self._read_at + PERIOD_SECONDS
         due_at = float("inf")
         for job in self._jobs.values():
             of_log = max(job.log.due_at, self._open_not_before) if not job.log.is_open else job.log.due_at
-            of_news = job.told_at + TELL_SECONDS if job.is_news else float("inf")
+            of_news = job.notified_at + NOTIFY_SECONDS if job.has_news else float("inf")
             due_at = min(due_at, of_log, of_news, next_round if job.log.has_more else float("inf"))
         return due_at
 
     def _wake(self) -> None:
-        # One that is full wakes as well; one that is closed has nobody to wake.
+        # OSError: the socket is full, which wakes the thread as well, or closed.
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
     def _take_over(self) -> None:
-        """What syncs have said since the last round."""
+        """Applies the targets that syncs have set since the last round."""
         with self._lock:
             changed = {uid: self._wanted.get(uid) for uid in self._changed}
             self._changed.clear()
@@ -256,7 +254,7 @@ class LogFollower:
                 self._jobs[uid] = self._job_of(target, job.values if job else self.metrics_of(uid))
 
     def _job_of(self, target: LogTarget, before: Mapping[str, MetricValue]) -> _Job:
-        """With what is known already, as far as it is still wanted."""
+        """Keeps the known values of the metrics that are still requested."""
         log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
         return _Job(log_, values={name: each for name, each in before.items() if name in target.names})
 
@@ -269,7 +267,7 @@ class LogFollower:
         for name, pair in found.items():
             before = job.values.get(name)
             job.values[name] = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
-            job.is_news |= before is None or before.value != pair.value
+            job.has_news |= before is None or before.value != pair.value
 
     def _open(self) -> None:
         now = self._clock.monotonic()
@@ -284,7 +282,7 @@ class LogFollower:
             try:
                 each.open(may_follow=followed < MAX_FOLLOWED)
             except ApiError as error:
-                # It is the API server that does not answer: no other need try.
+                # The API server does not respond, so the other logs are not tried.
                 self._open_not_before = self._clock.monotonic() + self._backoff.next_seconds()
                 log.debug("cannot follow logs", error=str(error))
                 for other in due:
@@ -292,20 +290,20 @@ class LogFollower:
                 return
             followed += 1
 
-    def _tell_news(self) -> None:
+    def _notify(self) -> None:
         now = self._clock.monotonic()
         for uid, job in list(self._jobs.items()):
-            if not job.log.is_done and not (job.is_news and now >= job.told_at + TELL_SECONDS):
+            if not job.log.is_done and not (job.has_news and now >= job.notified_at + NOTIFY_SECONDS):
                 continue
             if job.log.is_done:
                 del self._jobs[uid]
-            job.is_news, job.told_at = False, now
+            job.has_news, job.notified_at = False, now
             if self._publish(uid, job):
-                self._told += 1
-                self._tell(job.log.target.job_key)
+                self._notifications += 1
+                self._enqueue(job.log.target.job_key)
 
     def _publish(self, uid: str, job: _Job) -> bool:
-        """For syncs to see; False if the job was forgotten meanwhile."""
+        """Makes the values visible to syncs; False if the job was forgotten meanwhile."""
         with self._lock:
             if uid not in self._wanted:
                 return False

@@ -1,14 +1,15 @@
-"""Reads from workers' logs how many steps they have done, for jobs that say how (`autoscaling.progress.pattern`).
+"""Reads the number of completed steps from workers' logs, for TFJobs with `autoscaling.progress.pattern`.
 
-Theory of operation. One thread looks at all such jobs in the caches: of each worker whose program was started it reads
-the end of the log every `PERIOD_SECONDS`, more often once it is told to end, and for the last time when it has ended
-for good; what the last line that matches says is kept. What is new is told by queueing the job: the sync takes it from
-here (`readings_of`), and never waits for a log itself.
+Theory of operation. One thread polls all such jobs in the caches. It reads the end of the log of each started worker
+every `PERIOD_SECONDS`, more often while the worker is being terminated, and one last time after it has ended; it keeps
+the match of the last line that matches. A new value queues the job, whose sync takes it from `readings_of` and never
+waits for a log itself.
 
-A node that does not answer costs the others a few seconds, so its pods are left alone for a while after that. A log
-that cannot be read is none: what its program says in the message of its end, and whatever was read before, stands.
+A node that does not respond delays the other pods by a few seconds, so its pods are skipped for a while after that. If
+a log cannot be read, the container's termination message and earlier readings count.
 
-Nothing here is remembered by a restarted controller, nor needs to be: what counts is in the job's status.
+Workers are polled rather than followed: there may be hundreds for each job, and only their last lines matter. A
+restarted controller needs no state of this reader, since the job's status has the result.
 """
 
 from __future__ import annotations
@@ -39,55 +40,55 @@ from tfjob_controller.util.threads import SupervisedThread
 log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS = 2.0
-# Who is told to end says its last words within moments, and is gone after that. So often it is looked who that is.
+# A worker that is being terminated prints its last lines and is deleted shortly after.
 TERMINATING_PERIOD_SECONDS = 0.25
-# The end of a log: what a program prints between two looks.
+# The end of a log, which covers what a program prints between two polls.
 TAIL_LINES = 100
 LIMIT_BYTES = 256 * 1024
 _ANSWER_SECONDS = 5.0
-# A node that lets us wait for so long is one that does not answer.
+# A node that takes this long counts as one that does not respond.
 _SLOW_SECONDS = 2.0
 _REST_SECONDS = 30.0
-# Of a pod that has ended: it may be that its node takes a moment to answer.
+# For an ended pod, whose node may need a moment to respond.
 _LAST_TRIES = 3
-# A pattern that takes so long is not tried again: all jobs wait for this thread.
+# A pattern that takes this long is not evaluated again, since all jobs share this thread.
 TOO_SLOW_SECONDS = 0.5
-# How long what was read of a pod is kept after it has gone, so that the sync which it waits for knows it.
+# How long readings are kept after their pod is deleted, so that a sync can take them.
 RETENTION_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class _Known:
-    """Of one pod. Times are monotonic."""
+    """What is known of one pod's log. Times are monotonic."""
 
     job_uid: str
     reading: Reading
     seen_at: float
-    # The next look at a worker that goes on; and at any, where its node does not answer.
+    # The next poll of a running worker, and of any worker whose node does not respond.
     not_before: float = 0.0
     rests_until: float = 0.0
     failures: int = 0
 
 
 class ProgressReader:
-    """See the module. `tell` is given the key of a job that something new is known of."""
+    """See the module. `enqueue` receives the key of a job with a new reading."""
 
     def __init__(
         self,
         requester: Requester,
         jobs: Store[TFJob],
         pods: Store[Pod],
-        tell: Callable[[str], object],
+        enqueue: Callable[[str], object],
         clock: Clock,
     ) -> None:
         self._requester = requester
         self._jobs = jobs
         self._pods = pods
-        self._tell = tell
+        self._enqueue = enqueue
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        # Nodes that did not answer, and until when those who run there are not asked for.
+        # Nodes that did not respond, and until when their pods are skipped.
         self._silent: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = SupervisedThread("logs", self._run, stop=self._stop, clock=clock)
@@ -96,7 +97,7 @@ class ProgressReader:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """False if a request is still under way after that time."""
+        """Returns False if a request still runs after `timeout_seconds`."""
         self._stop.set()
         return self._thread.join(timeout_seconds)
 
@@ -105,12 +106,12 @@ class ProgressReader:
         return self._thread.restarts
 
     def readings_of(self, job_uid: str) -> Mapping[str, Reading]:
-        """By UID of the pod. Any thread."""
+        """The readings of a job, by UID of the pod. Any thread."""
         with self._lock:
             return {uid: known.reading for uid, known in self._known.items() if known.job_uid == job_uid}
 
     def run_round(self) -> bool:
-        """One round over all jobs; False if there is nobody to look at."""
+        """Polls all jobs once; False if there is no worker to poll."""
         found = False
         for job in self._jobs.list():
             if pattern_of(job.spec) is None or not job.spec.runtime_id or is_finished(job.status):
@@ -118,7 +119,7 @@ class ProgressReader:
             for pod in self._workers_of(job):
                 if self._stop.is_set():
                     return False
-                self._look_at(job, pod)
+                self._poll(job, pod)
                 found = True
         self._forget()
         return found
@@ -134,7 +135,7 @@ class ProgressReader:
             if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod):
                 yield pod
 
-    def _look_at(self, job: TFJob, pod: Pod) -> None:
+    def _poll(self, job: TFJob, pod: Pod) -> None:
         now = self._clock.monotonic()
         known = self._known.get(pod.metadata.uid)
         if known is None:
@@ -145,13 +146,13 @@ class ProgressReader:
         is_ending = pod.metadata.deletion_timestamp is not None or all_containers_ended(pod)
         if known.reading.is_last or now < (known.rests_until if is_ending else known.not_before):
             return
-        # Who has ended is waited for, so each of those has its tries.
+        # The sync waits for ended workers, so these are tried even on a node that did not respond.
         if now < self._silent.get(pod.spec.node_name, 0.0) and not all_containers_ended(pod):
             return
         known.not_before = now + PERIOD_SECONDS
         before, known.reading = known.reading, self._read(job, pod, known)
         if known.reading != before:
-            self._tell(key_of(job))
+            self._enqueue(key_of(job))
 
     def _read(self, job: TFJob, pod: Pod, known: _Known) -> Reading:
         has_ended, begin = all_containers_ended(pod), self._clock.monotonic()
@@ -176,7 +177,7 @@ class ProgressReader:
         begin = time.thread_time()
         said = last_match(pattern, text)
         if time.thread_time() - begin > TOO_SLOW_SECONDS:
-            problem = f"progress.pattern takes too long on the log of {before.replica}: it is not read any more"
+            problem = f"progress.pattern takes too long on the log of {before.replica}, which is not read any more"
             return replace(before, problem=problem, is_last=True)
         return replace(before, text=before.text if said is None else said, is_last=is_last)
 
@@ -189,7 +190,7 @@ class ProgressReader:
         return body.decode("utf-8", "replace")
 
     def _forget(self) -> None:
-        """What nobody asks for any more."""
+        """Drops readings of deleted pods and expired entries of nodes."""
         now = self._clock.monotonic()
         too_old = now - RETENTION_SECONDS
         self._silent = {node: until for node, until in self._silent.items() if until > now}

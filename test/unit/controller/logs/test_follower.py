@@ -33,7 +33,7 @@ from tfjob_controller.controller.logs.followedlog import (
     ROUND_BYTES,
     TAIL_LINES,
 )
-from tfjob_controller.controller.logs.follower import PERIOD_SECONDS, TELL_SECONDS, LogFollower
+from tfjob_controller.controller.logs.follower import NOTIFY_SECONDS, PERIOD_SECONDS, LogFollower
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.util.clock import FakeClock, RealClock
@@ -150,8 +150,8 @@ def test_a_job_is_told_now_and_then_however_much_is_said(bench: Bench) -> None:
         asked.say(line(step, f"step={step}"))
         bench.has_read(step * len(line(1, "step=1")))
     seconds = bench.clock.monotonic() - 1000.0
-    assert 2 <= len(bench.told) <= seconds / TELL_SECONDS + 1
-    bench.clock.advance(TELL_SECONDS)
+    assert 2 <= len(bench.told) <= seconds / NOTIFY_SECONDS + 1
+    bench.clock.advance(NOTIFY_SECONDS)
     bench.follower.run_round()
     assert bench.metrics()["step"] == at("49", 49), "what was said last is told as well"
 
@@ -163,7 +163,7 @@ def test_what_says_nothing_new_is_told_to_nobody(bench: Bench) -> None:
     bench.until(lambda: bool(bench.told))
     asked.say(line(2, "loss=1"), line(3, "nothing"))
     bench.has_read(100)
-    bench.clock.advance(TELL_SECONDS)
+    bench.clock.advance(NOTIFY_SECONDS)
     bench.follower.run_round()
     assert bench.told == ["ns/job"]
 
