@@ -84,7 +84,7 @@ class Table:
 
 class Silent:
     def gang_bound(self, gang: str, attempt: int) -> None: ...
-    def gang_given_up(self, gang: str, attempt: int) -> None: ...
+    def attempt_rejected(self, gang: str, attempt: int) -> None: ...
 
 
 class Connection:
@@ -162,7 +162,7 @@ def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def _queue_of_waiting(process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline().strip() if process.stdout else ""
     if not line:
         raise RuntimeError("a process of the bench has ended")
@@ -232,12 +232,12 @@ def serve(api_port: int) -> None:
     """Print a port and serve until killed. One member of the parked gang never comes."""
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
-    gate = Permit(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
-    gate.expect(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
+    permit = Permit(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
+    permit.set_placement(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
-        gate.expect(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})
-    server = ExtenderServer(Loopback(), ExtenderVerbs(Table(), gate), clock)
-    for part in (binder, gate, server):
+        permit.set_placement(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})
+    server = ExtenderServer(Loopback(), ExtenderVerbs(Table(), permit), clock)
+    for part in (binder, permit, server):
         part.start()
     print(server.port, flush=True)
     threading.Event().wait()
@@ -272,11 +272,11 @@ def gangs(port: int, first: int) -> Iterator[list[int]]:
     """Gangs arrive and are bound, from a process of their own, until it is left; then the list says how many were."""
     bound: list[int] = []
     with program("gangs", str(port), str(first)) as process:
-        _line(process)
+        _queue_of_waiting(process)
         yield bound
         # Whoever gets it stops after the gang under way, and says how many there were.
         process.stdin.close() if process.stdin else None
-        bound.append(int(_line(process)))
+        bound.append(int(_queue_of_waiting(process)))
 
 
 def make_gangs(port: int, first: int) -> None:
@@ -353,8 +353,12 @@ def one_round(port: int, bare_port: int, number: int, found: Found) -> None:
 def measure() -> Found:
     found = Found()
     length = len(filter_request("free", "worker-1"))
-    with program("api") as api, program("serve", _line(api)) as server, program("bare", str(length)) as bare:
-        port, bare_port = int(_line(server)), int(_line(bare))
+    with (
+        program("api") as api,
+        program("serve", _queue_of_waiting(api)) as server,
+        program("bare", str(length)) as bare,
+    ):
+        port, bare_port = int(_queue_of_waiting(server)), int(_queue_of_waiting(bare))
         parked = park(port)
         progress(f"{len(parked)} calls are parked; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):

@@ -147,8 +147,9 @@ _GANGS = Row("Gangs", (
            (f"max(gang_partly_bound_longest_seconds{{{OF_GANG_SCHEDULER}}})", "seconds"))),
     Panel("What is written", "Statuses of Gangs in ten minutes, by what they say.", COUNT,
           ((f"sum by (result) (increase(gang_status_writes_total{{{OF_GANG_SCHEDULER}}}[10m]))", "{{result}}"),)),
-    Panel("Wishes for another size", "In the last hour.", COUNT,
-          ((f"sum by (direction) (increase(gang_resizes_asked_total{{{OF_GANG_SCHEDULER}}}[1h]))", "{{direction}}"),)),
+    Panel("Resize requests", "In the last hour.", COUNT,
+          ((f"sum by (direction) (increase(gang_resize_requests_total{{{OF_GANG_SCHEDULER}}}[1h]))",
+            "{{direction}}"),)),
 ))  # fmt: skip
 
 _CALLS = Row("kube-scheduler", (

@@ -120,7 +120,7 @@ GANGS = Group(
             look=(
                 "which: `kubectl get gangs -A | grep Admitted`, and its pods without a node: "
                 "`kubectl -n NAMESPACE get pods -l scheduling.kubeflow.org/gang=NAME -o wide`",
-                "a node that was lost or filled meanwhile: events of the Gang (`Moved`)",
+                "a node that was lost or filled meanwhile: events of the Gang (`Reassigned`)",
             ),
             act=(
                 "make room: drain or delete what is in the way, or add a node",
@@ -139,7 +139,7 @@ GANGS = Group(
             name="GangRepairs",
             exprs=(
                 "sum by (namespace) (increase(gang_status_writes_total"
-                f'{{{OF_GANG_SCHEDULER}, result=~"moved|returned"}}[30m])) > 10',
+                f'{{{OF_GANG_SCHEDULER}, result=~"reassigned|requeued"}}[30m])) > 10',
             ),
             lasting="5m",
             severity=WARNING,
@@ -147,7 +147,7 @@ GANGS = Group(
             means="Gangs are admitted, and then get other nodes (`moved`) or go back to the queue (`returned`). Each "
             "costs "
             "time; often it is one node, or one gang, again and again.",
-            look=("whose: `kubectl get events -A --field-selector reason=Moved`", "which of both: the query"),
+            look=("whose: `kubectl get events -A --field-selector reason=Reassigned`", "which of both: the query"),
             act=(
                 "a node that takes no pods though it is Ready: cordon it",
                 "`returned`: pods do not come within `--bind-timeout`; see "

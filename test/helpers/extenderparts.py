@@ -85,13 +85,13 @@ class Bindings:
 @dataclass
 class Listener:
     bound: list[tuple[str, int]] = field(default_factory=list)
-    given_up: list[tuple[str, int]] = field(default_factory=list)
+    rejected_attempts: list[tuple[str, int]] = field(default_factory=list)
 
     def gang_bound(self, gang: str, attempt: int) -> None:
         self.bound.append((gang, attempt))
 
-    def gang_given_up(self, gang: str, attempt: int) -> None:
-        self.given_up.append((gang, attempt))
+    def attempt_rejected(self, gang: str, attempt: int) -> None:
+        self.rejected_attempts.append((gang, attempt))
 
 
 def pod(member: str, gang: str = "gang", attempt: int = 1) -> dict[str, Any]:

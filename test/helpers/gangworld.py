@@ -1,7 +1,7 @@
 """A cluster in memory for the gang scheduler: its admission loop and bind gate as they are, all else played.
 
 Plays the API server (`MemoryApi`), the watches (`deliver`), kube-scheduler (`schedule`: it binds only what fits, by
-its own count, through the gate), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each call is a
+its own count, through Permit), and owners (`create_pods`, `delete_old_pods`). Nothing runs by itself: each call is a
 step, and time is a fake clock's, so that a test can put any order on them.
 """
 
@@ -121,10 +121,10 @@ class GangWorld:
         # The version of each Gang that the handler has heard of.
         self._told: dict[str, str] = {}
         self._pod_store: Store[ScheduledPod] = Store({BY_GANG: by_gang})
-        self.board = SharedState(self.gangs, self.clock)
-        check = PreBindCheck(self, self.gangs, self._pod_store, self.board, self.clock, lambda: self.is_leading)
-        self.gate = Permit(
-            check, self.board, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
+        self.state = SharedState(self.gangs, self.clock)
+        check = PreBindCheck(self, self.gangs, self._pod_store, self.state, self.clock, lambda: self.is_leading)
+        self.permit = Permit(
+            check, self.state, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
         )
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self.pod_api = _Pods(self.pods)
@@ -137,20 +137,20 @@ class GangWorld:
             threads=1,
         )
         self.admission = AdmissionLoop(
-            self.board,
+            self.state,
             self.gangs,
             self._pod_store,
             self._writer,
-            self.gate,
+            self.permit,
             self.clock,
             policy=AdmissionPolicy(),
             scale_policy=AutoscalingPolicy(SCALE_DOWN_SECONDS, SCALE_UP_SECONDS),
             rng=random.Random(1),
         )
-        self.placements = GangPlacements(self.gangs, self.board, lambda: True)
-        self._node_handler = NodeHandler(self.board)
-        self._pod_handler = PodHandler(self.board, self.gate)
-        self._gang_handler = GangHandler(self.board)
+        self.placements = GangPlacements(self.gangs, self.state, lambda: True)
+        self._node_handler = NodeHandler(self.state)
+        self._pod_handler = PodHandler(self.state, self.permit)
+        self._gang_handler = GangHandler(self.state)
         for node in self.nodes.values():
             self._node_handler.on_add(node, True)
         for pod in self.pods.values():
@@ -162,7 +162,7 @@ class GangWorld:
     def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection) -> None:
         """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
         self._under_way += [(pod, on_result, objection) for pod in pods]
-        if not self.is_binding_slow and not self.board.lock.locked():
+        if not self.is_binding_slow and not self.state.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
@@ -198,8 +198,8 @@ class GangWorld:
         self._writer.stop()
 
     def run(self) -> None:
-        """One pass of the loop, and what is due at the gate."""
-        self.gate.tick()
+        """One pass of the loop, and what is due at the permit."""
+        self.permit.tick()
         self.admission.run_once()
         if not self.is_binding_slow:
             self.end_bindings()
@@ -417,7 +417,7 @@ class GangWorld:
                 continue
             room = self._allocatable(node) - self.used(node) - self._assumed_on(node)
             if room < _cpu_of(pod) and not is_blind:
-                self.board.node_refused(who, node)
+                self.state.node_rejected(who, node)
                 continue
             self._assumed[pod.metadata.uid] = node, _cpu_of(pod)
             self._bring(who, BindRequest(NAMESPACE, pod.metadata.name, pod.metadata.uid, node))
@@ -425,10 +425,10 @@ class GangWorld:
     def _bring(self, who: GangMember, pod: BindRequest) -> None:
         """Whatever the answer is, the pod is bound by then, or has to be asked for again."""
 
-        def on_answer(error: str) -> None:
+        def on_response(error: str) -> None:
             self._assumed.pop(pod.uid, None)
 
-        self.gate.arrive(who, pod, on_answer)
+        self.permit.request_bind(who, pod, on_response)
 
     def _assumed_on(self, node: str) -> int:
         bound = {pod.metadata.uid for pod in self.pods.values() if pod.spec.node_name}

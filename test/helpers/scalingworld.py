@@ -65,12 +65,12 @@ class ScalingWorld:
 
     def arrives(self, name: str, *members: Member, **spec: Any) -> None:
         """It waits from now on."""
-        gang = a_gang(name, *members, status=GangStatus(waiting_since=self.now.isoformat()), **spec)
+        gang = a_gang(name, *members, status=GangStatus(queued_time=self.now.isoformat()), **spec)
         self.waiting[key_of(gang)] = gang
 
     def runs(self, name: str, nodes: Sequence[tuple[str, Iterable[str]]], *members: Member, **spec: Any) -> None:
         """It is bound: on each of these nodes, these members. `last_resize_time` and the like are its status."""
-        own = {"bound_at", "last_resize_time", "target_members", "leaving", "target_reason"}
+        own = {"bound_time", "last_resize_time", "target_members", "leaving", "target_reason"}
         said = {name: spec.pop(name) for name in own & spec.keys()}
         placement = tuple(NodePlacement(node, tuple(some)) for node, some in nodes)
         gang = a_gang(name, *members, status=GangStatus(phase=BOUND, attempt=1, placement=placement, **said), **spec)
@@ -123,8 +123,8 @@ class ScalingWorld:
                 phase=BOUND,
                 attempt=each.attempt,
                 placement=each.placement.by_node(),
-                waiting_since=gang.status.waiting_since,
-                bound_at=self.now.isoformat(),
+                queued_time=gang.status.queued_time,
+                bound_time=self.now.isoformat(),
             )
             self.running[each.gang_key] = replace(gang, status=status)
         return [each.gang_key for each in admitted]

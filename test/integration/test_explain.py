@@ -168,7 +168,7 @@ def test_a_gang_tells_of_its_queue_and_its_place(explain: Explain, trial: Trial)
     trial.submit(master(template=alone()), gang={"enabled": True})
     path = f"/apis/{GANG}/namespaces/{trial.namespace}/gangs/{trial.name}-{trial.runtime_id}"
     gang = eventually(lambda: trial.jobs.api.find(path), 30)
-    seen = {"observedGeneration": gang["metadata"]["generation"], "waitingSince": "2026-01-01T00:00:00Z"}
+    seen = {"observedGeneration": gang["metadata"]["generation"], "queuedTime": "2026-01-01T00:00:00Z"}
     missing = [{"resource": "cpu", "requested": "8", "available": "2"}]
     waits = {**seen, "phase": "Waiting", "position": 2, "message": "8 cpu and 2 are free", "missing": missing}
     trial.jobs.api.patch(f"{path}/status", {"status": waits})

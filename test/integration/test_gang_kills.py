@@ -258,7 +258,7 @@ class Programs:
 
     def gate(self) -> Object:
         """How many calls wait, and more of the kind."""
-        found: Object = urllib3.request("GET", f"http://{self._pages}/debug/gate", timeout=5.0).json()
+        found: Object = urllib3.request("GET", f"http://{self._pages}/debug/permit", timeout=5.0).json()
         return found
 
     def end(self) -> None:

@@ -78,7 +78,7 @@ def await_calls(port: int, count: int) -> None:
     """So many bind calls wait."""
 
     def calls() -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/gate", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/permit", timeout=5) as page:
             return int(json.load(page)["calls"])
 
     eventually(lambda: calls() == count, 20, 0.05)

@@ -277,7 +277,7 @@ def test_queue_says_that_no_gang_scheduler_has_looked_and_counts_from_the_creati
     assert "no gang scheduler has looked at it yet" in out
     assert error.startswith("no gang scheduler has looked at any gang; look whether one runs: kubectl get pods -A -l ")
     assert "docs/gang-scheduling.md says how it is installed" in error
-    later = {"phase": "Waiting", "position": 1, "waitingSince": "2099-01-01T00:00:00Z"}
+    later = {"phase": "Waiting", "position": 1, "queuedTime": "2099-01-01T00:00:00Z"}
     api.patch(f"{path}/first/status", {"status": later})
     (row,) = json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]
     assert row["since"] == made["metadata"]["creationTimestamp"]

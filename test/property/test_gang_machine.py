@@ -248,7 +248,7 @@ class GangMachine(RuleBasedStateMachine):
 
     def _has_room_for(self, attempt: int, name: str) -> bool:
         cpu = self.more[name] or int(self.world.gang(name).spec.members[0].resources["cpu"])
-        view = self.world.board.view
+        view = self.world.state.view
         return any(view.free(node).get("cpu", 0) >= 1000 * cpu for node in self.world.nodes)
 
     def _check_reservations(self) -> None:
@@ -256,7 +256,7 @@ class GangMachine(RuleBasedStateMachine):
         said = {f"{NAMESPACE}/{name}": self._reserved_for(name) for name in self.world.names()}
         for number in range(self.numbers + 1):
             key = f"{NAMESPACE}/g{number}"
-            assert dict(self.world.board.view.reserved_members(key)) == said.get(key, {})
+            assert dict(self.world.state.view.reserved_members(key)) == said.get(key, {})
 
     def _reserved_for(self, name: str) -> dict[str, str]:
         gang = self.world.gang(name)
@@ -267,12 +267,12 @@ class GangMachine(RuleBasedStateMachine):
         return {member: node for member, node in placed_nodes(gang.status).items() if member not in done}
 
     def _check_nobody_waits_in_vain(self) -> None:
-        view = self.world.board.view
+        view = self.world.state.view
         for name in self.world.names():
             gang = self.world.gang(name)
             if gang.status.phase != WAITING or gang.spec.suspend or gang.status.position != 1:
                 continue
-            (member,) = self.world.board.needs.corrected(f"{NAMESPACE}/{name}", gang).spec.members
+            (member,) = self.world.state.observed_requests.apply(f"{NAMESPACE}/{name}", gang).spec.members
             least = max(1, gang.spec.min_members.get("worker", member.count))
             cpu = 1000 * int(member.resources["cpu"])
             nodes = [node for node, body in self.world.nodes.items() if not body.spec.unschedulable]

@@ -55,8 +55,8 @@ statuses = st.fixed_dictionaries(
             ),
             max_size=3,
         ),
-        "notBefore": moments,
-        "waitingSince": moments,
+        "requeueTime": moments,
+        "queuedTime": moments,
         "position": numbers,
     },
 )

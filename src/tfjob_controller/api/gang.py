@@ -183,14 +183,14 @@ class GangStatus(_Value, frozen=True):
     position: Annotated[int, says("Place in the queue, from 1; 0 while it does not wait.", format="int32")] = 0
     missing: Annotated[tuple[Missing, ...], says("What it lacks, by resource.")] = ()
     message: Annotated[str, says("The same in words.")] = ""
-    waiting_since: Annotated[
+    queued_time: Annotated[
         str | None, says("When it came into the queue; its age there counts from then.", format="date-time")
     ] = None
-    not_before: Annotated[
+    requeue_time: Annotated[
         str | None, says("It is not considered before then, after an attempt that failed.", format="date-time")
     ] = None
     admitted_time: Annotated[str | None, says("When it was admitted last.", format="date-time")] = None
-    bound_at: Annotated[
+    bound_time: Annotated[
         str | None, says("When all of its pods were bound first, in this attempt.", format="date-time")
     ] = None
     last_resize_time: Annotated[

@@ -111,7 +111,7 @@ def _waits_since(gang: Gang) -> str:
 
     Before its first attempt a gang scheduler counts from when it saw the Gang, which may be long after the creation.
     """
-    created, waits = gang.metadata.creation_timestamp or "", gang.status.waiting_since or ""
+    created, waits = gang.metadata.creation_timestamp or "", gang.status.queued_time or ""
     return waits if waits and gang.status.attempt else created or waits
 
 

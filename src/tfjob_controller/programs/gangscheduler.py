@@ -1,6 +1,6 @@
 """The gang scheduler's composition root: `tfjob-controller extender`, beside a kube-scheduler.
 
-Start: servers (probes are answered from the first moment), caches, then the admission loop and the bind gate, once
+Start: servers (probes are answered from the first moment), caches, then the admission loop and the bind permit, once
 every cache is filled and every handler has been told: reservations are read back before anything is decided. The
 extender's verbs answer 503 until then.
 
@@ -114,17 +114,17 @@ class GangScheduler:
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
         )
-        self.board = SharedState(self.caches.gangs.store, self._clock)
-        self._gate = Permit(
+        self.state = SharedState(self.caches.gangs.store, self._clock)
+        self._permit = Permit(
             PreBindCheck(
                 self._binder,
                 self.caches.gangs.store,
                 self.caches.pods.store,
-                self.board,
+                self.state,
                 self._clock,
                 self._is_believed_to_lead,
             ),
-            self.board,
+            self.state,
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,
             bind_timeout_seconds=options.bind_timeout,
@@ -139,11 +139,11 @@ class GangScheduler:
             threads=options.concurrent_writes,
         )
         self.admission = AdmissionLoop(
-            self.board,
+            self.state,
             self.caches.gangs.store,
             self.caches.pods.store,
             self._writer,
-            self._gate,
+            self._permit,
             self._clock,
             policy=_policy(options),
             scale_policy=_scale_policy(options),
@@ -152,7 +152,7 @@ class GangScheduler:
         self._follower = self._new_follower()
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.board.view.utilization)
+        self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.state.view.utilization)
         self.gang_metrics.collect_underway(self._underway)
         self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
@@ -175,9 +175,9 @@ class GangScheduler:
             self.extender.start()
             log.info("serving kube-scheduler", port=self.extender.port)
         registrations = [
-            self.caches.nodes.add_handler(NodeHandler(self.board)),
-            self.caches.pods.add_handler(PodHandler(self.board, self._gate)),
-            self.caches.gangs.add_handler(GangHandler(self.board)),
+            self.caches.nodes.add_handler(NodeHandler(self.state)),
+            self.caches.pods.add_handler(PodHandler(self.state, self._permit)),
+            self.caches.gangs.add_handler(GangHandler(self.state)),
         ]
         self.caches.informers.start()
         if self._follower is not None:
@@ -192,7 +192,7 @@ class GangScheduler:
         gc.freeze()
         self._recorder.start()
         self._binder.start()
-        self._gate.start()
+        self._permit.start()
         self.admission.start()
         self._is_working.set()
         if self._follower is not None:
@@ -229,11 +229,11 @@ class GangScheduler:
         options = self._options
         if options.mode == "affinity" or options.extender_bind_address is None:
             return None
-        placements = GangPlacements(self.caches.gangs.store, self.board, self._is_working.is_set)
+        placements = GangPlacements(self.caches.gangs.store, self.state, self._is_working.is_set)
         files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
         return ExtenderServer(
             options.extender_bind_address,
-            ExtenderVerbs(placements, self._gate, self.board),
+            ExtenderVerbs(placements, self._permit, self.state),
             self._clock,
             tls=files if files.certificate else None,
             observer=self.gang_metrics,
@@ -242,7 +242,7 @@ class GangScheduler:
     def _shut_down(self) -> bool:
         log.info("stopping")
         ended = self.extender.stop(_PART_SECONDS) if self.extender is not None else True
-        ended &= self._gate.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
+        ended &= self._permit.stop(_PART_SECONDS) & self._binder.stop(_PART_SECONDS)
         self._writer.stop()
         self._recorder.stop(_PART_SECONDS)
         ended &= self.admission.stop(_PART_SECONDS)
@@ -258,7 +258,7 @@ class GangScheduler:
     def _restarts(self) -> dict[str, int]:
         own = {
             "admission": self.admission.restarts,
-            "bind-gate": self._gate.restarts,
+            "permit": self._permit.restarts,
             "binder": self._binder.restarts,
             "events": self._recorder.statistics().restarts,
         }
@@ -266,8 +266,8 @@ class GangScheduler:
         return self.caches.informers.restarts() | own | server
 
     def _reserved(self) -> dict[str, int]:
-        with self.board.lock:
-            return dict(self.board.view.statistics().reserved)
+        with self.state.lock:
+            return dict(self.state.view.statistics().reserved)
 
     def _underway(self) -> Underway | None:
         if not self._is_working.is_set():
@@ -284,7 +284,7 @@ class GangScheduler:
     def _pages(self) -> dict[str, Callable[[], Any]]:
         return {
             "caches": self.caches.informers.statistics,
-            "gate": self._gate.statistics,
+            "permit": self._permit.statistics,
             "requests": self.transport.statistics,
         }
 

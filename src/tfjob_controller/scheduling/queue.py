@@ -1,7 +1,7 @@
 """Who comes first: priority, then age, then name; and who has waited so long that others must step back.
 
-A gang's age counts from `status.waitingSince`, which an attempt that failed does not set back, or else from its
-creation. A gang that rests after a failed attempt (`status.notBefore`) keeps its place but is not considered.
+A gang's age counts from `status.queuedTime`, which an attempt that failed does not set back, or else from its
+creation. A gang that rests after a failed attempt (`status.requeueTime`) keeps its place but is not considered.
 
 No rest is longer than `REST_CAP_SECONDS`: whatever says so was written by another clock, or by hand, and is no rest.
 
@@ -56,7 +56,7 @@ class NominatedNodes:
 
 def backoff_seconds(gang: Gang, now: datetime) -> float:
     """How long the gang still rests after an attempt that failed; 0 if it does not."""
-    until = parse_time_or_none(gang.status.not_before)
+    until = parse_time_or_none(gang.status.requeue_time)
     left = (until - now).total_seconds() if until is not None else 0.0
     return left if 0 < left <= MAX_BACKOFF_SECONDS else 0.0
 
@@ -70,7 +70,7 @@ def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
 
 def _since(gang: Gang) -> datetime:
     return (
-        parse_time_or_none(gang.status.waiting_since)
+        parse_time_or_none(gang.status.queued_time)
         or parse_time_or_none(gang.metadata.creation_timestamp)
         or _BEGINNING
     )

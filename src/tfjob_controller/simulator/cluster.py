@@ -77,7 +77,7 @@ def gang_of(job: SimJob, *, elastic: bool) -> Gang:
         max_members={WORKER: job.max_workers} if elastic else {},
     )
     meta = ObjectMeta(name=job.name, namespace=NAMESPACE, uid=job.name, creation_timestamp=since)
-    return Gang(meta, spec, GangStatus(waiting_since=since))
+    return Gang(meta, spec, GangStatus(queued_time=since))
 
 
 def _members(job: SimJob) -> tuple[Member, ...]:

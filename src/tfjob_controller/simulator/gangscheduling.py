@@ -139,7 +139,7 @@ class SimulatedGangScheduler:
         gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
         if self._timeline.now - job.arrival_ms >= _AT_ONCE_MS:
             self._waited_at = now
-        status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_at=format_micro_time(now))
+        status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_time=format_micro_time(now))
         self._keep(gang_key, replace(gang, status=status), node_of)
         self._executions.start(job, node_of, len(node_of) * ms(self._settings.pod_seconds))
 

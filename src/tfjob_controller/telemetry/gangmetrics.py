@@ -21,10 +21,10 @@ _WAIT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 
 _FILTER_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5]
 _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 # Of `gangscheduler.status.writer.StatusChange`.
-_DIRECTIONS = {"shrink_asked": "shrink", "grow_asked": "grow"}
+_DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
 # What counts from 0 on, so that an alert sees the first one too: of status writes those that are a repair, of bindings
 # all that `gangscheduler.binding.binder.BindingObserver` names.
-_REPAIRS = ("moved", "returned", "failed")
+_REPAIRS = ("reassigned", "requeued", "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
 # Of `gangscheduler.admission.progress.FITS`.
 _FITS = {
@@ -59,14 +59,14 @@ class GangMetrics:
         )
         for result in _REPAIRS:
             self._writes.labels(result)
-        self._asked = Counter(
-            "gang_resizes_asked_total",
-            "Wishes that a running gang have fewer members (shrink) or more (grow), told to its owner.",
+        self._resize_requests = Counter(
+            "gang_resize_requests_total",
+            "Requests to owners of running gangs to reduce (shrink) or increase (grow) the number of members.",
             ["direction"],
             registry=registry,
         )
         for direction in _DIRECTIONS.values():
-            self._asked.labels(direction)
+            self._resize_requests.labels(direction)
         self._waited = Histogram(
             "gang_waiting_seconds",
             "Time from a gang's entry into the queue until it was admitted.",
@@ -116,9 +116,9 @@ class GangMetrics:
     def written(self, result: str, gang: Gang) -> None:
         self._writes.labels(result).inc()
         if result in _DIRECTIONS:
-            self._asked.labels(_DIRECTIONS[result]).inc()
-        if result == "admitted" and gang.status.waiting_since and gang.status.admitted_time:
-            waited = parse_time(gang.status.admitted_time) - parse_time(gang.status.waiting_since)
+            self._resize_requests.labels(_DIRECTIONS[result]).inc()
+        if result == "admitted" and gang.status.queued_time and gang.status.admitted_time:
+            waited = parse_time(gang.status.admitted_time) - parse_time(gang.status.queued_time)
             self._waited.observe(max(0.0, waited.total_seconds()))
 
     def binding_ended(self, result: str, seconds: float) -> None:

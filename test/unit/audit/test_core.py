@@ -54,8 +54,8 @@ class World:
             "phase": phase,
             "attempt": more.get("attempt", 1),
             "placement": [{"node": "node-a", "members": list(members)}] if members else [],
-            "waitingSince": more.get("since", "1970-01-01T00:00:00Z"),
-            **({"notBefore": more["not_before"]} if "not_before" in more else {}),
+            "queuedTime": more.get("since", "1970-01-01T00:00:00Z"),
+            **({"requeueTime": more["not_before"]} if "not_before" in more else {}),
             **more.get("said", {}),
         }
         spec = {

@@ -55,6 +55,6 @@ def test_requests_are_counted_as_kube_scheduler_does(spec: dict[str, Any], cpu: 
 def test_a_gang_that_nobody_understands_is_never_said_to_fit() -> None:
     meta = {"name": "g", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     spec = {"members": [{"name": "worker", "count": 1, "resources": {"cpu": "much"}}]}
-    found = gang_of({"metadata": meta, "spec": spec, "status": {"waitingSince": "yesterday"}})
+    found = gang_of({"metadata": meta, "spec": spec, "status": {"queuedTime": "yesterday"}})
     assert not found.needs[0].is_plain
     assert found.since == 0.0

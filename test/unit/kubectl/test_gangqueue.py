@@ -19,9 +19,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def gang(name: str, phase: str, position: int = 0, *, suspend: bool = False) -> Gang:
     owner = OwnerReference(kind="TFJob", name=f"job-{name}", controller=True)
     spec = GangSpec(members=(Member("master", 1), Member("worker", 3)), priority=7, suspend=suspend)
-    status = GangStatus(
-        phase=phase, position=position, message="needs more", waiting_since="2026-01-01T11:57:00.000000Z"
-    )
+    status = GangStatus(phase=phase, position=position, message="needs more", queued_time="2026-01-01T11:57:00.000000Z")
     return Gang(ObjectMeta(name=name, namespace="team", owner_references=(owner,)), spec, status)
 
 
@@ -75,8 +73,8 @@ def test_gangs_that_no_gang_scheduler_has_looked_at_are_told_apart_with_where_to
     ("status", "waits"),
     [
         pytest.param({}, "44s", id="nobody has looked"),
-        pytest.param({"phase": "Waiting", "waiting_since": "2026-01-01T11:59:50Z"}, "44s", id="a scheduler came later"),
-        pytest.param({"phase": "Waiting", "waiting_since": "2026-01-01T11:59:50Z", "attempt": 1}, "10s", id="it ran"),
+        pytest.param({"phase": "Waiting", "queued_time": "2026-01-01T11:59:50Z"}, "44s", id="a scheduler came later"),
+        pytest.param({"phase": "Waiting", "queued_time": "2026-01-01T11:59:50Z", "attempt": 1}, "10s", id="it ran"),
         pytest.param({"phase": "Waiting", "attempt": 1}, "44s", id="no moment"),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_gang_that_foreign_pods_keep_out_holds_no_room() -> None:
 
 def test_a_gang_that_rests_keeps_its_place_but_holds_no_room() -> None:
     later = (NOW + timedelta(seconds=5)).isoformat()
-    resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(not_before=later))
+    resting = a_gang("a", workers(1), age_seconds=OLD, status=GangStatus(requeue_time=later))
     first, second = decide_once(full(), [resting, a_gang("b", workers(2))], NOW, POLICY)
     assert first == Pending("ns/a", 1, (), BACKING_OFF, may_fit=True)
     assert isinstance(second, Admit)

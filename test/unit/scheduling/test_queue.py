@@ -23,12 +23,12 @@ def moment(seconds: float) -> str:
         pytest.param([a_gang("a", age_seconds=9), a_gang("b", priority=1)], "ba", id="priority before age"),
         pytest.param([a_gang("a", suspend=True), a_gang("b")], "b", id="suspended ones do not wait"),
         pytest.param(
-            [a_gang("a"), a_gang("b", status=GangStatus(waiting_since=moment(-5)))],
+            [a_gang("a"), a_gang("b", status=GangStatus(queued_time=moment(-5)))],
             "ba",
             id="since it waits, if it says so",
         ),
         pytest.param(
-            [a_gang("a", age_seconds=1), a_gang("b", age_seconds=2, status=GangStatus(waiting_since="soon"))],
+            [a_gang("a", age_seconds=1), a_gang("b", age_seconds=2, status=GangStatus(queued_time="soon"))],
             "ba",
             id="nonsense is as if it were not there",
         ),
@@ -39,11 +39,11 @@ def test_order(gangs: list[Gang], order: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("not_before", "rests"),
+    ("requeue_time", "rests"),
     [(None, False), (moment(1), True), (moment(0), False), (moment(-1), False), ("soon", False)],
 )
-def test_a_gang_rests_until_its_time_has_come(not_before: str | None, rests: bool) -> None:
-    (queued,) = queue_order([a_gang("a", status=GangStatus(not_before=not_before))])
+def test_a_gang_rests_until_its_time_has_come(requeue_time: str | None, rests: bool) -> None:
+    (queued,) = queue_order([a_gang("a", status=GangStatus(requeue_time=requeue_time))])
     assert queued.is_backing_off(NOW) is rests
 
 

@@ -10,8 +10,8 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 
 
-def gang(phase: str, *, waiting_since: str | None = None, admitted_time: str | None = None) -> Gang:
-    status = GangStatus(phase=phase, waiting_since=waiting_since, admitted_time=admitted_time)
+def gang(phase: str, *, queued_time: str | None = None, admitted_time: str | None = None) -> Gang:
+    status = GangStatus(phase=phase, queued_time=queued_time, admitted_time=admitted_time)
     return Gang(ObjectMeta(name="secret-name", namespace="team"), status=status)
 
 
@@ -39,23 +39,23 @@ def test_wishes_for_other_sizes_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     metrics = GangMetrics(registry)
     for result in (
-        StatusChange.SHRINK,
-        StatusChange.SHRINK,
-        StatusChange.GROW,
-        StatusChange.WITHDRAWN,
+        StatusChange.SHRINK_REQUESTED,
+        StatusChange.SHRINK_REQUESTED,
+        StatusChange.GROW_REQUESTED,
+        StatusChange.REQUEST_WITHDRAWN,
         StatusChange.RESIZED,
     ):
         metrics.written(result, gang("Bound"))
     text = scraped(registry)
-    assert 'gang_resizes_asked_total{direction="shrink"} 2.0' in text
-    assert 'gang_resizes_asked_total{direction="grow"} 1.0' in text
+    assert 'gang_resize_requests_total{direction="shrink"} 2.0' in text
+    assert 'gang_resize_requests_total{direction="grow"} 1.0' in text
 
 
 def test_an_admission_is_counted_with_the_time_that_the_gang_has_waited() -> None:
     registry = CollectorRegistry()
     metrics = GangMetrics(registry)
     since, then = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.500000Z"
-    metrics.written("admitted", gang("Admitted", waiting_since=since, admitted_time=then))
+    metrics.written("admitted", gang("Admitted", queued_time=since, admitted_time=then))
     metrics.written("waiting", gang("Waiting"))
     text = scraped(registry)
     assert 'gang_status_writes_total{result="admitted"} 1.0' in text
@@ -93,5 +93,5 @@ def test_repairs_and_failed_bindings_are_counted_from_nought_on() -> None:
     registry = CollectorRegistry()
     GangMetrics(registry)
     text = scraped(registry)
-    assert 'gang_status_writes_total{result="returned"} 0.0' in text
+    assert 'gang_status_writes_total{result="requeued"} 0.0' in text
     assert 'gang_bindings_total{result="refused"} 0.0' in text

@@ -666,7 +666,7 @@ def test_a_job_that_has_waited_too_long_may_be_suspended_and_has_its_full_time_a
 def test_back_in_the_queue_a_job_has_its_full_time_again() -> None:
     cluster = bound_world(timeoutSeconds=60, onTimeout="Fail")
     cluster.advance(1000)
-    says(cluster, WAITING, placement=(), waiting_since="2026-01-01T00:00:00Z")
+    says(cluster, WAITING, placement=(), queued_time="2026-01-01T00:00:00Z")
     assert cluster.settle().wake_after_seconds == 60
 
 

@@ -134,8 +134,8 @@ def _when(spec: Object, status: Object) -> str:
         for each in status.get("missing") or ()
     )
     when = f"it starts once there is room for all of it: {missing}" if missing else "it starts once its turn comes"
-    if status.get("notBefore"):
-        when += f"; not before {status['notBefore']}"
+    if status.get("requeueTime"):
+        when += f"; not before {status['requeueTime']}"
     if spec.get("timeoutSeconds") is not None:
         when += f"; after {spec['timeoutSeconds']} s of waiting: {spec.get('onTimeout') or 'Wait'}"
     return f"{when}; `kubectl tfjob queue` shows who is before it"

@@ -90,9 +90,9 @@ def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
     yield from _conditions(source, gang)
     attempt = f"attempt {status.get('attempt', 0)}"
     said = (
-        ("waitingSince", f"queued; now at position {status['position']}" if status.get("position") else "queued"),
+        ("queuedTime", f"queued; now at position {status['position']}" if status.get("position") else "queued"),
         ("admittedTime", f"admitted ({attempt}): {_placed(status) or 'its place was given back since'}"),
-        ("boundAt", f"all pods are bound ({attempt})"),
+        ("boundTime", f"all pods are bound ({attempt})"),
         ("lastResizeTime", f"members came or went ({attempt})"),
     )
     for name, text in said:

@@ -1,12 +1,12 @@
 """The admission loop: which gangs start now, and where. One thread, level-triggered.
 
-Theory of operation. The board (board.py) has the view of the cluster, and says which gangs to look at. The loop takes
+Theory of operation. The state (state.py) has the view of the cluster, and says which gangs to look at. The loop takes
 all of them at once:
 
     settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone;
-             those that are placed hold their room (holding.py)
+             those that are placed hold their room (reservations.py)
     resize   gangs that run: what their owners are asked for, and what they have done (resizing.py)
-    decide   the queue, in order, on the view (waiting.py): who fits is reserved there, in the same step
+    decide   the queue, in order, on the view (waiting.py): who fits is reserved there, in the same update
     write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
 
 A member whose node is lost, full, or refused by kube-scheduler's own filters gets another one in the same attempt, if
@@ -59,27 +59,27 @@ class AdmissionLoop:
 
     def __init__(
         self,
-        board: SharedState,
+        state: SharedState,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
         writer: StatusWriter,
-        gate: AttemptPermit,
+        permit: AttemptPermit,
         clock: Clock,
         *,
         policy: AdmissionPolicy,
         scale_policy: AutoscalingPolicy | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._board = board
+        self._state = state
         self._gangs = gangs
         self._pods = pods
         self._writer = writer
-        self._gate = gate
+        self._permit = permit
         self._clock = clock
-        self._holding = Reservations(board.view, gate)
-        self._line = AdmissionQueue(board.view, policy, clock, self._wake)
+        self._reservations = Reservations(state.view, permit)
+        self._queue_of_waiting = AdmissionQueue(state.view, policy, clock, self._wake)
         self._resizing = ResizeRequests(
-            board.view, gangs, board.needs, scale_policy or AutoscalingPolicy(), clock, self._wake
+            state.view, gangs, state.observed_requests, scale_policy or AutoscalingPolicy(), clock, self._wake
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's own thread touches what follows.
@@ -103,12 +103,12 @@ class AdmissionLoop:
     def start(self) -> None:
         """After all handlers have been told the first state: reservations come before decisions."""
         for gang in self._gangs.list():
-            self._board.look_at(key_of(gang))
+            self._state.enqueue(key_of(gang))
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         self._stop.set()
-        self._board.room_changed()
+        self._state.capacity_changed()
         return self._thread.join(timeout_seconds)
 
     @property
@@ -118,19 +118,19 @@ class AdmissionLoop:
     @property
     def verdicts(self) -> Sequence[Decision]:
         """On the gangs that waited in the last pass."""
-        return self._line.verdicts
+        return self._queue_of_waiting.verdicts
 
     # The loop
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._board.wait(self.sleep_seconds())
+            self._state.wait(self.sleep_seconds())
             self.run_once()
             self._clock.sleep(min(_REST_FACTOR * self._computed_seconds, _LONGEST_REST_SECONDS), self._stop)
 
     def _take(self) -> set[str]:
         """The gangs to look at now."""
-        told = self._board.take()
+        told = self._state.take()
         now = self._clock.monotonic()
         due = {key for key, moment in self._due.items() if moment <= now}
         for key in due:
@@ -150,23 +150,26 @@ class AdmissionLoop:
         """One pass over what is to be looked at now: settle, decide on the queue, write."""
         now = self._clock.now()
         keys = (self._take() | self._homeless) - self._read_uncertain()
-        with self._board.lock:
+        with self._state.lock:
             begin = self._clock.monotonic()
-            steps = [step for key in sorted(keys) for step in self._settle(key, now)]
-            plan = self._resizing.plan(self._line.queue, now)
-            self._board.kept = plan.nominated
-            steps += self._resizing.steps(plan, {key_of(step.gang) for step in steps}, now)
-            steps += self._line.decide(now, plan.nominated)
+            updates = [update for key in sorted(keys) for update in self._settle(key, now)]
+            plan = self._resizing.plan(self._queue_of_waiting.queue, now)
+            self._state.kept = plan.nominated
+            updates += self._resizing.updates(plan, {key_of(update.gang) for update in updates}, now)
+            updates += self._queue_of_waiting.decide(now, plan.nominated)
             self._computed_seconds = self._clock.monotonic() - begin
-        for step in steps:
-            if step.reserves:
+        for update in updates:
+            if update.is_admission:
                 # What was refused in the last attempt; from here on it is this one.
-                self._board.refusals.forget(key_of(step.gang))
-                self._unseen.pop(key_of(step.gang), None)
+                self._state.rejected_nodes.forget(key_of(update.gang))
+                self._unseen.pop(key_of(update.gang), None)
                 # Before the status can be read: the first bind call may come right after it.
-                self._gate.expect(key_of(step.gang), step.status.attempt, placed_nodes(step.status))
+                self._permit.set_placement(key_of(update.gang), update.status.attempt, placed_nodes(update.status))
         # Those who start come first: the others only want to know where they stand.
-        self._write([step for step in steps if step.reserves] + [step for step in steps if not step.reserves])
+        self._write(
+            [update for update in updates if update.is_admission]
+            + [update for update in updates if not update.is_admission]
+        )
         while self._late:
             self._writer.wake(*self._late.pop())
 
@@ -181,15 +184,15 @@ class AdmissionLoop:
                     self._due[key] = self._clock.monotonic() + RETRY_SECONDS
                     continue
             self._uncertain.discard(key)
-            self._board.look_at(key)
+            self._state.enqueue(key)
         return self._uncertain
 
     def _settle(self, key: str, now: datetime) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
-        self._line.remove(key)
+        self._queue_of_waiting.remove(key)
         self._homeless.discard(key)
         self._resizing.forget(key)
-        if self._is_ending(key, gang) and not self._gate.wind_up(key):
+        if self._is_ending(key, gang) and not self._permit.reject(key):
             # Bindings are under way, and will be heard of: until then its room is not for others.
             return ()
         if gang is None or self._is_another(key, gang):
@@ -199,19 +202,19 @@ class AdmissionLoop:
         self._uids[key] = gang.metadata.uid
         all_pods = self._pods.by_index(BY_GANG, key)
         pods = pods_by_member(gang, all_pods)
-        if self._board.was_given_up(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
+        if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
             return (self._return(key, gang, pods, now),)
         idle = self._idle_seconds(key, gang, pods)
-        has_succeeded = self._holding.has_succeeded(gang)
+        has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
         if status is not None:
             return (StatusUpdate(gang, status, _result_of(status)),)
         standing = state_of(gang)
         if standing is GangState.PLACED:
-            gang = self._board.needs.corrected(key, gang)
+            gang = self._state.observed_requests.apply(key, gang)
             self._resizing.see(gang, pods, all_pods, has_succeeded, now)
             return self._place(key, gang, pods)
-        self._holding.let_go(key)
+        self._reservations.unreserve(key)
         if standing is GangState.QUEUED:
             self._queue(key, lifecycle.with_attempt_of_pods(gang, all_pods))
         return ()
@@ -227,18 +230,20 @@ class AdmissionLoop:
         return gang.status.phase in (ADMITTED, BOUND) and not (lifecycle.is_wanted(gang) and lifecycle.has_pods(gang))
 
     def _queue(self, key: str, gang: Gang) -> None:
-        believed = self._board.needs.reconsider(key, gang)
+        believed = self._state.observed_requests.expire(key, gang)
         if believed is not None:
             self._wake(key, self._clock.monotonic() + believed)
-        self._line.put(self._board.needs.corrected(key, gang))
+        self._queue_of_waiting.put(self._state.observed_requests.apply(key, gang))
 
     def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
-        """Room, seats and nodes of a placed gang; a step if its placement is not what it should be."""
-        gang = self._holding.as_moved(lifecycle.with_observed_nodes(lifecycle.without_removed_members(seen), pods))
-        if not self._holding.hold(gang, pods):
+        """Room, seats and nodes of a placed gang; a update if its placement is not what it should be."""
+        gang = self._reservations.with_reassignments(
+            lifecycle.with_observed_nodes(lifecycle.without_removed_members(seen), pods)
+        )
+        if not self._reservations.reserve(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
-        refused = self._board.refusals.of(key)
-        found, is_any_left = self._holding.move(gang, pods, refused, seen.metadata.resource_version)
+        refused = self._state.rejected_nodes.of(key)
+        found, is_any_left = self._reservations.reassign(gang, pods, refused, seen.metadata.resource_version)
         if is_any_left:
             self._homeless.add(key)
         status = lifecycle.reassigned_status(gang, found)
@@ -249,8 +254,12 @@ class AdmissionLoop:
         before = placed_nodes(seen.status)
         moved = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
         self._unseen.setdefault(key, set()).update(moved - pods.keys())
-        wakes = tuple(pods[member] for member in sorted(moved & pods.keys() | late))
-        return (StatusUpdate(seen, status, StatusChange.MOVED if moved else StatusChange.RESIZED, wakes=wakes),)
+        pods_to_wake = tuple(pods[member] for member in sorted(moved & pods.keys() | late))
+        return (
+            StatusUpdate(
+                seen, status, StatusChange.REASSIGNED if moved else StatusChange.RESIZED, pods_to_wake=pods_to_wake
+            ),
+        )
 
     def _come_late(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
         """Members that got another node before their pods were seen here, and are waiting now.
@@ -273,10 +282,10 @@ class AdmissionLoop:
         return now - since
 
     def _forget(self, key: str) -> None:
-        self._holding.let_go(key)
+        self._reservations.unreserve(key)
         self._resizing.forget(key)
-        self._board.forget(key)
-        self._line.forget(key)
+        self._state.forget(key)
+        self._queue_of_waiting.forget(key)
         for moments in (self._due, self._idle_since):
             moments.pop(key, None)
         self._unseen.pop(key, None)
@@ -289,37 +298,37 @@ class AdmissionLoop:
         cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
         status = lifecycle.requeued_status(gang, bound, self._rng.uniform(cap / 2, cap), now)
-        return StatusUpdate(gang, status, StatusChange.RETURNED)
+        return StatusUpdate(gang, status, StatusChange.REQUEUED)
 
     # Writing
 
-    def _write(self, steps: Sequence[StatusUpdate]) -> None:
-        for step, error in self._writer.write(steps):
+    def _write(self, updates: Sequence[StatusUpdate]) -> None:
+        for update, error in self._writer.write(updates):
             if error is None:
-                self._note_written(step)
+                self._note_written(update)
             else:
-                self._note_failed(step, error)
+                self._note_failed(update, error)
 
-    def _note_written(self, step: StatusUpdate) -> None:
-        key = key_of(step.gang)
-        self._line.written(key)
-        if step.result == StatusChange.BOUND:
+    def _note_written(self, update: StatusUpdate) -> None:
+        key = key_of(update.gang)
+        self._queue_of_waiting.written(key)
+        if update.change == StatusChange.BOUND:
             self._failures.pop(key, None)
-        if step.result == StatusChange.RETURNED:
+        if update.change == StatusChange.REQUEUED:
             self._failures[key] = self._failures.get(key, 0) + 1
-        self._board.look_at(key)
+        self._state.enqueue(key)
 
-    def _note_failed(self, step: StatusUpdate, error: ApiError) -> None:
+    def _note_failed(self, update: StatusUpdate, error: ApiError) -> None:
         """Give the reservation back, unless it may have been written all the same, and look again after a rest."""
-        key = key_of(step.gang)
-        if step.reserves and error.outcome_unknown:
+        key = key_of(update.gang)
+        if update.is_admission and error.outcome_unknown:
             self._uncertain.add(key)
-        elif step.reserves:
-            with self._board.lock:
-                self._holding.let_go(key)
-            self._board.room_changed()
+        elif update.is_admission:
+            with self._state.lock:
+                self._reservations.unreserve(key)
+            self._state.capacity_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
-        self._line.not_written(key, self._due[key])
+        self._queue_of_waiting.not_written(key, self._due[key])
 
 
 def _result_of(status: GangStatus) -> StatusChange:

@@ -82,11 +82,11 @@ class AdmissionQueue:
             self.verdicts = ()
             return []
         self.verdicts = verdicts = self._decider.decide(list(self._gangs.values()), now, kept)
-        steps = [self._step(verdict, now) for verdict in verdicts]
+        updates = [self._update(verdict, now) for verdict in verdicts]
         self._wake_for_rests(now)
-        return [step for step in steps if step is not None]
+        return [update for update in updates if update is not None]
 
-    def _step(self, verdict: Decision, now: datetime) -> StatusUpdate | None:
+    def _update(self, verdict: Decision, now: datetime) -> StatusUpdate | None:
         gang = self._gangs[verdict.gang_key]
         if isinstance(verdict, Admit):
             del self._gangs[verdict.gang_key]
@@ -94,23 +94,22 @@ class AdmissionQueue:
                 gang,
                 lifecycle.admitted_status(gang, verdict.placement.node_of, now),
                 StatusChange.ADMITTED,
-                reserves=True,
             )
-        return self._waiting_step(gang, verdict, now)
+        return self._waiting_update(gang, verdict, now)
 
-    def _waiting_step(self, gang: Gang, verdict: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
+    def _waiting_update(self, gang: Gang, verdict: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
         if isinstance(verdict, Unschedulable):
             said = replace(gang.status, position=0, missing=(), message=verdict.message)
             status = lifecycle.unschedulable_status(gang, said, now, reason=verdict.reason)
-            result = StatusChange.UNSCHEDULABLE
+            change = StatusChange.UNSCHEDULABLE
         else:
             # What came of the last attempt is worth more than that the gang rests from it.
             message = gang.status.message if verdict.message == BACKING_OFF else verdict.message
             said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
-            status, result = lifecycle.waiting_status(gang, said, now), StatusChange.WAITING
+            status, change = lifecycle.waiting_status(gang, said, now), StatusChange.WAITING
         if status == gang.status or self._can_wait(gang, status):
             return None
-        return StatusUpdate(gang, status, result)
+        return StatusUpdate(gang, status, change)
 
     def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
         """Whether it could not be written just now; or only the place in the queue is another, and was written then."""

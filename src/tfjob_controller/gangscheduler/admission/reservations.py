@@ -120,7 +120,7 @@ Pods = Mapping[str, ScheduledPod]
 class AttemptPermit(Protocol):
     """What the loop tells the bind calls' side: `gangscheduler.permit.permit.Permit`."""
 
-    def expect(
+    def set_placement(
         self,
         gang: str,
         attempt: int,
@@ -131,12 +131,12 @@ class AttemptPermit(Protocol):
     ) -> None: ...
 
     def forget(self, gang: str) -> None: ...
-    def wind_up(self, gang: str) -> bool: ...
-    def move(self, gang: str, nodes: Mapping[str, str]) -> set[str]: ...
+    def reject(self, gang: str) -> bool: ...
+    def reassign(self, gang: str, nodes: Mapping[str, str]) -> set[str]: ...
 
 
 @dataclass(slots=True)
-class _Held:
+class _Reservation:
     """One attempt of one gang. `requests` follow from `spec`; `moved` are nodes that the Gang of `version` lacks."""
 
     attempt: int
@@ -144,34 +144,42 @@ class _Held:
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
     version: str = ""
-    moved: dict[str, str] = field(default_factory=dict)
+    reassigned: dict[str, str] = field(default_factory=dict)
 
 
 class Reservations:
     """See the module."""
 
-    def __init__(self, view: ClusterView, gate: AttemptPermit) -> None:
+    def __init__(self, view: ClusterView, permit: AttemptPermit) -> None:
         self._view = view
-        self._gate = gate
-        self._held: dict[str, _Held] = {}
+        self._permit = permit
+        self._by_gang: dict[str, _Reservation] = {}
 
-    def as_moved(self, gang: Gang) -> Gang:
+    def with_reassignments(self, gang: Gang) -> Gang:
         """The gang with the nodes that it was given since it was written."""
-        held = self._held.get(key_of(gang))
-        if held is None or held.attempt != gang.status.attempt or held.version != gang.metadata.resource_version:
+        reservation = self._by_gang.get(key_of(gang))
+        if (
+            reservation is None
+            or reservation.attempt != gang.status.attempt
+            or reservation.version != gang.metadata.resource_version
+        ):
             return gang
-        return lifecycle.with_status(gang, lifecycle.reassigned_status(gang, held.moved)) if held.moved else gang
+        return (
+            lifecycle.with_status(gang, lifecycle.reassigned_status(gang, reservation.reassigned))
+            if reservation.reassigned
+            else gang
+        )
 
-    def hold(self, gang: Gang, pods: Pods) -> bool:
+    def reserve(self, gang: Gang, pods: Pods) -> bool:
         """Room and seats as the gang's status says. False while members that went are kept: look again soon."""
         key = key_of(gang)
-        held = self._of(key, gang.status.attempt)
-        _note_succeeded(held.succeeded, pods)
+        reservation = self._of(key, gang.status.attempt)
+        _note_succeeded(reservation.succeeded, pods)
         placed = placed_nodes(gang.status)
-        wanted = {member: node for member, node in placed.items() if member not in held.succeeded}
-        leaving = self._still_to_be_bound(key, wanted, held.succeeded, pods)
+        wanted = {member: node for member, node in placed.items() if member not in reservation.succeeded}
+        leaving = self._still_to_be_bound(key, wanted, reservation.succeeded, pods)
         wanted |= leaving
-        self._reserve(key, gang, held, wanted)
+        self._reserve(key, gang, reservation, wanted)
         was_bound = gang.status.phase == BOUND
         # One that has failed since counts as bound until all have been: later its seat is for a replacement.
         bound = {
@@ -179,10 +187,10 @@ class Reservations:
             for member, pod in pods.items()
             if lifecycle.is_bound(pod) and (lifecycle.is_unfinished(pod) or not was_bound)
         }
-        self._gate.expect(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
+        self._permit.set_placement(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
         return not leaving
 
-    def move(
+    def reassign(
         self, gang: Gang, pods: Pods, refused: Mapping[str, Collection[str]], version: str
     ) -> tuple[Mapping[str, str], bool]:
         """Other nodes for members whose own are not good any more; reserved, and known here until they are written.
@@ -194,31 +202,31 @@ class Reservations:
         found, is_any_left = reassign_members(self._view, gang, pods, refused)
         if not found:
             return found, is_any_left
-        moved = self._gate.move(key, found)
+        moved = self._permit.reassign(key, found)
         self._keep(gang, found.keys() - moved)
         found = {member: node for member, node in found.items() if member in moved}
-        held = self._of(key, gang.status.attempt)
-        if held.version != version:
-            held.version, held.moved = version, {}
-        held.moved |= found
+        reservation = self._of(key, gang.status.attempt)
+        if reservation.version != version:
+            reservation.version, reservation.reassigned = version, {}
+        reservation.reassigned |= found
         return found, is_any_left
 
     def has_succeeded(self, gang: Gang) -> bool:
         """Whether some member of the present attempt has, as far as was seen; its pod may be gone."""
-        held = self._held.get(key_of(gang))
-        return held is not None and held.attempt == gang.status.attempt and bool(held.succeeded)
+        reservation = self._by_gang.get(key_of(gang))
+        return reservation is not None and reservation.attempt == gang.status.attempt and bool(reservation.succeeded)
 
-    def let_go(self, key: str) -> None:
+    def unreserve(self, key: str) -> None:
         """The gang is not placed any more. Bindings under way must have ended: `Gate.wind_up`."""
-        self._held.pop(key, None)
+        self._by_gang.pop(key, None)
         self._view.unreserve(key)
-        self._gate.forget(key)
+        self._permit.forget(key)
 
-    def _of(self, key: str, attempt: int) -> _Held:
-        held = self._held.get(key)
-        if held is None or held.attempt != attempt:
-            held = self._held[key] = _Held(attempt)
-        return held
+    def _of(self, key: str, attempt: int) -> _Reservation:
+        reservation = self._by_gang.get(key)
+        if reservation is None or reservation.attempt != attempt:
+            reservation = self._by_gang[key] = _Reservation(attempt)
+        return reservation
 
     def _still_to_be_bound(
         self, key: str, wanted: Mapping[str, str], succeeded: Collection[str], pods: Pods
@@ -228,18 +236,18 @@ class Reservations:
         gone = {member: reserved[member] for member in reserved.keys() - wanted.keys() if member not in succeeded}
         if not gone:
             return {}
-        unbound = self._gate.move(key, gone)
+        unbound = self._permit.reassign(key, gone)
         return {
             member: node
             for member, node in gone.items()
             if member not in unbound and not lifecycle.is_bound_member(pods, member)
         }
 
-    def _reserve(self, key: str, gang: Gang, held: _Held, wanted: Mapping[str, str]) -> None:
+    def _reserve(self, key: str, gang: Gang, reservation: _Reservation, wanted: Mapping[str, str]) -> None:
         reserved = self._view.reserved_members(key)
         for member in reserved.keys() - wanted.keys():
             self._view.unreserve_member(key, member)
-        before, requests = held.requests, self._requests(held, gang)
+        before, requests = reservation.requests, self._requests(reservation, gang)
         # All anew if they need more than was thought, or belong to another attempt.
         is_same = before == requests
         missing = {member: node for member, node in wanted.items() if not is_same or reserved.get(member) != node}
@@ -254,10 +262,10 @@ class Reservations:
             requests = self._requests(self._of(key_of(gang), gang.status.attempt), gang)
             self._view.reserve(key_of(gang), own, requests, attempt=gang.status.attempt)
 
-    def _requests(self, held: _Held, gang: Gang) -> Mapping[str, Amounts]:
-        if held.spec is not gang.spec:
-            held.spec, held.requests = gang.spec, requests_by_kind(valid_pod_sets_of(gang.spec))
-        return held.requests
+    def _requests(self, reservation: _Reservation, gang: Gang) -> Mapping[str, Amounts]:
+        if reservation.spec is not gang.spec:
+            reservation.spec, reservation.requests = gang.spec, requests_by_kind(valid_pod_sets_of(gang.spec))
+        return reservation.requests
 
 
 def _note_succeeded(succeeded: set[str], pods: Pods) -> None:

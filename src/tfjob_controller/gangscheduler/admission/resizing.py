@@ -123,7 +123,7 @@ class ElasticGangs:
         return [ending for _, ending in left], min((end for end, _ in left), default=None)
 
     def _note_wait(self, gang: Gang, now: datetime) -> None:
-        admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.waiting_since)
+        admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.queued_time)
         if admitted is None or since is None or admitted > now:
             return
         if (admitted - since).total_seconds() >= _AT_ONCE_SECONDS:
@@ -182,7 +182,7 @@ class ResizeRequests:
     ) -> None:
         self._view = view
         self._gangs = gangs
-        self._needs = needs
+        self._observed_requests = needs
         self._policy = policy
         self._clock = clock
         self._wake = wake
@@ -227,13 +227,13 @@ class ResizeRequests:
                 self._wake(running[0].key, end + max((due - now).total_seconds(), 0.0))
         return plan
 
-    def steps(self, plan: ResizePlan, taken: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
+    def updates(self, plan: ResizePlan, taken: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
         """What is to be written; not of gangs that are `taken`, of which something else is to be written."""
         kept = frozenset[str]() if plan.nominated is None else plan.nominated.nodes
-        followed = [step for key in sorted(self._unsettled - taken) for step in self._follow(key, kept, now)]
-        taken = taken | {key_of(step.gang) for step in followed}
+        followed = [update for key in sorted(self._unsettled - taken) for update in self._follow(key, kept, now)]
+        taken = taken | {key_of(update.gang) for update in followed}
         wishes = {each.key: each for each in plan.resizes}
-        asked = [step for key in sorted((self._asked | wishes.keys()) - taken) for step in self._ask(key, wishes)]
+        asked = [update for key in sorted((self._asked | wishes.keys()) - taken) for update in self._ask(key, wishes)]
         return followed + asked
 
     def _follow(self, key: str, kept: AbstractSet[str], now: datetime) -> Sequence[StatusUpdate]:
@@ -242,7 +242,7 @@ class ResizeRequests:
         if gang is None or gang.status.phase != BOUND or state_of(gang) is not GangState.PLACED:
             self._unsettled.discard(key)
             return ()
-        gang = self._needs.corrected(key, gang)
+        gang = self._observed_requests.apply(key, gang)
         status = lifecycle.resized_status(gang, reserve_resized(self._view, gang, kept), now)
         if len(placed_nodes(status)) == len(wanted_members(gang)):
             self._unsettled.discard(key)
@@ -256,11 +256,11 @@ class ResizeRequests:
             return ()
         wish = wishes.get(key)
         if wish is None:
-            status, result = lifecycle.without_resize_request(gang.status), StatusChange.WITHDRAWN
+            status, change = lifecycle.without_resize_request(gang.status), StatusChange.REQUEST_WITHDRAWN
         elif not self._elastic.is_seen(gang):
             # Its owner has changed its count meanwhile, and would be overruled; it is looked at again in a moment.
             return ()
         else:
             status = lifecycle.resize_request_status(gang, wish.kind, wish.target, wish.leaving, wish.reason)
-            result = StatusChange.GROW if not wish.leaving else StatusChange.SHRINK
-        return () if status == gang.status else (StatusUpdate(gang, status, result),)
+            change = StatusChange.GROW_REQUESTED if not wish.leaving else StatusChange.SHRINK_REQUESTED
+        return () if status == gang.status else (StatusUpdate(gang, status, change),)

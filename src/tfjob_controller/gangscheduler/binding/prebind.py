@@ -71,7 +71,7 @@ class PreBindCheck:
         binder: PodBinder,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
-        board: SharedState,
+        state: SharedState,
         clock: Clock,
         is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -80,7 +80,7 @@ class PreBindCheck:
         self._binder = binder
         self._gangs = gangs
         self._pods = pods
-        self._board = board
+        self._state = state
         self._clock = clock
         self._lock = threading.Lock()
         # By uid of the pod: Bindings that are under way, or have succeeded not long ago.
@@ -100,13 +100,13 @@ class PreBindCheck:
 
         uids = self._gang_uids(pods)
 
-        def on_end(pod: BindRequest, error: str) -> None:
+        def on_binding_result(pod: BindRequest, error: str) -> None:
             self._end(pod.uid, error)
             on_result(pod, error)
             if error == NO_CAPACITY and pod.uid in claims:
-                self._board.look_at(claims[pod.uid].gang)
+                self._state.enqueue(claims[pod.uid].gang)
 
-        self._binder.submit(pods, on_end, lambda pod: self._objection(pod, uids.get(pod.uid)))
+        self._binder.submit(pods, on_binding_result, lambda pod: self._objection(pod, uids.get(pod.uid)))
 
     def _objection(self, pod: BindRequest, gang: tuple[str, str] | None) -> str:
         """When it is this one's turn; `gang` are its Gang's key and uid."""
@@ -141,7 +141,7 @@ class PreBindCheck:
         for pod in pods:
             on_result(pod, NO_CAPACITY)
         for gang in gangs:
-            self._board.look_at(gang)
+            self._state.enqueue(gang)
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
         """By uid; without pods of no gang, those that nobody has seen yet, and those that are bound already."""
@@ -164,14 +164,14 @@ class PreBindCheck:
         gang = self._gangs.get(key)
         if gang is None:
             return {}
-        return {each.name: each for each in valid_pod_sets_of(self._board.needs.corrected(key, gang).spec)}
+        return {each.name: each for each in valid_pod_sets_of(self._state.observed_requests.apply(key, gang).spec)}
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
         """The nodes that cannot take what comes to them."""
         by_node: dict[str, list[_Claim]] = {}
         for claim in claims:
             by_node.setdefault(claim.node, []).append(claim)
-        rooms = self._board.view.node_infos
+        rooms = self._state.view.node_infos
         return sorted(node for node, coming in by_node.items() if not self._has_room(rooms.get(node), coming))
 
     def _has_room(self, room: NodeInfo | None, coming: Sequence[_Claim]) -> bool:
@@ -185,7 +185,7 @@ class PreBindCheck:
         taken = _total(
             each
             for each in self._claims.values()
-            if each.node == room.name and each not in coming and not self._board.view.has_pod(each.key)
+            if each.node == room.name and each not in coming and not self._state.view.has_pod(each.key)
         )
         return all(
             room.free.get(name, 0) + room.reserved.get(name, 0) - taken.get(name, 0) >= amount
@@ -198,7 +198,7 @@ class PreBindCheck:
         while self._succeeded:
             moment, uid = self._succeeded[0]
             claim = self._claims.get(uid)
-            if claim is not None and moment > long_ago and not self._board.view.has_pod(claim.key):
+            if claim is not None and moment > long_ago and not self._state.view.has_pod(claim.key):
                 return
             self._claims.pop(uid, None)
             self._succeeded.popleft()

@@ -43,9 +43,9 @@ _NO_ATTEMPT = -1
 class GangPlacements:
     """See the module."""
 
-    def __init__(self, gangs: Store[Gang], board: SharedState, is_synced: Callable[[], bool]) -> None:
+    def __init__(self, gangs: Store[Gang], state: SharedState, is_synced: Callable[[], bool]) -> None:
         self._gangs = gangs
-        self._board = board
+        self._state = state
         self._is_synced = is_synced
         # The last gang's nodes: kube-scheduler asks for one gang's members in a row.
         self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
@@ -79,8 +79,8 @@ class GangPlacements:
             amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
-        with self._board.lock:
-            full = nodes_without_capacity(self._board.view.node_infos, names, amounts)
+        with self._state.lock:
+            full = nodes_without_capacity(self._state.view.node_infos, names, amounts)
             full |= self._given_nodes(amounts).intersection(names)
         if not full:
             return names, {}
@@ -88,7 +88,7 @@ class GangPlacements:
 
     def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
         """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
-        kept, rooms = self._board.kept, self._board.view.node_infos
+        kept, rooms = self._state.kept, self._state.view.node_infos
         given = {} if kept is None else kept.released
         return {
             node

@@ -66,14 +66,14 @@ class Placements(Protocol):
 class BindPermit(Protocol):
     """What the verbs need of a `Gate`."""
 
-    def arrive(self, who: GangMember, pod: BindRequest, on_answer: OnResponse) -> None: ...
-    def bind_alone(self, pod: BindRequest, on_answer: OnResponse) -> None: ...
+    def request_bind(self, who: GangMember, pod: BindRequest, on_response: OnResponse) -> None: ...
+    def bind_single(self, pod: BindRequest, on_response: OnResponse) -> None: ...
 
 
 class NodeRejectionListener(Protocol):
     """Wants to know that kube-scheduler's own filters refuse a member's node, so that it is placed elsewhere."""
 
-    def node_refused(self, who: GangMember, node: str) -> None:
+    def node_rejected(self, who: GangMember, node: str) -> None:
         """Called in the server's event loop: must only take note."""
 
 
@@ -92,9 +92,11 @@ class _Passed:
 class ExtenderVerbs:
     """See the module."""
 
-    def __init__(self, placements: Placements, gate: BindPermit, refusals: NodeRejectionListener | None = None) -> None:
+    def __init__(
+        self, placements: Placements, permit: BindPermit, refusals: NodeRejectionListener | None = None
+    ) -> None:
         self._placements = placements
-        self._gate = gate
+        self._permit = permit
         self._refusals = refusals
         self._passed: dict[str, _Passed] = {}
         self._waiting: set[_Parked] = set()
@@ -121,7 +123,7 @@ class ExtenderVerbs:
             self._remember(args.pod.metadata.uid, _Passed(who, found.node))
             return FilterResult(node_names=[found.node])
         if found.node and self._refusals is not None and args.node_names:
-            self._refusals.node_refused(who, found.node)
+            self._refusals.node_rejected(who, found.node)
         reason = NODE_REFUSED if found.node else found.reason
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 
@@ -143,9 +145,9 @@ class ExtenderVerbs:
         handover = self._handover_here()
         pod = BindRequest(args.namespace, args.name, args.uid, args.node)
         if who is None:
-            self._gate.bind_alone(pod, lambda error: handover.put(parked, error))
+            self._permit.bind_single(pod, lambda error: handover.put(parked, error))
         else:
-            self._gate.arrive(who, pod, lambda error: handover.put(parked, error))
+            self._permit.request_bind(who, pod, lambda error: handover.put(parked, error))
 
     def ended(self, parked: _Parked, uid: str, error: str) -> None:
         """A parked call has its answer."""

@@ -1,36 +1,36 @@
-"""All members of a gang are bound together, or none: who has come, who is missing, and what to do now. Pure.
+"""Permit as a state machine: all members of a gang are bound together, or none is. Pure.
 
-Theory of operation. kube-scheduler calls `bind` for one pod after the other; each call waits until the last member of
-its gang has come. A gang that was admitted has a *seat* for each placed member, with the node that it was placed on:
+Theory of operation. kube-scheduler calls `bind` for one pod after the other, and each call waits until every member of
+its gang has called. For each member of its placement an admitted gang has a `MemberPermit`, with the member's node:
 
-    EMPTY --arrive--> ARRIVED --the gang's turn--> POSTED --result--> BOUND
-      ^                  |                            |                 |
-      +----- the pod is gone, another node, a Binding failed, `lost` ---+
+    ABSENT --request_bind--> WAITING --all present--> BINDING --record_result--> BOUND
+      ^                         |                        |                         |
+      +---- pod deleted, another node, Binding failed, `remove_pod` ---------------+
 
-A call may end before its member is bound (kube-scheduler's patience is limited): then its seat stays ARRIVED as long as
-the pod and the node are the same, and the next call of the same pod takes its place. The gang itself is
+A call may end before its member is bound, because kube-scheduler's timeout is finite. The member stays WAITING while
+its pod and node are the same, and the pod's next call replaces the first. The gang has a phase:
 
-    GATHERING   until no seat is empty. No Binding is posted before. Then, in one step,
-    BINDING     all that have arrived are posted. Once one is bound there is only one way, forward: a member whose
-                Binding failed comes again and is posted at once, alone. Where all have failed it is GATHERING again.
-    BOUND       every seat is bound; said once, by `AllBound`. A later pod of a member (a replacement, or a member that
-                was added) is posted at once.
-    GIVEN_UP    GATHERING or BINDING saw no progress for `bind_timeout_seconds`: nothing is posted any more. Once the
-                Bindings under way have ended `GiveUp` says so, once; unless they happened to bind the last ones.
+    WAITING     until no member is ABSENT. No Binding is posted before. Then, in one step,
+    BINDING     all waiting members are posted. Once one is bound, the gang only goes forward: a member whose Binding
+                failed calls again and is posted at once, alone. If all have failed, the gang is WAITING again.
+    BOUND       every member is bound; `GangBound` reports it once. A later pod of a member (a replacement, or a member
+                that was added) is posted at once.
+    REJECTED    WAITING or BINDING made no progress for `bind_timeout_seconds`: nothing more is posted. Once the
+                Bindings in flight have ended, `AttemptRejected` reports it once, unless they bound the last members.
 
-Progress is a pod's first arrival, a pod that was bound, and what the caller says is one (`progress`: a pod of the gang
-was created). The same pod's coming again is none: else a pod that can never be bound would keep a half-bound gang.
+Progress is a pod's first call, a pod that was bound, and what the caller reports (`note_progress`: a pod of the gang
+was created). Repeated calls of a pod are none; otherwise a pod that can never be bound would keep a half-bound gang.
 
-A call whose Binding is under way is answered by the outcome of that and by nothing else, whatever becomes of its gang:
-an earlier error would let kube-scheduler give the room to somebody else, who would meet the pod there.
+A call whose Binding is in flight is answered with the outcome of that Binding and with nothing else, whatever happens
+to its gang: after an earlier error kube-scheduler would give the capacity to another pod.
 
-What is not a member's of this attempt gets an answer at once, in constant words. Only a new attempt, or `forget`, ends
-an attempt, and one that was wound up though it was bound goes on when it is expected as bound. `expect` of the same
-attempt is its placement as it is now: moved members lose their arrival (kube-scheduler has to filter them again: to
-bind a pod to another node than it assumed can make it exit), all others keep theirs.
+A call of a pod that is no member of this attempt gets a constant error at once. Only a new attempt or `forget` ends an
+attempt; one that was rejected although it was bound continues when it is set as bound. `set_placement` with the same
+attempt updates the placement: reassigned members become ABSENT (kube-scheduler must filter them again, because binding
+a pod to another node than it assumed can make it exit), all others keep their state.
 
-Every method takes the time and returns what is to be done. Nothing here waits, reads a clock, or does I/O; one caller
-at a time. After a restart the caller says who is bound (`expect`), and kube-scheduler brings the others again.
+Every method takes the time and returns the outputs to carry out. Nothing here waits, reads a clock or does I/O; one
+caller at a time. After a restart the caller says which members are bound, and kube-scheduler calls for the others.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class PermitMachine:
         self._gangs: dict[str, GangPermit] = {}
         # In the order of their coming, which is that of their end.
         self._calls: dict[int, _Call] = {}
-        # Calls whose gang or seat went while their Bindings were under way, by gang, attempt and the pod's uid.
+        # Calls whose gang or permit went while their Bindings were under way, by gang, attempt and the pod's uid.
         self._orphans: dict[tuple[str, int, str], int] = {}
 
-    def expect(
+    def set_placement(
         self,
         gang: str,
         attempt: int,
@@ -114,97 +114,101 @@ class PermitMachine:
             return []
         outputs: list[PermitOutput] = []
         if known is None or known.attempt < attempt:
-            outputs += self._dismiss(known, WRONG_ATTEMPT)
+            outputs += self._remove_gang(known, WRONG_ATTEMPT)
             known = self._gangs[gang] = GangPermit(gang, attempt, now)
-        if known.phase is PermitPhase.GIVEN_UP and not was_bound:
+        if known.phase is PermitPhase.REJECTED and not was_bound:
             return outputs
-        outputs += self._seat(known, nodes)
+        outputs += self._update_members(known, nodes)
         outputs += self._mark_bound(known, bound or {})
-        self._set_out(known, was_bound)
+        self._update_phase(known, was_bound)
         return outputs + self._advance(known)
 
     def forget(self, gang: str, error: str = NOT_ADMITTED) -> list[PermitOutput]:
         """The gang is not admitted any more, or gone. What was posted goes on to its end, and nobody is told."""
-        return self._dismiss(self._gangs.pop(gang, None), error)
+        return self._remove_gang(self._gangs.pop(gang, None), error)
 
-    def arrive(self, call: int, who: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:
+    def request_bind(self, call: int, who: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:
         """A bind call: it is answered by one of these outputs or by later ones, exactly once. `call` is new."""
         gang = self._gangs.get(who.gang)
-        refusal = _refusal(gang, who, pod)
-        if refusal or gang is None:
-            return [BindResponse(call, refusal)]
-        seat = gang.seats[who.member]
-        if seat.stage is MemberStage.BOUND:
+        rejection = _rejection(gang, who, pod)
+        if rejection or gang is None:
+            return [BindResponse(call, rejection)]
+        permit = gang.members[who.member]
+        if permit.stage is MemberStage.BOUND:
             return [BindResponse(call)]
-        outputs = self._answer(seat, SUPERSEDED)
+        outputs = self._respond(permit, SUPERSEDED)
         self._calls[call] = _Call(who.gang, who.member, now + self._call_timeout)
-        seat.call = call
-        if seat.stage is MemberStage.EMPTY:
-            self._take_seat(gang, who.member, pod, now)
+        permit.call = call
+        if permit.stage is MemberStage.ABSENT:
+            self._start_waiting(gang, who.member, pod, now)
         return outputs + self._advance(gang)
 
-    def result(self, gang: str, attempt: int, member: str, uid: str, error: str, now: float) -> list[PermitOutput]:
+    def record_result(
+        self, gang: str, attempt: int, member: str, uid: str, error: str, now: float
+    ) -> list[PermitOutput]:
         """How a Binding ended; without an error the pod is bound. Of no interest once the attempt is over."""
         known = self._gangs.get(gang)
-        seat = known.seats.get(member) if known is not None and known.attempt == attempt else None
-        if known is None or seat is None or seat.stage is not MemberStage.POSTED or seat.uid != uid:
+        permit = known.members.get(member) if known is not None and known.attempt == attempt else None
+        if known is None or permit is None or permit.stage is not MemberStage.BINDING or permit.uid != uid:
             orphan = self._orphans.pop((gang, attempt, uid), None)
             return [BindResponse(orphan, error)] if orphan is not None else []
-        error = POD_DELETED if seat.is_lost and not error else error
-        outputs = self._answer(seat, error)
+        error = POD_DELETED if permit.is_pod_deleted and not error else error
+        outputs = self._respond(permit, error)
         if error:
-            known.vacate(member)
-            _gather_again(known)
+            known.reset(member)
+            _wait_again(known)
         else:
-            known.put(member, MemberStage.BOUND)
+            known.set_stage(member, MemberStage.BOUND)
             known.progress_at = now
         return outputs + self._advance(known)
 
-    def lost(self, gang: str, member: str, uid: str) -> list[PermitOutput]:
-        """The member's pod is deleted, finished, or to be deleted: its seat is for another."""
+    def remove_pod(self, gang: str, member: str, uid: str) -> list[PermitOutput]:
+        """The member's pod is deleted, finished, or to be deleted: its permit is for another."""
         known = self._gangs.get(gang)
-        seat = known.seats.get(member) if known is not None else None
-        if known is None or seat is None or seat.stage is MemberStage.EMPTY or seat.uid != uid:
+        permit = known.members.get(member) if known is not None else None
+        if known is None or permit is None or permit.stage is MemberStage.ABSENT or permit.uid != uid:
             return []
-        if seat.stage is MemberStage.POSTED:
-            seat.is_lost = True
+        if permit.stage is MemberStage.BINDING:
+            permit.is_pod_deleted = True
             return []
-        outputs = self._answer(seat, POD_DELETED)
-        known.vacate(member)
-        _gather_again(known)
+        outputs = self._respond(permit, POD_DELETED)
+        known.reset(member)
+        _wait_again(known)
         return outputs
 
-    def progress(self, gang: str, now: float) -> None:
-        """Something came nearer that the barrier does not see, such as a pod that was created."""
+    def note_progress(self, gang: str, now: float) -> None:
+        """Something came nearer that the machine does not see, such as a pod that was created."""
         known = self._gangs.get(gang)
         if known is not None:
             known.progress_at = now
 
-    def wind_up(self, gang: str) -> list[PermitOutput]:
+    def reject(self, gang: str) -> list[PermitOutput]:
         """Post nothing more for this attempt, whatever it has come to; `GiveUp` when no Binding is under way any more.
 
         If those under way bind the last members, it is `AllBound` instead, and the attempt can be wound up once more.
         """
         known = self._gangs.get(gang)
-        return self._end_attempt(known) if known is not None else []
+        return self._reject(known) if known is not None else []
 
-    def move(self, gang: str, nodes: Mapping[str, str]) -> tuple[list[PermitOutput], set[str]]:
+    def reassign(self, gang: str, nodes: Mapping[str, str]) -> tuple[list[PermitOutput], set[str]]:
         """Give members other nodes; who has got one. A member whose Binding is under way, or done, keeps its own."""
         known = self._gangs.get(gang)
-        if known is None or known.phase is PermitPhase.GIVEN_UP:
+        if known is None or known.phase is PermitPhase.REJECTED:
             return [], set()
-        free = (MemberStage.EMPTY, MemberStage.ARRIVED)
+        free = (MemberStage.ABSENT, MemberStage.WAITING)
         moved = {member: node for member, node in nodes.items() if known.stage_of(member) in free}
-        return self._seat(known, {each: seat.node for each, seat in known.seats.items()} | moved), set(moved)
+        return self._update_members(known, {each: permit.node for each, permit in known.members.items()} | moved), set(
+            moved
+        )
 
-    def is_posting(self, gang: str) -> bool:
+    def has_bindings_in_flight(self, gang: str) -> bool:
         """Whether a Binding is under way for it."""
         known = self._gangs.get(gang)
-        return known is not None and bool(known.posted)
+        return known is not None and bool(known.binding)
 
     def tick(self, now: float) -> list[PermitOutput]:
         """What is due; call it a few times in a second."""
-        return self._expire(now) + self._give_up(now)
+        return self._expire_calls(now) + self._reject_stalled(now)
 
     def stop(self) -> list[PermitOutput]:
         """Answer all calls, and forget everything."""
@@ -215,7 +219,7 @@ class PermitMachine:
     def missing(self, gang: str) -> tuple[str, ...]:
         """The placed members of which no pod has come, in the order of the placement."""
         known = self._gangs.get(gang)
-        return tuple(member for member in known.seats if member in known.empty) if known is not None else ()
+        return tuple(member for member in known.members if member in known.absent) if known is not None else ()
 
     def phase(self, gang: str) -> PermitPhase | None:
         known = self._gangs.get(gang)
@@ -223,152 +227,151 @@ class PermitMachine:
 
     def statistics(self) -> PermitStatistics:
         phases = [gang.phase for gang in self._gangs.values()]
-        posted = sum(len(gang.posted) for gang in self._gangs.values())
+        posted = sum(len(gang.binding) for gang in self._gangs.values())
         return PermitStatistics(
             {phase: phases.count(phase) for phase in PermitPhase}, len(self._calls) + len(self._orphans), posted
         )
 
-    def _seat(self, gang: GangPermit, nodes: Mapping[str, str]) -> list[PermitOutput]:
+    def _update_members(self, gang: GangPermit, nodes: Mapping[str, str]) -> list[PermitOutput]:
         """Make the seats follow the placement."""
         outputs: list[PermitOutput] = []
         if gang.nodes == nodes:
             return outputs
         gang.nodes = dict(nodes)
-        for member in [member for member in gang.seats if member not in nodes]:
-            outputs += self._leave(gang, gang.seats[member], UNKNOWN_MEMBER)
+        for member in [member for member in gang.members if member not in nodes]:
+            outputs += self._remove_member(gang, gang.members[member], UNKNOWN_MEMBER)
             gang.remove(member)
         for member, node in nodes.items():
-            seat = gang.seats.get(member)
-            if seat is None:
-                gang.seats[member] = MemberPermit(node)
-                gang.put(member, MemberStage.EMPTY)
+            permit = gang.members.get(member)
+            if permit is None:
+                gang.members[member] = MemberPermit(node)
+                gang.set_stage(member, MemberStage.ABSENT)
                 continue
-            if seat.stage is MemberStage.ARRIVED and seat.node != node:
-                outputs += self._answer(seat, WRONG_NODE)
-                gang.vacate(member)
-            seat.node = node
+            if permit.stage is MemberStage.WAITING and permit.node != node:
+                outputs += self._respond(permit, WRONG_NODE)
+                gang.reset(member)
+            permit.node = node
         return outputs
 
     def _mark_bound(self, gang: GangPermit, bound: Mapping[str, str]) -> list[PermitOutput]:
-        """Take over who is bound. A seat that a Binding was posted for waits for its own result."""
+        """Take over who is bound. A permit that a Binding was posted for waits for its own result."""
         outputs: list[PermitOutput] = []
         for member in [member for member in gang.unbound if member in bound]:
-            seat, uid = gang.seats[member], bound[member]
-            if seat.stage is MemberStage.POSTED:
+            permit, uid = gang.members[member], bound[member]
+            if permit.stage is MemberStage.BINDING:
                 continue
-            outputs += self._answer(seat, "" if seat.uid == uid else SECOND_POD)
-            gang.vacate(member)
-            seat.bound_uid = seat.last_uid = uid
-            gang.put(member, MemberStage.BOUND)
+            outputs += self._respond(permit, "" if permit.uid == uid else SECOND_POD)
+            gang.reset(member)
+            permit.bound_uid = permit.last_uid = uid
+            gang.set_stage(member, MemberStage.BOUND)
         return outputs
 
-    def _set_out(self, gang: GangPermit, was_bound: bool) -> None:
+    def _update_phase(self, gang: GangPermit, was_bound: bool) -> None:
         """Where some are bound there is only one way, forward.
 
         A gang that lost a pod before anybody saw it whole has never been bound: it must become complete, or go back.
         """
         if was_bound:
-            gang.phase, gang.has_said = PermitPhase.BOUND, False
+            gang.phase, gang.is_reported = PermitPhase.BOUND, False
             return
         if gang.phase is PermitPhase.BOUND and gang.unbound:
-            gang.phase = PermitPhase.GATHERING
-        if gang.phase is PermitPhase.GATHERING and len(gang.unbound) < len(gang.seats):
+            gang.phase = PermitPhase.WAITING
+        if gang.phase is PermitPhase.WAITING and len(gang.unbound) < len(gang.members):
             gang.phase = PermitPhase.BINDING
 
-    def _take_seat(self, gang: GangPermit, member: str, pod: BindRequest, now: float) -> None:
-        seat = gang.seats[member]
-        seat.pod = pod
-        if seat.last_uid != pod.uid:
-            seat.last_uid = pod.uid
+    def _start_waiting(self, gang: GangPermit, member: str, pod: BindRequest, now: float) -> None:
+        permit = gang.members[member]
+        permit.pod = pod
+        if permit.last_uid != pod.uid:
+            permit.last_uid = pod.uid
             gang.progress_at = now
-        gang.put(member, MemberStage.ARRIVED)
+        gang.set_stage(member, MemberStage.WAITING)
 
     def _advance(self, gang: GangPermit) -> list[PermitOutput]:
-        if gang.phase is PermitPhase.GATHERING and gang.seats and not gang.empty:
+        if gang.phase is PermitPhase.WAITING and gang.members and not gang.absent:
             gang.phase = PermitPhase.BINDING
         outputs: list[PermitOutput] = []
         if gang.phase in (PermitPhase.BINDING, PermitPhase.BOUND):
-            outputs += [each] if (each := gang.post()) is not None else []
-        is_open = gang.phase is PermitPhase.BINDING or (gang.phase is PermitPhase.GIVEN_UP and not gang.has_said)
+            outputs += [each] if (each := gang.start_bindings()) is not None else []
+        is_open = gang.phase is PermitPhase.BINDING or (gang.phase is PermitPhase.REJECTED and not gang.is_reported)
         if is_open and gang.is_all_bound:
             gang.phase = PermitPhase.BOUND
             outputs.append(GangBound(gang.key, gang.attempt))
-        return outputs + _say_given_up(gang)
+        return outputs + _report_rejection(gang)
 
-    def _expire(self, now: float) -> list[PermitOutput]:
+    def _expire_calls(self, now: float) -> list[PermitOutput]:
         over: list[int] = []
         for call, parked in self._calls.items():
             if parked.expires_at > now:
                 break
-            if self._gangs[parked.gang].stage_of(parked.member) is not MemberStage.POSTED:
+            if self._gangs[parked.gang].stage_of(parked.member) is not MemberStage.BINDING:
                 over.append(call)
-        return [output for call in over for output in self._end(call, NOT_COMPLETE)]
+        return [output for call in over for output in self._respond_to(call, NOT_COMPLETE)]
 
-    def _give_up(self, now: float) -> list[PermitOutput]:
+    def _reject_stalled(self, now: float) -> list[PermitOutput]:
         return [
             output
             for gang in self._gangs.values()
-            if gang.phase in (PermitPhase.GATHERING, PermitPhase.BINDING)
-            and now - gang.progress_at >= self._bind_timeout
-            for output in self._end_attempt(gang)
+            if gang.phase in (PermitPhase.WAITING, PermitPhase.BINDING) and now - gang.progress_at >= self._bind_timeout
+            for output in self._reject(gang)
         ]
 
-    def _end_attempt(self, gang: GangPermit) -> list[PermitOutput]:
-        gang.phase = PermitPhase.GIVEN_UP
-        waiting = [seat for seat in gang.seats.values() if seat.stage is MemberStage.ARRIVED]
-        outputs = [output for seat in waiting for output in self._answer(seat, REJECTED)]
-        return outputs + _say_given_up(gang)
+    def _reject(self, gang: GangPermit) -> list[PermitOutput]:
+        gang.phase = PermitPhase.REJECTED
+        waiting = [permit for permit in gang.members.values() if permit.stage is MemberStage.WAITING]
+        outputs = [output for permit in waiting for output in self._respond(permit, REJECTED)]
+        return outputs + _report_rejection(gang)
 
-    def _dismiss(self, gang: GangPermit | None, error: str) -> list[PermitOutput]:
+    def _remove_gang(self, gang: GangPermit | None, error: str) -> list[PermitOutput]:
         if gang is None:
             return []
-        return [output for seat in gang.seats.values() for output in self._leave(gang, seat, error)]
+        return [output for permit in gang.members.values() for output in self._remove_member(gang, permit, error)]
 
-    def _leave(self, gang: GangPermit, seat: MemberPermit, error: str) -> list[PermitOutput]:
-        """A seat goes. A call whose Binding is under way waits for its outcome: see the module."""
-        if seat.stage is not MemberStage.POSTED or seat.call is None:
-            return self._answer(seat, error)
-        self._orphans[gang.key, gang.attempt, seat.uid] = seat.call
-        del self._calls[seat.call]
+    def _remove_member(self, gang: GangPermit, permit: MemberPermit, error: str) -> list[PermitOutput]:
+        """A permit goes. A call whose Binding is under way waits for its outcome: see the module."""
+        if permit.stage is not MemberStage.BINDING or permit.call is None:
+            return self._respond(permit, error)
+        self._orphans[gang.key, gang.attempt, permit.uid] = permit.call
+        del self._calls[permit.call]
         return []
 
-    def _answer(self, seat: MemberPermit, error: str) -> list[PermitOutput]:
-        call, seat.call = seat.call, None
+    def _respond(self, permit: MemberPermit, error: str) -> list[PermitOutput]:
+        call, permit.call = permit.call, None
         if call is None:
             return []
         del self._calls[call]
         return [BindResponse(call, error)]
 
-    def _end(self, call: int, error: str) -> list[PermitOutput]:
+    def _respond_to(self, call: int, error: str) -> list[PermitOutput]:
         parked = self._calls[call]
-        return self._answer(self._gangs[parked.gang].seats[parked.member], error)
+        return self._respond(self._gangs[parked.gang].members[parked.member], error)
 
 
-def _refusal(gang: GangPermit | None, who: GangMember, pod: BindRequest) -> str:
-    """Why this pod cannot take its member's seat; empty if it can."""
+def _rejection(gang: GangPermit | None, who: GangMember, pod: BindRequest) -> str:
+    """Why this pod cannot take its member's permit; empty if it can."""
     if gang is None:
         return NOT_ADMITTED
     if gang.attempt != who.attempt:
         return WRONG_ATTEMPT
-    if gang.phase is PermitPhase.GIVEN_UP:
+    if gang.phase is PermitPhase.REJECTED:
         return REJECTED
-    seat = gang.seats.get(who.member)
-    if seat is None:
+    permit = gang.members.get(who.member)
+    if permit is None:
         return UNKNOWN_MEMBER
-    if seat.stage is not MemberStage.EMPTY and seat.uid != pod.uid:
+    if permit.stage is not MemberStage.ABSENT and permit.uid != pod.uid:
         return SECOND_POD
-    at = seat.pod.node if seat.pod is not None else seat.node
+    at = permit.pod.node if permit.pod is not None else permit.node
     return WRONG_NODE if at != pod.node else ""
 
 
-def _gather_again(gang: GangPermit) -> None:
+def _wait_again(gang: GangPermit) -> None:
     """Where nothing is bound for it after all, a gang need not go forward: its members come together again."""
     if gang.phase is PermitPhase.BINDING and gang.is_none_bound:
-        gang.phase = PermitPhase.GATHERING
+        gang.phase = PermitPhase.WAITING
 
 
-def _say_given_up(gang: GangPermit) -> list[PermitOutput]:
-    if gang.phase is not PermitPhase.GIVEN_UP or gang.has_said or gang.posted:
+def _report_rejection(gang: GangPermit) -> list[PermitOutput]:
+    if gang.phase is not PermitPhase.REJECTED or gang.is_reported or gang.binding:
         return []
-    gang.has_said = True
+    gang.is_reported = True
     return [AttemptRejected(gang.key, gang.attempt)]

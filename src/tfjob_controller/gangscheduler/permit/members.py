@@ -1,6 +1,6 @@
 """The seats of one attempt of a gang: who is to come where, who has come, whose Binding is under way or done.
 
-Plain state with no rules but one: the sets of members follow from the seats' stages. The rules stand in `barrier`.
+Plain state with no rules but one: the sets of members follow from the seats' stages. The rules stand in `machine`.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ PermitOutput = PostBindings | BindResponse | GangBound | AttemptRejected
 
 
 class PermitPhase(enum.StrEnum):
-    GATHERING = "gathering"
+    WAITING = "waiting"
     BINDING = "binding"
     BOUND = "bound"
-    GIVEN_UP = "given up"
+    REJECTED = "rejected"
 
 
 class MemberStage(enum.Enum):
-    EMPTY = "empty"
-    ARRIVED = "arrived"
-    POSTED = "posted"
+    ABSENT = "absent"
+    WAITING = "waiting"
+    BINDING = "binding"
     BOUND = "bound"
 
 
@@ -66,13 +66,13 @@ class MemberStage(enum.Enum):
 class MemberPermit:
     node: str
     """Where the placement wants the member; the pod's own node may differ once it is posted or bound."""
-    stage: MemberStage = MemberStage.EMPTY
+    stage: MemberStage = MemberStage.ABSENT
     pod: BindRequest | None = None
     bound_uid: str = ""
     call: int | None = None
     last_uid: str = ""
     """Of the pod that arrived last, so that its coming again is no progress."""
-    is_lost: bool = False
+    is_pod_deleted: bool = False
     """The pod went away while its Binding was under way."""
 
     @property
@@ -85,56 +85,56 @@ class GangPermit:
     key: str
     attempt: int
     progress_at: float
-    phase: PermitPhase = PermitPhase.GATHERING
+    phase: PermitPhase = PermitPhase.WAITING
     nodes: dict[str, str] = field(default_factory=dict)
     """The placement as it was said last: it is said often, and changes rarely."""
-    seats: dict[str, MemberPermit] = field(default_factory=dict)
-    empty: set[str] = field(default_factory=set)
-    posted: set[str] = field(default_factory=set)
+    members: dict[str, MemberPermit] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    binding: set[str] = field(default_factory=set)
     unbound: set[str] = field(default_factory=set)
-    has_said: bool = False
+    is_reported: bool = False
     """AttemptRejected has been said."""
 
-    def put(self, member: str, stage: MemberStage) -> None:
-        """Change a seat's stage, and the sets that follow from it."""
-        self.seats[member].stage = stage
+    def set_stage(self, member: str, stage: MemberStage) -> None:
+        """Change a permit's stage, and the sets that follow from it."""
+        self.members[member].stage = stage
         for members, belongs in (
-            (self.empty, stage is MemberStage.EMPTY),
-            (self.posted, stage is MemberStage.POSTED),
+            (self.absent, stage is MemberStage.ABSENT),
+            (self.binding, stage is MemberStage.BINDING),
             (self.unbound, stage is not MemberStage.BOUND),
         ):
             (members.add if belongs else members.discard)(member)
 
-    def vacate(self, member: str) -> None:
-        seat = self.seats[member]
-        seat.pod, seat.bound_uid, seat.call, seat.is_lost = None, "", None, False
-        self.put(member, MemberStage.EMPTY)
+    def reset(self, member: str) -> None:
+        permit = self.members[member]
+        permit.pod, permit.bound_uid, permit.call, permit.is_pod_deleted = None, "", None, False
+        self.set_stage(member, MemberStage.ABSENT)
 
     def remove(self, member: str) -> None:
-        del self.seats[member]
-        for members in (self.empty, self.posted, self.unbound):
+        del self.members[member]
+        for members in (self.absent, self.binding, self.unbound):
             members.discard(member)
 
     @property
     def is_all_bound(self) -> bool:
-        return bool(self.seats) and not self.unbound
+        return bool(self.members) and not self.unbound
 
     @property
     def is_none_bound(self) -> bool:
         """No member is bound, and no Binding under way that might bind one."""
-        return len(self.unbound) == len(self.seats) and not self.posted
+        return len(self.unbound) == len(self.members) and not self.binding
 
     def stage_of(self, member: str) -> MemberStage | None:
-        seat = self.seats.get(member)
-        return seat.stage if seat is not None else None
+        permit = self.members.get(member)
+        return permit.stage if permit is not None else None
 
-    def post(self) -> PostBindings | None:
+    def start_bindings(self) -> PostBindings | None:
         """All that have arrived, in the order of the placement: they are under way from here on."""
         arrived = [
-            (member, seat.pod)
-            for member, seat in (self.seats.items() if self.unbound - self.empty - self.posted else ())
-            if seat.stage is MemberStage.ARRIVED and seat.pod is not None
+            (member, permit.pod)
+            for member, permit in (self.members.items() if self.unbound - self.absent - self.binding else ())
+            if permit.stage is MemberStage.WAITING and permit.pod is not None
         ]
         for member, _ in arrived:
-            self.put(member, MemberStage.POSTED)
+            self.set_stage(member, MemberStage.BINDING)
         return PostBindings(self.key, self.attempt, tuple(arrived)) if arrived else None

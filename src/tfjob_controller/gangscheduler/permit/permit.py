@@ -1,8 +1,8 @@
-"""The barrier with everything that it needs in order to act: a lock, a clock, a binder, and somebody to tell.
+"""The machine with everything that it needs in order to act: a lock, a clock, a binder, and somebody to tell.
 
 Theory of operation. Bind calls come from the server's thread, placements from the admission loop's, results from the
 binder's, and a thread of the gate's own looks a few times in a second at what has become due. Each takes the lock, asks
-the barrier what is to be done, and does it without the lock: no callback runs under it, so that none can deadlock. All
+the machine what is to be done, and does it without the lock: no callback runs under it, so that none can deadlock. All
 of it is short: answers and give-ups are handed over, Bindings are piled up.
 
 Order between the outputs of two threads does not matter: each call is answered once, each attempt given up at most
@@ -54,7 +54,7 @@ class AttemptListener(Protocol):
     def gang_bound(self, gang: str, attempt: int) -> None:
         """Every placed member is bound: the phase is Bound."""
 
-    def gang_given_up(self, gang: str, attempt: int) -> None:
+    def attempt_rejected(self, gang: str, attempt: int) -> None:
         """The attempt is over, and nothing is bound for it any more: the phase is Waiting."""
 
 
@@ -71,7 +71,7 @@ class Permit:
         bind_timeout_seconds: float,
     ) -> None:
         """`http_timeout_seconds` is the httpTimeout of kube-scheduler's configuration for this extender."""
-        self._barrier = PermitMachine(
+        self._machine = PermitMachine(
             call_timeout_seconds=HTTP_TIMEOUT_FRACTION * http_timeout_seconds, bind_timeout_seconds=bind_timeout_seconds
         )
         self._binder = binder
@@ -81,7 +81,7 @@ class Permit:
         self._answers: dict[int, OnResponse] = {}
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
-        self._thread = SupervisedThread("bind-gate", self._run, stop=self._stop, clock=clock)
+        self._thread = SupervisedThread("permit", self._run, stop=self._stop, clock=clock)
 
     @property
     def restarts(self) -> int:
@@ -95,28 +95,28 @@ class Permit:
         """Answer every parked call with an error; later ones are refused."""
         self._stop.set()
         with self._lock:
-            outputs = self._barrier.stop()
+            outputs = self._machine.stop()
         self._do(outputs)
         return self._thread.join(timeout_seconds)
 
-    def arrive(self, who: GangMember, pod: BindRequest, on_answer: OnResponse) -> None:
+    def request_bind(self, who: GangMember, pod: BindRequest, on_response: OnResponse) -> None:
         """A member's bind call; answered once, now or later."""
         with self._lock:
             outputs: list[PermitOutput] = []
             is_stopped = self._stop.is_set()
             if not is_stopped:
                 call = next(self._numbers)
-                self._answers[call] = on_answer
-                outputs = self._barrier.arrive(call, who, pod, self._clock.monotonic())
+                self._answers[call] = on_response
+                outputs = self._machine.request_bind(call, who, pod, self._clock.monotonic())
         if is_stopped:
-            on_answer(STOPPING)
+            on_response(STOPPING)
         self._do(outputs)
 
-    def bind_alone(self, pod: BindRequest, on_answer: OnResponse) -> None:
+    def bind_single(self, pod: BindRequest, on_response: OnResponse) -> None:
         """Bind a pod that belongs to no gang."""
-        self._binder.submit([pod], lambda _, error: on_answer(error))
+        self._binder.submit([pod], lambda _, error: on_response(error))
 
-    def expect(
+    def set_placement(
         self,
         gang: str,
         attempt: int,
@@ -127,7 +127,7 @@ class Permit:
     ) -> None:
         """See `Barrier.expect`. To be called before `filter` can answer the first member's node."""
         with self._lock:
-            outputs = self._barrier.expect(
+            outputs = self._machine.set_placement(
                 gang, attempt, nodes, self._clock.monotonic(), bound=bound, was_bound=was_bound
             )
         self._do(outputs)
@@ -135,56 +135,56 @@ class Permit:
     def forget(self, gang: str) -> None:
         """The gang is not admitted any more, or gone."""
         with self._lock:
-            outputs = self._barrier.forget(gang)
+            outputs = self._machine.forget(gang)
         self._do(outputs)
 
-    def move(self, gang: str, nodes: Mapping[str, str]) -> set[str]:
+    def reassign(self, gang: str, nodes: Mapping[str, str]) -> set[str]:
         """See `Barrier.move`."""
         with self._lock:
-            outputs, moved = self._barrier.move(gang, nodes)
+            outputs, moved = self._machine.reassign(gang, nodes)
         self._do(outputs)
         return moved
 
-    def wind_up(self, gang: str) -> bool:
+    def reject(self, gang: str) -> bool:
         """Post nothing more for this gang. False while Bindings are under way: the listener hears when they have ended.
 
         Its room must not be given to others before: what is under way may still be bound.
         """
         with self._lock:
-            outputs = self._barrier.wind_up(gang)
-            is_over = not self._barrier.is_posting(gang)
+            outputs = self._machine.reject(gang)
+            is_over = not self._machine.has_bindings_in_flight(gang)
         self._do(outputs)
         return is_over
 
-    def lost(self, gang: str, member: str, uid: str) -> None:
+    def remove_pod(self, gang: str, member: str, uid: str) -> None:
         """The member's pod is deleted, finished, or to be deleted."""
         with self._lock:
-            outputs = self._barrier.lost(gang, member, uid)
+            outputs = self._machine.remove_pod(gang, member, uid)
         self._do(outputs)
 
-    def progress(self, gang: str) -> None:
+    def note_progress(self, gang: str) -> None:
         """A pod of the gang was created."""
         with self._lock:
-            self._barrier.progress(gang, self._clock.monotonic())
+            self._machine.note_progress(gang, self._clock.monotonic())
 
     def tick(self) -> None:
         """Look at what is due; the gate's own thread does, twice in a second."""
         with self._lock:
-            outputs = self._barrier.tick(self._clock.monotonic())
+            outputs = self._machine.tick(self._clock.monotonic())
         self._do(outputs)
 
     def missing(self, gang: str) -> tuple[str, ...]:
         """The placed members of which no pod has come."""
         with self._lock:
-            return self._barrier.missing(gang)
+            return self._machine.missing(gang)
 
     def phase(self, gang: str) -> PermitPhase | None:
         with self._lock:
-            return self._barrier.phase(gang)
+            return self._machine.phase(gang)
 
     def statistics(self) -> PermitStatistics:
         with self._lock:
-            return self._barrier.statistics()
+            return self._machine.statistics()
 
     def _run(self) -> None:
         while not self._clock.sleep(TICK_SECONDS, self._stop):
@@ -192,7 +192,7 @@ class Permit:
 
     def _result(self, gang: str, attempt: int, member: str, pod: BindRequest, error: str) -> None:
         with self._lock:
-            outputs = self._barrier.result(gang, attempt, member, pod.uid, error, self._clock.monotonic())
+            outputs = self._machine.record_result(gang, attempt, member, pod.uid, error, self._clock.monotonic())
         self._do(outputs)
 
     def _do(self, outputs: Sequence[PermitOutput]) -> None:
@@ -207,7 +207,7 @@ class Permit:
             elif isinstance(output, AttemptRejected):
                 # For want of progress, or because its owner suspended or deleted it: the status says which.
                 log.info("attempt over", key=output.gang, attempt=output.attempt)
-                self._listener.gang_given_up(output.gang, output.attempt)
+                self._listener.attempt_rejected(output.gang, output.attempt)
 
     def _submit(self, output: PostBindings) -> None:
         members = {pod: member for member, pod in output.pods}

@@ -45,15 +45,15 @@ class SchedulerCaches:
 class BindCalls(Protocol):
     """What pods mean to the bind calls' side: `gangscheduler.permit.permit.Permit`."""
 
-    def lost(self, gang: str, member: str, uid: str) -> None: ...
-    def progress(self, gang: str) -> None: ...
+    def remove_pod(self, gang: str, member: str, uid: str) -> None: ...
+    def note_progress(self, gang: str) -> None: ...
 
 
 class NodeHandler:
     """Nodes make room, or take it away."""
 
-    def __init__(self, board: SharedState) -> None:
-        self._board = board
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
 
     def on_add(self, obj: Node, is_initial: bool) -> None:
         self._set(obj)
@@ -62,14 +62,14 @@ class NodeHandler:
         self._set(new)
 
     def on_delete(self, obj: Node, final: bool) -> None:
-        with self._board.lock:
-            self._board.view.remove_node(obj.metadata.name)
+        with self._state.lock:
+            self._state.view.remove_node(obj.metadata.name)
         self._changed(obj.metadata.name)
 
     def _set(self, node: Node) -> None:
         """Heartbeats change nothing, and wake nobody."""
-        view = self._board.view
-        with self._board.lock:
+        view = self._state.view
+        with self._state.lock:
             before = view.version, view.nodes_version
             view.set_node(node)
             is_changed = before != (view.version, view.nodes_version)
@@ -77,22 +77,22 @@ class NodeHandler:
             self._changed(node.metadata.name)
 
     def _changed(self, name: str) -> None:
-        self._board.node_worsened(name)
-        self._board.room_changed()
+        self._state.node_degraded(name)
+        self._state.capacity_changed()
 
 
 class PodHandler:
     """Pods take room; those of gangs also bring their gang nearer to its goal."""
 
-    def __init__(self, board: SharedState, calls: BindCalls) -> None:
-        self._board = board
+    def __init__(self, state: SharedState, calls: BindCalls) -> None:
+        self._state = state
         self._calls = calls
 
     def on_add(self, obj: ScheduledPod, is_initial: bool) -> None:
         gang = gang_key_of(obj.metadata)
         if gang:
-            self._board.needs.note(obj)
-            self._calls.progress(gang)
+            self._state.observed_requests.note(obj)
+            self._calls.note_progress(gang)
         self._set(obj)
 
     def on_update(self, old: ScheduledPod, new: ScheduledPod) -> None:
@@ -102,48 +102,48 @@ class PodHandler:
 
     def on_delete(self, obj: ScheduledPod, final: bool) -> None:
         self._lost(obj)
-        with self._board.lock:
-            self._board.view.remove_pod(key_of(obj))
+        with self._state.lock:
+            self._state.view.remove_pod(key_of(obj))
         self._tell(obj)
 
     def _set(self, pod: ScheduledPod) -> None:
-        view = self._board.view
-        with self._board.lock:
+        view = self._state.view
+        with self._state.lock:
             before = view.version
             view.set_pod(pod)
             is_changed = before != view.version
             is_full = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
         if is_full:
-            self._board.node_worsened(pod.spec.node_name)
+            self._state.node_degraded(pod.spec.node_name)
         self._tell(pod, is_changed)
 
     def _tell(self, pod: ScheduledPod, is_room_changed: bool = True) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
-            self._board.look_at(gang)
+            self._state.enqueue(gang)
         if is_room_changed:
-            self._board.room_changed()
+            self._state.capacity_changed()
 
     def _lost(self, pod: ScheduledPod) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
-            self._calls.lost(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
+            self._calls.remove_pod(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
 
 
 class GangHandler:
     """Whatever changed in a Gang, the loop looks at it."""
 
-    def __init__(self, board: SharedState) -> None:
-        self._board = board
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
 
     def on_add(self, obj: Gang, is_initial: bool) -> None:
-        self._board.look_at(key_of(obj))
+        self._state.enqueue(key_of(obj))
 
     def on_update(self, old: Gang, new: Gang) -> None:
-        self._board.look_at(key_of(new))
+        self._state.enqueue(key_of(new))
 
     def on_delete(self, obj: Gang, final: bool) -> None:
-        self._board.look_at(key_of(obj))
+        self._state.enqueue(key_of(obj))
 
 
 def _is_leaving(pod: ScheduledPod) -> bool:

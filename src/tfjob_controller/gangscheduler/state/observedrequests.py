@@ -48,7 +48,7 @@ class ObservedRequests:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._needs: dict[str, _Needs] = {}
+        self._by_gang: dict[str, _Needs] = {}
 
     def note(self, pod: ScheduledPod) -> None:
         """A pod has been created."""
@@ -61,15 +61,15 @@ class ObservedRequests:
             return
         kind = kind_of(pod.metadata.labels.get(MEMBER_LABEL, ""))
         with self._lock:
-            needs = self._needs.setdefault(key, _Needs())
+            needs = self._by_gang.setdefault(key, _Needs())
             needs.noted_at = self._clock.monotonic()
             if _raise_to(needs.by_kind.setdefault(kind, {}), amounts):
                 needs.said = None
 
-    def corrected(self, key: str, gang: Gang) -> Gang:
+    def apply(self, key: str, gang: Gang) -> Gang:
         """The gang as its pods are, as far as they are known; the very same object where it has said enough."""
         with self._lock:
-            needs = self._needs.get(key)
+            needs = self._by_gang.get(key)
             if needs is None:
                 return gang
             if needs.said is not gang.spec or needs.spec is None:
@@ -77,25 +77,25 @@ class ObservedRequests:
             spec = needs.spec
         return gang if spec is gang.spec else replace(gang, spec=spec)
 
-    def reconsider(self, key: str, gang: Gang) -> float | None:
+    def expire(self, key: str, gang: Gang) -> float | None:
         """For a gang that waits: believe it again if it says something else now, or a while has passed.
 
         Returns the seconds until then; None where there is nothing to wait for.
         """
         with self._lock:
-            needs = self._needs.get(key)
+            needs = self._by_gang.get(key)
             if needs is None or needs.said is None or needs.spec is needs.said:
                 return None
             left = needs.noted_at + RETENTION_SECONDS - self._clock.monotonic()
             if left <= 0 or _asked(needs.said) != _asked(gang.spec):
-                del self._needs[key]
+                del self._by_gang[key]
                 return None
         return left
 
     def forget(self, key: str) -> None:
         """The Gang is gone."""
         with self._lock:
-            self._needs.pop(key, None)
+            self._by_gang.pop(key, None)
 
 
 def _asked(spec: GangSpec) -> _Asked:

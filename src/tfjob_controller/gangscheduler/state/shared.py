@@ -70,8 +70,8 @@ class SharedState:
     def __init__(self, gangs: Store[Gang], clock: Clock) -> None:
         self.view = ClusterView()
         self.lock = threading.Lock()
-        self.needs = ObservedRequests(clock)
-        self.refusals = RejectedNodes(clock)
+        self.observed_requests = ObservedRequests(clock)
+        self.rejected_nodes = RejectedNodes(clock)
         # Read without the lock: what is kept for a gang that waits is a value.
         self.kept: NominatedNodes | None = None
         self._gangs = gangs
@@ -79,42 +79,42 @@ class SharedState:
         self._changed = threading.Condition()
         self._dirty: set[str] = set()
         self._room_changed = False
-        self._given_up: dict[str, int] = {}
+        self._rejected_attempts: dict[str, int] = {}
 
     # What is told
 
-    def look_at(self, gang_key: str) -> None:
+    def enqueue(self, gang_key: str) -> None:
         """Something about this gang, or its pods, has changed."""
         with self._changed:
             self._dirty.add(gang_key)
             self._changed.notify_all()
 
-    def room_changed(self) -> None:
+    def capacity_changed(self) -> None:
         """A node or pod has changed in a way that may let somebody start."""
         with self._changed:
             self._room_changed = True
             self._changed.notify_all()
 
-    def node_worsened(self, node: str) -> None:
+    def node_degraded(self, node: str) -> None:
         """A node may not be good any more for those who are to come to it."""
         for gang in self._gangs.list():
             if gang.status.phase == ADMITTED and any(each.node == node for each in gang.status.placement):
-                self.look_at(key_of(gang))
+                self.enqueue(key_of(gang))
 
-    def node_refused(self, who: GangMember, node: str) -> None:
+    def node_rejected(self, who: GangMember, node: str) -> None:
         """See `service.Refusals`."""
-        if self.refusals.note(who, node):
-            self.look_at(who.gang)
+        if self.rejected_nodes.note(who, node):
+            self.enqueue(who.gang)
 
     def gang_bound(self, gang: str, attempt: int) -> None:
-        """See `gate.Listener`. The pods' own watch says who is bound."""
-        self.look_at(gang)
+        """See `permit.Listener`. The pods' own watch says who is bound."""
+        self.enqueue(gang)
 
-    def gang_given_up(self, gang: str, attempt: int) -> None:
-        """See `gate.Listener`."""
+    def attempt_rejected(self, gang: str, attempt: int) -> None:
+        """See `permit.Listener`."""
         with self._changed:
-            self._given_up[gang] = attempt
-        self.look_at(gang)
+            self._rejected_attempts[gang] = attempt
+        self.enqueue(gang)
 
     # What the loop asks
 
@@ -130,12 +130,12 @@ class SharedState:
             dirty, self._dirty, self._room_changed = self._dirty, set(), False
         return dirty
 
-    def was_given_up(self, gang: Gang) -> bool:
+    def is_attempt_rejected(self, gang: Gang) -> bool:
         """Whether the gate has given the gang's present attempt up."""
-        return self._given_up.get(key_of(gang)) == gang.status.attempt
+        return self._rejected_attempts.get(key_of(gang)) == gang.status.attempt
 
     def forget(self, gang_key: str) -> None:
         """The Gang is gone, or is another one by now."""
-        self.refusals.forget(gang_key)
-        self.needs.forget(gang_key)
-        self._given_up.pop(gang_key, None)
+        self.rejected_nodes.forget(gang_key)
+        self.observed_requests.forget(gang_key)
+        self._rejected_attempts.pop(gang_key, None)

@@ -184,11 +184,11 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
         position=0,
         missing=(),
         message=message,
-        not_before=None,
+        requeue_time=None,
         admitted_time=format_micro_time(now),
-        bound_at=None,
+        bound_time=None,
         last_resize_time=None,
-        waiting_since=gang.status.waiting_since or gang.metadata.creation_timestamp,
+        queued_time=gang.status.queued_time or gang.metadata.creation_timestamp,
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, True, REASON_ADMITTED, message, now),
     )
@@ -259,7 +259,7 @@ def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangS
     return replace(
         status if has_resize_request(gang) else without_resize_request(status),
         phase=BOUND,
-        bound_at=status.bound_at or format_micro_time(now),
+        bound_time=status.bound_time or format_micro_time(now),
         last_resize_time=format_micro_time(now) if is_other else status.last_resize_time,
         placement=placement_by_node(nodes),
         members=members_in_words(gang.spec, len(nodes)),
@@ -315,8 +315,8 @@ def suspended_status(gang: Gang, now: datetime) -> GangStatus:
         position=0,
         missing=(),
         message=message,
-        waiting_since=None,
-        not_before=None,
+        queued_time=None,
+        requeue_time=None,
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, False, REASON_SUSPENDED, message, now),
     )
@@ -332,7 +332,7 @@ def requeued_status(gang: Gang, bound_count: int, rest_seconds: float, now: date
         placement=(),
         members=members_in_words(gang.spec, 0),
         message=message,
-        not_before=format_micro_time(now + timedelta(seconds=rest_seconds)),
+        requeue_time=format_micro_time(now + timedelta(seconds=rest_seconds)),
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, False, REASON_NO_PROGRESS, message, now),
     )
@@ -354,7 +354,7 @@ def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: date
         phase=phase,
         placement=(),
         members=members_in_words(gang.spec, 0),
-        waiting_since=gang.status.waiting_since or format_micro_time(now),
+        queued_time=gang.status.queued_time or format_micro_time(now),
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, False, reason, status.message, now),
     )

@@ -1,7 +1,7 @@
 """Writes what the admission loop has decided: statuses of Gangs, many at the same time.
 
 Each write is a merge patch that the server refuses if somebody has written since, so nothing is ever written over what
-was not seen. Its answer goes into the cache at once. Each step has a reconcile id of its own (kube.trace).
+was not seen. Its answer goes into the cache at once. Each update has a reconcile id of its own (kube.trace).
 
 Threads: `write` belongs to one, and uses a pool of its own.
 """
@@ -31,43 +31,45 @@ log = structlog.get_logger(__name__)
 
 
 class StatusChange(StrEnum):
-    """What a status says that was not said before."""
+    """The change that a status update records; also the `result` of `gang_status_writes_total`."""
 
     ADMITTED = "admitted"
     WAITING = "waiting"
     UNSCHEDULABLE = "unschedulable"
     BOUND = "bound"
-    MOVED = "moved"
+    REASSIGNED = "reassigned"
     RESIZED = "resized"
     RELEASED = "released"
-    RETURNED = "returned"
-    """Back in the queue after an attempt that came to nothing."""
-    SHRINK = "shrink_asked"
-    """Its owner is asked to have fewer members."""
-    GROW = "grow_asked"
-    """Or more."""
-    WITHDRAWN = "ask_withdrawn"
-    """Neither any more, though it has not followed."""
+    REQUEUED = "requeued"
+    """The gang is back in the queue after an attempt that did not succeed."""
+    SHRINK_REQUESTED = "shrink_requested"
+    """The gang's owner is requested to reduce the number of members."""
+    GROW_REQUESTED = "grow_requested"
+    """The gang's owner is requested to increase it."""
+    REQUEST_WITHDRAWN = "request_withdrawn"
+    """Neither any longer, although the owner did not follow the request."""
 
 
 FAILED = "failed"
 # Reasons of events; the others are those of the condition Scheduled.
-REASSIGNED = "Moved"
-RESIZE_REASONS = {StatusChange.SHRINK: "ShrinkAsked", StatusChange.GROW: "GrowAsked"}
+REASSIGNED = "Reassigned"
+RESIZE_REASONS = {StatusChange.SHRINK_REQUESTED: "ShrinkRequested", StatusChange.GROW_REQUESTED: "GrowRequested"}
 
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
-    """A status to be written, and what it is in one word.
-
-    `reserves`: its room is reserved in the view already. `wakes`: pods that kube-scheduler should look at again then.
-    """
+    """A status to write and the change that it records."""
 
     gang: Gang
     status: GangStatus
-    result: StatusChange
-    reserves: bool = False
-    wakes: tuple[ScheduledPod, ...] = ()
+    change: StatusChange
+    pods_to_wake: tuple[ScheduledPod, ...] = ()
+    """Pods that kube-scheduler must retry once the status is written."""
+
+    @property
+    def is_admission(self) -> bool:
+        """Reports whether the update admits the gang; its reservations are in the view already."""
+        return self.change is StatusChange.ADMITTED
 
 
 class StatusObserver(Protocol):
@@ -113,50 +115,53 @@ class StatusWriter:
         """Read a Gang anew, past the watch. Raises ApiError."""
         self._gangs.assume(self._client.get(namespace, name))
 
-    def write(self, steps: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
+    def write(self, updates: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
         """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
         try:
-            errors = list(self._pool.map(self._traced, steps))
+            errors = list(self._pool.map(self._traced, updates))
         except (RuntimeError, CancelledError):
             # A pool that is shut down says so with these.
             if not self._stopped.is_set():
                 raise
             return iter(())
-        return zip(steps, errors, strict=True)
+        return zip(updates, errors, strict=True)
 
-    def _traced(self, step: StatusUpdate) -> ApiError | None:
-        with new_trace(key_of(step.gang)):
-            return self._write(step)
+    def _traced(self, update: StatusUpdate) -> ApiError | None:
+        with new_trace(key_of(update.gang)):
+            return self._write(update)
 
-    def _write(self, step: StatusUpdate) -> ApiError | None:
-        meta = step.gang.metadata
-        body = status_patch(step.gang.status, step.status, meta.resource_version)
+    def _write(self, update: StatusUpdate) -> ApiError | None:
+        meta = update.gang.metadata
+        body = status_patch(update.gang.status, update.status, meta.resource_version)
         try:
             written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
         except ApiError as error:
-            self._observer.written(FAILED, step.gang)
+            self._observer.written(FAILED, update.gang)
             level = log.debug if error.is_conflict or error.is_not_found else log.warning
-            level("gang status not written", key=key_of(step.gang), error=str(error))
+            level("gang status not written", key=key_of(update.gang), error=str(error))
             return error
         self._gangs.assume(written)
-        self._observer.written(step.result, written)
-        if step.result is not StatusChange.WAITING:
+        self._observer.written(update.change, written)
+        if update.change is not StatusChange.WAITING:
             log.info(
-                f"gang {step.result}", key=key_of(written), attempt=written.status.attempt, words=written.status.message
+                f"gang {update.change}",
+                key=key_of(written),
+                attempt=written.status.attempt,
+                words=written.status.message,
             )
-        self._tell(step, written)
-        for pod in step.wakes:
+        self._tell(update, written)
+        for pod in update.pods_to_wake:
             self.wake(pod, written)
         return None
 
-    def _tell(self, step: StatusUpdate, gang: Gang) -> None:
+    def _tell(self, update: StatusUpdate, gang: Gang) -> None:
         """One event for each change of what the gang is told, none for its pods or its place in the queue."""
         reason = _reason_of(gang.status)
-        if step.result is StatusChange.MOVED:
+        if update.change is StatusChange.REASSIGNED:
             reason, note = REASSIGNED, "Some pods got another node: theirs was lost, full or refused"
-        elif step.result in RESIZE_REASONS:
-            reason, note = RESIZE_REASONS[step.result], _wish(gang)
-        elif reason == _reason_of(step.gang.status):
+        elif update.change in RESIZE_REASONS:
+            reason, note = RESIZE_REASONS[update.change], _wish(gang)
+        elif reason == _reason_of(update.gang.status):
             return
         else:
             note = gang.status.message
@@ -169,11 +174,11 @@ class StatusWriter:
             uid=meta.uid,
             resource_version=meta.resource_version,
         )
-        type_ = "Warning" if step.result in (StatusChange.RETURNED, StatusChange.UNSCHEDULABLE) else "Normal"
+        type_ = "Warning" if update.change in (StatusChange.REQUEUED, StatusChange.UNSCHEDULABLE) else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
     def wake(self, pod: ScheduledPod, gang: Gang) -> None:
-        """Make kube-scheduler ask again: a change of the pod itself wakes a refused one at once."""
+        """Make kube-scheduler ask again: a change of the pod itself pods_to_wake a refused one at once."""
         node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
         meta = pod.metadata
         note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}

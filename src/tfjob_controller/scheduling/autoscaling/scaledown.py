@@ -65,7 +65,7 @@ def plan_shrink(
     """`waiting` is in order, and only of gangs that an empty cluster could take."""
     # Until its status says since when it waits, the age of a gang is that of its creation, which is known to the second
     # only: a wish for it would be withdrawn, and its room lost to others, as soon as the status says another moment.
-    waiting = [each for each in waiting if each.gang.status.waiting_since]
+    waiting = [each for each in waiting if each.gang.status.queued_time]
     first, head = _heads(waiting, now, policy)
     due = None if first is None or first.entitled <= now else first.entitled
     if head is None:

@@ -90,7 +90,7 @@ def test_an_attempt_without_progress_goes_back_to_the_queue_rests_and_comes_agai
     status = world.gang("one").status
     assert (status.phase, status.placement, status.attempt) == ("Waiting", (), 1)
     assert "given up: 0 of 3" in status.message
-    assert world.board.view.statistics().reserved_members == 0
+    assert world.state.view.statistics().reserved_members == 0
     world.clock.advance(10)
     world.run()
     assert (world.gang("one").status.phase, world.gang("one").status.attempt) == ("Admitted", 2)
@@ -127,7 +127,7 @@ def test_a_gang_whose_members_have_all_ended_is_released(world: GangWorld) -> No
     world.run()
     world.run()
     assert world.gang("one").status.phase == "Released"
-    assert world.board.view.statistics().reserved_members == 0
+    assert world.state.view.statistics().reserved_members == 0
 
 
 def test_a_released_gang_whose_member_starts_again_is_bound_again(world: GangWorld) -> None:
@@ -227,14 +227,14 @@ def test_reservations_are_read_back_after_a_restart(world: GangWorld) -> None:
     world.add_gang("two", worker=6)
     world.run()
     assert world.gang("two").status.phase == "Waiting"
-    assert world.board.view.statistics().reserved_members == 6
+    assert world.state.view.statistics().reserved_members == 6
 
 
 def test_an_admission_that_is_refused_gives_its_room_back(world: GangWorld) -> None:
     world.add_gang("one", worker=6)
     world.api.script.append(refusal(409, "Conflict"))
     world.run()
-    assert world.board.view.statistics().reserved_members == 0
+    assert world.state.view.statistics().reserved_members == 0
     world.clock.advance(1)
     world.run()
     assert world.gang("one").status.phase == "Admitted"
@@ -248,13 +248,13 @@ def test_while_nobody_knows_whether_an_admission_was_written_its_room_stays_rese
     world.add_gang("two", worker=6)
     world.api.script.append(no_answer(applied=applied))
     world.admission.run_once()
-    assert world.board.view.statistics().reserved_members == 6
+    assert world.state.view.statistics().reserved_members == 6
     world.clock.advance(1)
     for _ in range(3):
         world.run()
     phases = sorted(world.gang(name).status.phase for name in ("one", "two"))
     assert phases == ["Admitted", "Waiting"]
-    assert world.board.view.statistics().reserved_members == 6
+    assert world.state.view.statistics().reserved_members == 6
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_a_placed_gang_that_comes_to_ask_for_nonsense_harms_nobody_else(
 def test_a_rest_until_no_sensible_time_is_none(world: GangWorld, moment: str) -> None:
     admit(world, "other", 8)
     world.add_gang("odd", worker=2)
-    world.change_gang("odd", {"status": {"phase": "Waiting", "notBefore": moment}})
+    world.change_gang("odd", {"status": {"phase": "Waiting", "requeueTime": moment}})
     world.run()
     world.remove_gang("other")
     world.run()
@@ -396,7 +396,7 @@ def test_a_clock_that_is_set_back_prolongs_no_rest(world: GangWorld) -> None:
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
     world.run()
-    assert world.gang("one").status.not_before
+    assert world.gang("one").status.requeue_time
     world.clock.jump(-3600)
     world.run()
     assert world.gang("one").status.phase == "Admitted"
@@ -450,11 +450,11 @@ def test_nodes_that_refused_a_replacement_are_asked_again_after_a_while(world: G
     world.create_pods("one")
     who = GangMember(f"{NAMESPACE}/one", 1, "worker-0")
     for _ in range(3):
-        world.board.node_refused(who, placed_nodes(world.gang("one").status)["worker-0"])
+        world.state.node_rejected(who, placed_nodes(world.gang("one").status)["worker-0"])
         world.run()
     (stuck,) = set(placed_nodes(world.gang("one").status).values())
     world.clock.advance(REJECTION_SECONDS)
-    world.board.node_refused(who, stuck)
+    world.state.node_rejected(who, stuck)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {"a", "b"} - {stuck}
 

@@ -100,10 +100,10 @@ def test_pods_that_need_less_take_what_the_gang_says_until_they_are_bound(world:
     world.run()
     world.create_pods("one", cpu=1)
     world.run()
-    assert sum(room.free["cpu"] for room in world.board.view.node_infos.values()) == 0
+    assert sum(room.free["cpu"] for room in world.state.view.node_infos.values()) == 0
     world.schedule()
     world.run()
-    assert sum(room.free["cpu"] for room in world.board.view.node_infos.values()) == 4000
+    assert sum(room.free["cpu"] for room in world.state.view.node_infos.values()) == 4000
 
 
 def test_a_replacement_that_needs_more_is_placed_where_that_is(world: GangWorld) -> None:

@@ -29,12 +29,12 @@ def test_a_member_whose_binding_is_under_way_keeps_its_node_and_its_room(world: 
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.board.view.node_infos[node].free["cpu"] == -1000
+    assert world.state.view.node_infos[node].free["cpu"] == -1000
     world.end_bindings()
     world.run()
     assert world.gang("one").status.phase == "Bound"
     (other,) = {"a", "b"} - {node}
-    assert world.board.view.node_infos[other].free["cpu"] == 4000
+    assert world.state.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
@@ -54,7 +54,7 @@ def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
 def test_an_attempt_that_was_given_up_moves_nobody(world: GangWorld) -> None:
     (node,) = set(placed_nodes(world.gang("one").status).values())
     world.clock.advance(BIND_TIMEOUT_SECONDS)
-    world.gate.tick()
+    world.permit.tick()
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
     assert world.gang("one").status.phase == "Waiting"
@@ -180,7 +180,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
     for _ in range(3):
         world.run()
     (node,) = set(placed_nodes(world.gang("one").status).values())
-    assert world.board.view.node_infos[node].free["cpu"] == 1000
+    assert world.state.view.node_infos[node].free["cpu"] == 1000
     world.is_binding_slow = False
     world.end_bindings()
     world.remove_pod(next(pod.metadata.name for pod in world.pods_of("one") if "worker-2" in pod.metadata.name))
@@ -188,7 +188,7 @@ def test_the_room_of_a_member_that_is_taken_away_while_its_binding_is_under_way_
         world.clock.advance(1)
         world.run()
     assert world.gang("one").status.phase == "Bound"
-    assert world.board.view.node_infos[node].free["cpu"] == 2000
+    assert world.state.view.node_infos[node].free["cpu"] == 2000
 
 
 def test_a_gang_that_shrinks_before_it_is_complete_does_not_wait_for_those_who_went(world: GangWorld) -> None:
@@ -226,7 +226,7 @@ def test_a_gang_made_anew_under_its_old_name_does_not_take_the_old_ones_pods_for
 
 def test_a_gang_made_anew_is_not_given_up_for_the_old_one(world: GangWorld) -> None:
     world.clock.advance(BIND_TIMEOUT_SECONDS)
-    world.gate.tick()
+    world.permit.tick()
     world.remake_gang("one")
     for pod in world.pods_of("one"):
         world.remove_pod(pod.metadata.name)
@@ -247,7 +247,7 @@ def test_a_member_that_was_moved_is_not_put_back_by_what_was_read_before(world: 
     )
     world.admission.run_once()
     seats: list[Mapping[str, str]] = []
-    world.gate.expect = spied(world.gate.expect, seats)  # type: ignore[method-assign]  # to see what the gate is told
+    world.permit.set_placement = spied(world.permit.set_placement, seats)  # type: ignore[method-assign]  # to see what the gate is told
     world.clock.advance(1)
     world.admission.run_once()
     assert seats
@@ -276,7 +276,7 @@ def test_a_node_that_is_refused_while_the_admissions_of_others_are_written_count
         """kube-scheduler is quicker than the writer's next answers."""
         (node,) = set(placed_nodes(world.gang("two").status).values())
         refused.append(node)
-        world.board.node_refused(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), node)
+        world.state.node_rejected(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), node)
 
     world.api.script.append(Fault(after=refuse))
     world.admission.run_once()
@@ -290,7 +290,7 @@ def test_a_pod_that_was_refused_before_it_was_seen_is_woken_once_when_it_is(worl
     world.add_gang("two", worker=2)
     world.run()
     before = placed_nodes(world.gang("two").status)
-    world.board.node_refused(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
+    world.state.node_rejected(GangMember(f"{NAMESPACE}/two", 1, "worker-0"), before["worker-0"])
     world.run()
     assert placed_nodes(world.gang("two").status)["worker-0"] != before["worker-0"]
     world.create_pods("two")
@@ -313,7 +313,7 @@ def test_members_for_whom_there_was_no_other_node_get_the_first_that_has_room(wo
     world.put_node(bad, 4, unschedulable=True)
     for pod in world.pods_of("one"):
         who = GangMember(f"{NAMESPACE}/one", 1, pod.metadata.labels["scheduling.kubeflow.org/member"])
-        world.board.node_refused(who, bad)
+        world.state.node_rejected(who, bad)
     world.run()
     world.add_gang("younger", worker=4)
     world.run()
@@ -333,7 +333,7 @@ def test_a_placement_that_was_edited_by_hand_follows_the_pods(world: GangWorld) 
     for _ in range(3):
         world.run()
     assert set(placed_nodes(world.gang("one").status).values()) == {node}
-    assert world.board.view.node_infos[other].free["cpu"] == 4000
+    assert world.state.view.node_infos[other].free["cpu"] == 4000
 
 
 def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorld) -> None:
@@ -341,7 +341,7 @@ def test_a_gang_that_is_being_deleted_is_not_said_to_have_failed(world: GangWorl
     for _ in range(3):
         world.run()
     assert [reason for _, reason, _ in world.events.told] == ["Admitted"]
-    assert world.board.view.statistics().reserved_members == 0
+    assert world.state.view.statistics().reserved_members == 0
 
 
 def test_the_room_of_a_gang_that_comes_to_ask_for_nothing_is_kept_while_bindings_are_under_way(
@@ -370,11 +370,11 @@ def test_a_gang_that_is_made_anew_between_decision_and_write_is_admitted_by_a_de
     world.api.script.append(Fault(before=lambda request: world.remake_gang("two")))
     world.admission.run_once()
     assert world.gang("two").status.phase == ""
-    assert world.board.view.statistics().reserved_members == 3, "what was reserved for it is given back"
+    assert world.state.view.statistics().reserved_members == 3, "what was reserved for it is given back"
     world.clock.advance(1)
     world.run()
     assert world.gang("two").status.phase == "Admitted"
-    assert world.board.view.statistics().reserved_members == 7
+    assert world.state.view.statistics().reserved_members == 7
 
 
 def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twice(world: GangWorld) -> None:
@@ -398,7 +398,7 @@ def test_an_admission_that_arrives_long_after_it_was_given_up_takes_no_room_twic
     world.deliver()
     world.run()
     assert sorted(world.gang(name).status.phase for name in ("two", "three")) == ["Admitted", "Waiting"]
-    assert all(room.free["cpu"] >= 0 for room in world.board.view.node_infos.values())
+    assert all(room.free["cpu"] >= 0 for room in world.state.view.node_infos.values())
 
 
 def test_a_pass_that_meets_the_end_of_the_program_writes_nothing_and_fails_nowhere(world: GangWorld) -> None:

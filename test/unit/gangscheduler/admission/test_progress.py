@@ -46,7 +46,7 @@ def test_a_gang_that_rests_from_a_failed_attempt_would_fit(world: GangWorld) -> 
     world.add_gang("one", worker=2)
     world.run()
     attempt = world.gang("one").status.attempt
-    world.board.gang_given_up(f"{NAMESPACE}/one", attempt)
+    world.state.attempt_rejected(f"{NAMESPACE}/one", attempt)
     world.run()
     world.run()
     assert [fits for fits, _ in waits(world)] == [progress.YES]

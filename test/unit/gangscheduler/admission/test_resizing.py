@@ -40,13 +40,13 @@ def test_it_is_said_since_when_a_gang_is_bound_in_the_same_write(world: GangWorl
     start(world, "one", 3)
     assert len(world.api.written("PATCH")) == before + 2
     world.clock.advance(7)
-    assert seconds_since(world, world.gang("one").status.bound_at) == 7
+    assert seconds_since(world, world.gang("one").status.bound_time) == 7
     assert world.gang("one").status.last_resize_time is None
 
 
 def test_a_gang_that_is_bound_once_more_has_been_so_since_the_first_time(world: GangWorld) -> None:
     start(world, "one", 1)
-    since = world.gang("one").status.bound_at
+    since = world.gang("one").status.bound_time
     (pod,) = world.pods_of("one")
     world.finish_pod(pod.metadata.name)
     world.clock.advance(1)
@@ -56,7 +56,7 @@ def test_a_gang_that_is_bound_once_more_has_been_so_since_the_first_time(world: 
     world.put_pod("again", pod.metadata.labels, 1)
     world.run()
     world.run()
-    assert (world.gang("one").status.phase, world.gang("one").status.bound_at) == ("Bound", since)
+    assert (world.gang("one").status.phase, world.gang("one").status.bound_time) == ("Bound", since)
 
 
 def test_a_new_attempt_forgets_when_the_last_one_was_bound_and_resized(world: GangWorld) -> None:
@@ -70,7 +70,7 @@ def test_a_new_attempt_forgets_when_the_last_one_was_bound_and_resized(world: Ga
     world.change_gang("one", {"spec": {"suspend": None}})
     world.run()
     status = world.gang("one").status
-    assert (status.phase, status.bound_at, status.last_resize_time) == ("Admitted", None, None)
+    assert (status.phase, status.bound_time, status.last_resize_time) == ("Admitted", None, None)
 
 
 @pytest.mark.parametrize("count", [2, 4], ids=["fewer", "more"])

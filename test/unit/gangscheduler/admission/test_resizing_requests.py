@@ -112,7 +112,7 @@ def test_a_gang_is_asked_for_room_once_another_has_waited_and_not_before(world: 
     assert found.target_members == {"worker": 5}
     assert found.leaving == ("worker-5", "worker-6", "worker-7")
     assert found.target_reason == "room for team/next, waiting 30 s"
-    assert ("big", "ShrinkAsked", "worker: 8 -> 5, room for team/next, waiting 30 s") in world.events.told
+    assert ("big", "ShrinkRequested", "worker: 8 -> 5, room for team/next, waiting 30 s") in world.events.told
 
 
 def test_the_loop_wakes_for_it_by_itself(world: GangWorld) -> None:
@@ -160,7 +160,7 @@ def test_nor_does_a_pod_of_no_gang(asked: GangWorld) -> None:
     node = next(pod.spec.node_name for pod in asked.pods_of("big") if pod.metadata.name == pods[0])
     asked.remove_pod(pods[0])
     asked.run()
-    assert asked.board.view.free(node)["cpu"] == 1000
+    assert asked.state.view.free(node)["cpu"] == 1000
     allowed, refused = asked.placements.allowed_nodes(foreign("1"), ["a", "b", "small"])
     assert (allowed, refused[node]) == (["small"], RESERVED)
     assert asked.placements.allowed_nodes(foreign("0"), ["a", "b"])[0] == ["a", "b"]
@@ -332,7 +332,7 @@ def test_a_gang_is_asked_to_grow_by_one_into_a_cluster_that_idles(idle: GangWorl
     found = status(idle)
     assert (found.target_members, found.leaving) == ({"worker": 7}, ())
     assert found.target_reason == "the cluster has room"
-    assert ("big", "GrowAsked", "worker: 6 -> 7, the cluster has room") in idle.events.told
+    assert ("big", "GrowRequested", "worker: 6 -> 7, the cluster has room") in idle.events.told
 
 
 def test_the_next_one_after_as_long_again(idle: GangWorld) -> None:

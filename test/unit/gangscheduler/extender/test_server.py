@@ -47,10 +47,10 @@ class Extender:
         self.table, self.bindings, self.listener = Table(), Bindings(), Listener()
         clock = RealClock()
         self.binder = Binder(self.bindings, clock, threads=4)
-        self.gate = Permit(self.binder, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0)
-        self.service = ExtenderVerbs(self.table, self.gate)
+        self.permit = Permit(self.binder, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0)
+        self.service = ExtenderVerbs(self.table, self.permit)
         self.server = ExtenderServer(Loopback(), self.service, clock, **options)
-        self.parts = [self.binder, self.gate, self.server]
+        self.parts = [self.binder, self.permit, self.server]
 
     def __enter__(self) -> Extender:
         for part in self.parts:
@@ -61,8 +61,8 @@ class Extender:
         for part in reversed(self.parts):
             assert part.stop(5.0)
 
-    def expect(self, nodes: dict[str, str], gang: str = "gang") -> None:
-        self.gate.expect(f"ns/{gang}", 1, nodes)
+    def set_placement(self, nodes: dict[str, str], gang: str = "gang") -> None:
+        self.permit.set_placement(f"ns/{gang}", 1, nodes)
         self.table.place(f"ns/{gang}", nodes)
 
     def filter(self, of: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
@@ -80,10 +80,10 @@ class Extender:
 
 
 def idle_service() -> ExtenderVerbs:
-    gate = Permit(
+    permit = Permit(
         Binder(Bindings(), RealClock()), Listener(), RealClock(), http_timeout_seconds=1.0, bind_timeout_seconds=1.0
     )
-    return ExtenderVerbs(Table(), gate)
+    return ExtenderVerbs(Table(), permit)
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def extender() -> Iterator[Extender]:
 
 
 def test_a_gang_is_filtered_to_its_nodes_and_bound_when_its_last_member_has_come(extender: Extender) -> None:
-    extender.expect({"worker-0": "n0", "worker-1": "n1"})
+    extender.set_placement({"worker-0": "n0", "worker-1": "n1"})
     assert extender.filter(pod("worker-0"))["NodeNames"] == ["n0"]
     assert extender.filter(pod("worker-1"))["NodeNames"] == ["n1"]
     first = extender.bind(pod("worker-0"), "n0")
-    eventually(lambda: extender.gate.statistics().calls == 1)
+    eventually(lambda: extender.permit.statistics().calls == 1)
     assert extender.bindings.bound == {}
     assert extender.bind(pod("worker-1"), "n1").error() == ""
     assert first.error() == ""
@@ -109,12 +109,12 @@ def test_a_gang_is_filtered_to_its_nodes_and_bound_when_its_last_member_has_come
 @pytest.mark.timeout(120)
 def test_a_thousand_parked_calls_hold_up_nobody_else(extender: Extender) -> None:
     members = [f"worker-{number}" for number in range(1000)]
-    extender.expect(dict.fromkeys([*members, "last-0"], "n0"))
+    extender.set_placement(dict.fromkeys([*members, "last-0"], "n0"))
     calls = []
     for member in members:
         extender.filter(pod(member))
         calls.append(extender.bind(pod(member), "n0"))
-    eventually(lambda: extender.gate.statistics().calls == 1000)
+    eventually(lambda: extender.permit.statistics().calls == 1000)
     extender.filter(other_pod("other"))
     assert extender.bind(other_pod("other"), "n3").error() == "", "a pod of no gang does not wait for one"
     extender.filter(pod("last-0"))
@@ -183,7 +183,7 @@ def test_a_long_body_is_never_kept(extender: Extender) -> None:
 def test_what_was_not_answered_is_not_bound(
     extender: Extender, of: dict[str, Any], node: str, is_filtered: bool, error: str
 ) -> None:
-    extender.expect({"worker-0": "n0"})
+    extender.set_placement({"worker-0": "n0"})
     if is_filtered:
         extender.filter(of)
     assert extender.bind(of, node).error() == error
@@ -191,9 +191,9 @@ def test_what_was_not_answered_is_not_bound(
 
 
 def test_a_pod_of_an_old_attempt_is_not_bound(extender: Extender) -> None:
-    extender.expect({"worker-0": "n0"})
+    extender.set_placement({"worker-0": "n0"})
     extender.filter(pod("worker-0"))
-    extender.gate.expect("ns/gang", 2, {"worker-0": "n0"})
+    extender.permit.set_placement("ns/gang", 2, {"worker-0": "n0"})
     assert extender.bind(pod("worker-0"), "n0").error() == WRONG_ATTEMPT
 
 
@@ -241,10 +241,10 @@ def test_a_fault_of_ours_is_an_error_and_not_the_end(extender: Extender) -> None
 
 
 def test_a_client_that_leaves_leaves_its_member_there(extender: Extender) -> None:
-    extender.expect({"worker-0": "n0", "worker-1": "n1"})
+    extender.set_placement({"worker-0": "n0", "worker-1": "n1"})
     extender.filter(pod("worker-0"))
     extender.bind(pod("worker-0"), "n0").close()
-    eventually(lambda: extender.gate.statistics().calls == 1)
+    eventually(lambda: extender.permit.statistics().calls == 1)
     extender.filter(pod("worker-1"))
     assert extender.bind(pod("worker-1"), "n1").error() == ""
     eventually(lambda: len(extender.bindings.bound) == 2)
@@ -252,11 +252,11 @@ def test_a_client_that_leaves_leaves_its_member_there(extender: Extender) -> Non
 
 def test_calls_beyond_what_the_system_can_hold_are_turned_away() -> None:
     with Extender(connection_limit=5) as extender:
-        extender.expect({f"worker-{number}": "n0" for number in range(9)})
+        extender.set_placement({f"worker-{number}": "n0" for number in range(9)})
         for number in range(5):
             extender.filter(pod(f"worker-{number}"))
         calls = [extender.bind(pod(f"worker-{number}"), "n0") for number in range(4)]
-        eventually(lambda: extender.gate.statistics().calls == 4)
+        eventually(lambda: extender.permit.statistics().calls == 4)
         assert extender.bind(pod("worker-4"), "n0").answer()[0] == 503
         for call in calls:
             call.close()
@@ -265,15 +265,15 @@ def test_calls_beyond_what_the_system_can_hold_are_turned_away() -> None:
 def test_stop_answers_parked_calls_and_leaves_nothing() -> None:
     extender = Extender()
     with extender:
-        extender.expect({"worker-0": "n0", "worker-1": "n1"})
+        extender.set_placement({"worker-0": "n0", "worker-1": "n1"})
         extender.filter(pod("worker-0"))
         parked = extender.bind(pod("worker-0"), "n0")
-        eventually(lambda: extender.gate.statistics().calls == 1)
+        eventually(lambda: extender.permit.statistics().calls == 1)
         port = extender.server.port
         assert extender.server.stop(10.0)
         assert parked.error() == STOPPING
     names = {thread.name for thread in threading.enumerate()}
-    assert not {name for name in names if name.startswith(("extender", "binder", "bind-"))}
+    assert not {name for name in names if name.startswith(("extender", "binder", "permit"))}
     with socket.create_server(("127.0.0.1", port)):
         """The address is free."""
 

@@ -32,28 +32,28 @@ class Gate:
     others: list[BindRequest] = field(default_factory=list)
     answers: list[OnResponse] = field(default_factory=list)
 
-    def arrive(self, who: GangMember, pod: BindRequest, on_answer: OnResponse) -> None:
+    def request_bind(self, who: GangMember, pod: BindRequest, on_response: OnResponse) -> None:
         self.members.append((who, pod))
-        self.answers.append(on_answer)
+        self.answers.append(on_response)
 
-    def bind_alone(self, pod: BindRequest, on_answer: OnResponse) -> None:
+    def bind_single(self, pod: BindRequest, on_response: OnResponse) -> None:
         self.others.append(pod)
-        self.answers.append(on_answer)
+        self.answers.append(on_response)
 
 
 @dataclass
 class Refusals:
     refused: list[tuple[str, str]] = field(default_factory=list)
 
-    def node_refused(self, who: GangMember, node: str) -> None:
+    def node_rejected(self, who: GangMember, node: str) -> None:
         self.refused.append((who.member, node))
 
 
 class Trial:
     def __init__(self) -> None:
-        self.table, self.gate, self.refusals = Table(), Gate(), Refusals()
+        self.table, self.permit, self.refusals = Table(), Gate(), Refusals()
         self.table.place("ns/gang", {"worker-0": "n0", "worker-1": "n1"})
-        self.service = ExtenderVerbs(self.table, self.gate, self.refusals)
+        self.service = ExtenderVerbs(self.table, self.permit, self.refusals)
 
     def filter(self, of: dict[str, Any], *names: str) -> FilterResult:
         return self.service.filter(decode_filter_args(json.dumps({"Pod": of, "NodeNames": names}).encode()))
@@ -111,12 +111,12 @@ def test_a_members_bind_is_the_gates_to_answer() -> None:
         answer = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
         await asyncio.sleep(0)
         assert not answer.done()
-        trial.gate.answers[0]("late")
+        trial.permit.answers[0]("late")
         return await answer
 
     assert asyncio.run(run()) == "late"
     expected = BindRequest("ns", "gang-worker-0", "uid-gang-worker-0", "n0")
-    assert trial.gate.members == [(GangMember("ns/gang", 1, "worker-0"), expected)]
+    assert trial.permit.members == [(GangMember("ns/gang", 1, "worker-0"), expected)]
 
 
 def test_another_pods_bind_waits_for_nobody() -> None:
@@ -126,11 +126,11 @@ def test_another_pods_bind_waits_for_nobody() -> None:
         trial.filter(other_pod("p"), "n0", "n1")
         answer = asyncio.create_task(trial.bind(other_pod("p"), "n1"))
         await asyncio.sleep(0)
-        trial.gate.answers[0]("")
+        trial.permit.answers[0]("")
         return await answer
 
     assert asyncio.run(run()) == ""
-    assert trial.gate.others == [BindRequest("ns", "p", "uid-p", "n1")]
+    assert trial.permit.others == [BindRequest("ns", "p", "uid-p", "n1")]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_only_what_filter_has_answered_is_bound(filtered: bool, node: str, error
     if filtered:
         trial.filter(pod("worker-0"), "n0", "n1")
     assert asyncio.run(trial.bind(pod("worker-0"), node)) == error
-    assert trial.gate.members == []
+    assert trial.permit.members == []
 
 
 def test_a_failed_bind_may_come_again_without_a_filter() -> None:
@@ -155,7 +155,7 @@ def test_a_failed_bind_may_come_again_without_a_filter() -> None:
     async def once(error: str) -> str:
         answer = asyncio.create_task(trial.bind(pod("worker-0"), "n0"))
         await asyncio.sleep(0)
-        trial.gate.answers.pop()(error)
+        trial.permit.answers.pop()(error)
         return await answer
 
     trial.filter(pod("worker-0"), "n0")
@@ -183,7 +183,7 @@ def test_stop_answers_what_is_parked_and_refuses_what_comes() -> None:
         return [await parked, await trial.bind(pod("worker-0"), "n0")]
 
     assert asyncio.run(run()) == [STOPPING, STOPPING]
-    trial.gate.answers[0]("too late: the loop has ended")
+    trial.permit.answers[0]("too late: the loop has ended")
 
 
 def test_answers_from_other_threads_are_given_in_the_event_loop_and_none_is_lost() -> None:
@@ -197,8 +197,8 @@ def test_answers_from_other_threads_are_given_in_the_event_loop_and_none_is_lost
         calls = [asyncio.create_task(trial.bind(pod(name), "n0")) for name in names]
         await asyncio.sleep(0)
         with ThreadPoolExecutor(8) as threads:
-            for number, on_answer in enumerate(trial.gate.answers):
-                threads.submit(on_answer, f"error {number}")
+            for number, on_response in enumerate(trial.permit.answers):
+                threads.submit(on_response, f"error {number}")
             return await asyncio.gather(*calls)
 
     assert asyncio.run(run()) == [f"error {number}" for number in range(300)]
@@ -217,11 +217,11 @@ def test_an_event_loop_that_is_started_again_answers_too() -> None:
         trial.filter(pod("worker-1"), "n1")
         call = asyncio.create_task(trial.bind(pod("worker-1"), "n1"))
         await asyncio.sleep(0)
-        trial.gate.answers[1]("second life")
+        trial.permit.answers[1]("second life")
         return await call
 
     asyncio.run(left())
-    trial.gate.answers[0]("nobody waits any more")
+    trial.permit.answers[0]("nobody waits any more")
     assert asyncio.run(run()) == "second life"
 
 
@@ -234,7 +234,7 @@ def test_a_call_is_answered_once() -> None:
         args = decode_bind_args(json.dumps(binding(pod("worker-0"), "n0")).encode())
         trial.service.bind(args, lambda result: results.append(result.error))
         trial.service.stop()
-        trial.gate.answers[0]("too late")
+        trial.permit.answers[0]("too late")
         # What was handed over before comes first.
         over = asyncio.Event()
         asyncio.get_running_loop().call_soon_threadsafe(over.set)

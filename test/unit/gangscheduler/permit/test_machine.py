@@ -42,42 +42,44 @@ def pod(member: str, generation: int = 1, node: str = "") -> BindRequest:
 
 
 class Trial:
-    """A barrier, its time, and calls that number themselves."""
+    """A machine, its time, and calls that number themselves."""
 
     def __init__(self, nodes: dict[str, str] | None = None, attempt: int = 1) -> None:
-        self.barrier = PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
+        self.machine = PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
         self.now = 1000.0
         self.attempt = attempt
         self._calls = itertools.count(1)
-        assert self.expect(nodes or NODES) == []
+        assert self.set_placement(nodes or NODES) == []
 
-    def expect(self, nodes: dict[str, str], attempt: int | None = None, **options: object) -> list[PermitOutput]:
-        return self.barrier.expect(GANG, attempt or self.attempt, nodes, self.now, **options)  # type: ignore[arg-type]  # options of a test
+    def set_placement(self, nodes: dict[str, str], attempt: int | None = None, **options: object) -> list[PermitOutput]:
+        return self.machine.set_placement(GANG, attempt or self.attempt, nodes, self.now, **options)  # type: ignore[arg-type]  # options of a test
 
-    def arrive(self, member: str, who: GangMember | None = None, at: BindRequest | None = None) -> list[PermitOutput]:
-        return self.barrier.arrive(
+    def request_bind(
+        self, member: str, who: GangMember | None = None, at: BindRequest | None = None
+    ) -> list[PermitOutput]:
+        return self.machine.request_bind(
             next(self._calls), who or GangMember(GANG, self.attempt, member), at or pod(member), self.now
         )
 
-    def arrive_all(self, members: Iterable[str] = MEMBERS) -> list[PermitOutput]:
+    def request_bind_all(self, members: Iterable[str] = MEMBERS) -> list[PermitOutput]:
         """What came out of the last."""
         outputs: list[PermitOutput] = []
         for member in members:
-            outputs = self.arrive(member)
+            outputs = self.request_bind(member)
         return outputs
 
     def result(self, member: str, error: str = "", generation: int = 1) -> list[PermitOutput]:
-        return self.barrier.result(GANG, self.attempt, member, pod(member, generation).uid, error, self.now)
+        return self.machine.record_result(GANG, self.attempt, member, pod(member, generation).uid, error, self.now)
 
     def bound(self) -> Trial:
-        self.arrive_all()
+        self.request_bind_all()
         for member in MEMBERS:
             self.result(member)
         return self
 
     def later(self, seconds: float) -> list[PermitOutput]:
         self.now += seconds
-        return self.barrier.tick(self.now)
+        return self.machine.tick(self.now)
 
 
 def posted(outputs: Sequence[PermitOutput]) -> list[str]:
@@ -86,31 +88,31 @@ def posted(outputs: Sequence[PermitOutput]) -> list[str]:
 
 def test_nothing_is_bound_before_the_last_member_has_come_and_then_all_are() -> None:
     trial = Trial()
-    assert trial.arrive("worker-2") == []
-    assert trial.arrive("worker-0") == []
-    assert trial.barrier.missing(GANG) == ("worker-1",)
+    assert trial.request_bind("worker-2") == []
+    assert trial.request_bind("worker-0") == []
+    assert trial.machine.missing(GANG) == ("worker-1",)
     pods = tuple((member, pod(member)) for member in MEMBERS)
-    assert trial.arrive("worker-1") == [PostBindings(GANG, 1, pods)]
+    assert trial.request_bind("worker-1") == [PostBindings(GANG, 1, pods)]
 
 
 def test_each_call_is_answered_when_its_pod_is_bound_and_the_last_says_so_of_the_gang() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     assert trial.result("worker-1") == [BindResponse(2)]
     assert trial.result("worker-0") == [BindResponse(1)]
     assert trial.result("worker-2") == [BindResponse(3), GangBound(GANG, 1)]
-    assert trial.barrier.phase(GANG) is PermitPhase.BOUND
+    assert trial.machine.phase(GANG) is PermitPhase.BOUND
     assert trial.later(10 * BIND_TIMEOUT) == []
 
 
 def test_a_gang_of_one_waits_for_nobody() -> None:
     trial = Trial({"worker-0": "n0"})
-    assert posted(trial.arrive("worker-0")) == ["worker-0"]
+    assert posted(trial.request_bind("worker-0")) == ["worker-0"]
 
 
 def test_only_placed_members_are_waited_for() -> None:
     trial = Trial({"worker-0": "n0", "worker-1": "n1"})
-    assert posted(trial.arrive_all(["worker-0", "worker-1"])) == ["worker-0", "worker-1"]
+    assert posted(trial.request_bind_all(["worker-0", "worker-1"])) == ["worker-0", "worker-1"]
 
 
 Setup = Callable[[Trial], object]
@@ -129,14 +131,14 @@ Setup = Callable[[Trial], object]
         pytest.param(None, GangMember(GANG, 1, ""), pod("worker-0"), UNKNOWN_MEMBER, id="no member"),
         pytest.param(None, GangMember(GANG, 1, "worker-0"), pod("worker-0", node="n9"), WRONG_NODE, id="not its node"),
         pytest.param(
-            lambda trial: trial.arrive("worker-0"),
+            lambda trial: trial.request_bind("worker-0"),
             GangMember(GANG, 1, "worker-0"),
             pod("worker-0", 2),
             SECOND_POD,
             id="second pod, the first waits",
         ),
         pytest.param(
-            lambda trial: trial.arrive_all(),
+            lambda trial: trial.request_bind_all(),
             GangMember(GANG, 1, "worker-0"),
             pod("worker-0", 2),
             SECOND_POD,
@@ -160,296 +162,296 @@ def test_who_has_no_seat_is_answered_at_once_and_changes_nothing(
     trial = Trial()
     if before is not None:
         before(trial)
-    statistics = trial.barrier.statistics()
-    [answer] = trial.arrive("", who, at)
+    statistics = trial.machine.statistics()
+    [answer] = trial.request_bind("", who, at)
     assert isinstance(answer, BindResponse)
     assert answer.error == error
-    assert trial.barrier.statistics() == statistics
+    assert trial.machine.statistics() == statistics
 
 
 def test_a_call_ends_before_kube_scheduler_loses_patience_and_its_member_counts_on() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
-    trial.barrier.progress(GANG, trial.now + CALL_TIMEOUT)
+    trial.request_bind("worker-0")
+    trial.machine.note_progress(GANG, trial.now + CALL_TIMEOUT)
     assert trial.later(CALL_TIMEOUT - 1) == []
     assert trial.later(1) == [BindResponse(1, NOT_COMPLETE)]
-    assert posted(trial.arrive_all(["worker-1", "worker-2"])) == MEMBERS
+    assert posted(trial.request_bind_all(["worker-1", "worker-2"])) == MEMBERS
     assert trial.result("worker-0") == []
 
 
 def test_the_same_pod_may_come_again_and_only_its_newest_call_waits() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
-    assert trial.arrive("worker-0") == [BindResponse(1, SUPERSEDED)]
-    trial.arrive_all(["worker-1", "worker-2"])
-    assert trial.arrive("worker-0") == [BindResponse(2, SUPERSEDED)]
+    trial.request_bind("worker-0")
+    assert trial.request_bind("worker-0") == [BindResponse(1, SUPERSEDED)]
+    trial.request_bind_all(["worker-1", "worker-2"])
+    assert trial.request_bind("worker-0") == [BindResponse(2, SUPERSEDED)]
     assert trial.result("worker-0") == [BindResponse(5)]
-    assert trial.arrive("worker-0") == [BindResponse(6)], "it is bound"
+    assert trial.request_bind("worker-0") == [BindResponse(6)], "it is bound"
 
 
 def test_coming_again_is_no_progress() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
+    trial.request_bind("worker-0")
     trial.now += BIND_TIMEOUT - 1
-    trial.arrive("worker-0")
+    trial.request_bind("worker-0")
     assert trial.later(1) == [BindResponse(2, REJECTED), AttemptRejected(GANG, 1)]
 
 
 @pytest.mark.parametrize(
     "progress",
     [
-        pytest.param(lambda trial: trial.arrive("worker-1"), id="a call arrives"),
-        pytest.param(lambda trial: trial.barrier.progress(GANG, trial.now), id="a pod is created"),
+        pytest.param(lambda trial: trial.request_bind("worker-1"), id="a call arrives"),
+        pytest.param(lambda trial: trial.machine.note_progress(GANG, trial.now), id="a pod is created"),
     ],
 )
 def test_a_gang_is_given_up_only_after_a_time_without_progress(progress: Setup) -> None:
     trial = Trial()
-    trial.arrive("worker-0")
+    trial.request_bind("worker-0")
     assert trial.later(BIND_TIMEOUT - 1) == []
     progress(trial)
     assert trial.later(BIND_TIMEOUT - 1) == []
     assert AttemptRejected(GANG, 1) in trial.later(1)
     assert trial.later(BIND_TIMEOUT) == [], "it is said once"
-    assert trial.barrier.statistics().calls == 0
+    assert trial.machine.statistics().calls == 0
 
 
 def test_a_gang_that_was_given_up_binds_nobody_until_its_next_attempt() -> None:
     trial = Trial()
     trial.later(BIND_TIMEOUT)
-    assert trial.arrive_all() == [BindResponse(3, REJECTED)]
-    assert trial.expect(NODES) == []
-    assert trial.arrive("worker-0") == [BindResponse(4, REJECTED)]
-    assert trial.expect(NODES, attempt=2) == []
+    assert trial.request_bind_all() == [BindResponse(3, REJECTED)]
+    assert trial.set_placement(NODES) == []
+    assert trial.request_bind("worker-0") == [BindResponse(4, REJECTED)]
+    assert trial.set_placement(NODES, attempt=2) == []
     trial.attempt = 2
-    assert posted(trial.arrive_all()) == MEMBERS
+    assert posted(trial.request_bind_all()) == MEMBERS
 
 
-def test_bindings_under_way_end_before_a_gang_is_given_up() -> None:
+def test_bindings_under_way_end_before_a_gang_is_rejected_attempts() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     assert trial.later(BIND_TIMEOUT) == []
     assert trial.result("worker-0") == [BindResponse(1)]
     assert trial.result("worker-1", "refused") == [BindResponse(2, "refused")]
-    assert trial.arrive("worker-1") == [BindResponse(4, REJECTED)]
+    assert trial.request_bind("worker-1") == [BindResponse(4, REJECTED)]
     assert trial.result("worker-2") == [BindResponse(3), AttemptRejected(GANG, 1)]
 
 
 def test_a_gang_whose_last_bindings_succeed_late_is_bound_all_the_same() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     trial.later(BIND_TIMEOUT)
     outputs = [output for member in MEMBERS for output in trial.result(member)]
     assert outputs == [BindResponse(1), BindResponse(2), BindResponse(3), GangBound(GANG, 1)]
-    assert trial.barrier.phase(GANG) is PermitPhase.BOUND
+    assert trial.machine.phase(GANG) is PermitPhase.BOUND
 
 
 def test_once_some_are_bound_a_failed_binding_is_tried_again_alone() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     assert trial.result("worker-0", "no") == [BindResponse(1, "no")]
     assert trial.result("worker-1") == [BindResponse(2)]
-    assert posted(trial.arrive("worker-0")) == ["worker-0"]
+    assert posted(trial.request_bind("worker-0")) == ["worker-0"]
     trial.result("worker-2")
     assert trial.result("worker-0") == [BindResponse(4), GangBound(GANG, 1)]
 
 
 def test_a_pod_that_can_never_be_bound_does_not_keep_a_gang_half_bound() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     trial.result("worker-1")
     trial.result("worker-2")
-    given_up: list[PermitOutput] = []
+    rejected_attempts: list[PermitOutput] = []
     for _ in range(int(BIND_TIMEOUT)):
-        given_up += trial.result("worker-0", "no")
-        trial.arrive("worker-0")
-        given_up += trial.later(1.0)
-    given_up += trial.result("worker-0", "no")
-    assert AttemptRejected(GANG, 1) in given_up
+        rejected_attempts += trial.result("worker-0", "no")
+        trial.request_bind("worker-0")
+        rejected_attempts += trial.later(1.0)
+    rejected_attempts += trial.result("worker-0", "no")
+    assert AttemptRejected(GANG, 1) in rejected_attempts
 
 
 def test_a_replacement_in_a_bound_gang_passes_at_once() -> None:
     trial = Trial().bound()
-    assert trial.barrier.lost(GANG, "worker-1", pod("worker-1").uid) == []
+    assert trial.machine.remove_pod(GANG, "worker-1", pod("worker-1").uid) == []
     assert trial.later(10 * BIND_TIMEOUT) == [], "and may take its time"
-    assert posted(trial.arrive("worker-1", at=pod("worker-1", 2))) == ["worker-1"]
+    assert posted(trial.request_bind("worker-1", at=pod("worker-1", 2))) == ["worker-1"]
     assert trial.result("worker-1", generation=2) == [BindResponse(4)], "the gang was bound before"
 
 
 def test_a_replacement_goes_to_the_node_of_the_new_placement_only() -> None:
     trial = Trial().bound()
-    trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid)
-    assert trial.expect(NODES | {"worker-0": "n7"}) == []
-    assert trial.arrive("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, WRONG_NODE)]
-    assert posted(trial.arrive("worker-0", at=pod("worker-0", 2, node="n7"))) == ["worker-0"]
+    trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid)
+    assert trial.set_placement(NODES | {"worker-0": "n7"}) == []
+    assert trial.request_bind("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, WRONG_NODE)]
+    assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2, node="n7"))) == ["worker-0"]
 
 
 def test_a_lost_pod_leaves_its_seat_and_its_call_is_answered() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
-    assert trial.barrier.lost(GANG, "worker-0", "another") == []
-    assert trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid) == [BindResponse(1, POD_DELETED)]
-    assert trial.arrive_all(["worker-1", "worker-2"]) == []
-    assert posted(trial.arrive("worker-0", at=pod("worker-0", 2))) == MEMBERS
+    trial.request_bind("worker-0")
+    assert trial.machine.remove_pod(GANG, "worker-0", "another") == []
+    assert trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid) == [BindResponse(1, POD_DELETED)]
+    assert trial.request_bind_all(["worker-1", "worker-2"]) == []
+    assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2))) == MEMBERS
 
 
 @pytest.mark.parametrize("error", ["", "no"], ids=["bound", "failed"])
 def test_a_pod_lost_while_its_binding_is_under_way_leaves_its_seat_when_that_ends(error: str) -> None:
     trial = Trial()
-    trial.arrive_all()
-    assert trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid) == []
-    assert trial.arrive("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, SECOND_POD)]
+    trial.request_bind_all()
+    assert trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid) == []
+    assert trial.request_bind("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, SECOND_POD)]
     assert trial.result("worker-0", error) == [BindResponse(1, error or POD_DELETED)]
-    assert posted(trial.arrive("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
+    assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
 
 
 def test_a_moved_member_has_to_come_again_and_the_others_wait_on() -> None:
     trial = Trial()
-    trial.arrive_all(["worker-0", "worker-1"])
+    trial.request_bind_all(["worker-0", "worker-1"])
     moved = NODES | {"worker-1": "n5"}
-    assert trial.expect(moved) == [BindResponse(2, WRONG_NODE)]
-    assert trial.arrive("worker-2") == []
-    outputs = trial.arrive("worker-1", at=pod("worker-1", node="n5"))
+    assert trial.set_placement(moved) == [BindResponse(2, WRONG_NODE)]
+    assert trial.request_bind("worker-2") == []
+    outputs = trial.request_bind("worker-1", at=pod("worker-1", node="n5"))
     assert posted(outputs) == MEMBERS
 
 
 def test_a_member_whose_binding_is_under_way_stays_where_it_goes() -> None:
     trial = Trial()
-    trial.arrive_all()
-    assert trial.expect(NODES | {"worker-1": "n5"}) == []
+    trial.request_bind_all()
+    assert trial.set_placement(NODES | {"worker-1": "n5"}) == []
     assert trial.result("worker-1") == [BindResponse(2)]
 
 
 def test_a_member_that_is_placed_no_more_is_not_waited_for() -> None:
     trial = Trial()
-    trial.arrive_all(["worker-0", "worker-1"])
+    trial.request_bind_all(["worker-0", "worker-1"])
     two = {"worker-0": "n0", "worker-1": "n1"}
-    assert posted(trial.expect(two)) == ["worker-0", "worker-1"]
-    assert trial.arrive("worker-2") == [BindResponse(3, UNKNOWN_MEMBER)]
+    assert posted(trial.set_placement(two)) == ["worker-0", "worker-1"]
+    assert trial.request_bind("worker-2") == [BindResponse(3, UNKNOWN_MEMBER)]
 
 
 def test_a_member_that_is_removed_gets_its_call_back() -> None:
     trial = Trial()
-    trial.arrive("worker-2")
-    assert trial.expect({"worker-0": "n0"}) == [BindResponse(1, UNKNOWN_MEMBER)]
+    trial.request_bind("worker-2")
+    assert trial.set_placement({"worker-0": "n0"}) == [BindResponse(1, UNKNOWN_MEMBER)]
 
 
 def test_a_member_added_to_a_bound_gang_passes_alone() -> None:
     trial = Trial().bound()
-    assert trial.expect(NODES | {"worker-3": "n0"}, was_bound=True) == []
-    assert posted(trial.arrive("worker-3")) == ["worker-3"]
+    assert trial.set_placement(NODES | {"worker-3": "n0"}, was_bound=True) == []
+    assert posted(trial.request_bind("worker-3")) == ["worker-3"]
     assert trial.result("worker-3") == [BindResponse(4)]
 
 
 def test_a_new_attempt_starts_with_empty_seats_and_the_old_one_is_over() -> None:
     trial = Trial()
-    trial.arrive_all(["worker-0", "worker-1"])
-    assert trial.expect(NODES, attempt=2) == [BindResponse(1, WRONG_ATTEMPT), BindResponse(2, WRONG_ATTEMPT)]
-    assert trial.barrier.missing(GANG) == tuple(MEMBERS)
-    assert trial.arrive("worker-2") == [BindResponse(3, WRONG_ATTEMPT)]
-    assert trial.expect(NODES, attempt=1) == [], "an older attempt is of no interest"
-    assert trial.arrive("worker-2", GangMember(GANG, 2, "worker-2")) == []
+    trial.request_bind_all(["worker-0", "worker-1"])
+    assert trial.set_placement(NODES, attempt=2) == [BindResponse(1, WRONG_ATTEMPT), BindResponse(2, WRONG_ATTEMPT)]
+    assert trial.machine.missing(GANG) == tuple(MEMBERS)
+    assert trial.request_bind("worker-2") == [BindResponse(3, WRONG_ATTEMPT)]
+    assert trial.set_placement(NODES, attempt=1) == [], "an older attempt is of no interest"
+    assert trial.request_bind("worker-2", GangMember(GANG, 2, "worker-2")) == []
 
 
 def test_a_binding_of_an_old_attempt_is_of_no_interest_to_the_new_one() -> None:
     trial = Trial()
-    trial.arrive_all()
-    trial.expect(NODES, attempt=2)
+    trial.request_bind_all()
+    trial.set_placement(NODES, attempt=2)
     assert trial.result("worker-0") == [BindResponse(1)]
-    assert trial.barrier.missing(GANG) == tuple(MEMBERS)
+    assert trial.machine.missing(GANG) == tuple(MEMBERS)
 
 
 def test_forgotten_is_not_admitted() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
-    assert trial.barrier.forget(GANG) == [BindResponse(1, NOT_ADMITTED)]
-    assert trial.arrive("worker-0") == [BindResponse(2, NOT_ADMITTED)]
-    assert trial.barrier.forget(GANG) == []
+    trial.request_bind("worker-0")
+    assert trial.machine.forget(GANG) == [BindResponse(1, NOT_ADMITTED)]
+    assert trial.request_bind("worker-0") == [BindResponse(2, NOT_ADMITTED)]
+    assert trial.machine.forget(GANG) == []
 
 
 def test_two_gangs_do_not_touch_each_other() -> None:
     trial = Trial()
-    trial.barrier.expect("ns/b", 1, {"worker-0": "n0", "worker-1": "n1"}, trial.now)
-    trial.arrive_all(["worker-0", "worker-1"])
-    trial.arrive("worker-0", GangMember("ns/b", 1, "worker-0"))
-    assert posted(trial.arrive("worker-2")) == MEMBERS
-    assert trial.barrier.missing("ns/b") == ("worker-1",)
+    trial.machine.set_placement("ns/b", 1, {"worker-0": "n0", "worker-1": "n1"}, trial.now)
+    trial.request_bind_all(["worker-0", "worker-1"])
+    trial.request_bind("worker-0", GangMember("ns/b", 1, "worker-0"))
+    assert posted(trial.request_bind("worker-2")) == MEMBERS
+    assert trial.machine.missing("ns/b") == ("worker-1",)
 
 
 def test_after_a_restart_a_gang_that_is_partly_bound_goes_forward() -> None:
     trial = Trial()
-    trial.barrier.stop()
-    assert trial.expect(NODES, bound={"worker-0": pod("worker-0").uid}) == []
-    assert trial.barrier.phase(GANG) is PermitPhase.BINDING
-    assert posted(trial.arrive("worker-1")) == ["worker-1"]
+    trial.machine.stop()
+    assert trial.set_placement(NODES, bound={"worker-0": pod("worker-0").uid}) == []
+    assert trial.machine.phase(GANG) is PermitPhase.BINDING
+    assert posted(trial.request_bind("worker-1")) == ["worker-1"]
     trial.result("worker-1")
-    trial.arrive("worker-2")
+    trial.request_bind("worker-2")
     assert GangBound(GANG, 1) in trial.result("worker-2")
 
 
 def test_after_a_restart_a_gang_that_is_all_bound_is_said_to_be() -> None:
     trial = Trial()
-    trial.barrier.stop()
-    assert trial.expect(NODES, bound={member: pod(member).uid for member in MEMBERS}) == [GangBound(GANG, 1)]
-    assert trial.expect(NODES, bound={member: pod(member).uid for member in MEMBERS}) == []
+    trial.machine.stop()
+    assert trial.set_placement(NODES, bound={member: pod(member).uid for member in MEMBERS}) == [GangBound(GANG, 1)]
+    assert trial.set_placement(NODES, bound={member: pod(member).uid for member in MEMBERS}) == []
 
 
 def test_after_a_restart_a_gang_that_was_bound_only_awaits_replacements() -> None:
     trial = Trial()
-    trial.barrier.stop()
-    trial.expect(NODES, bound={"worker-0": pod("worker-0").uid}, was_bound=True)
+    trial.machine.stop()
+    trial.set_placement(NODES, bound={"worker-0": pod("worker-0").uid}, was_bound=True)
     assert trial.later(10 * BIND_TIMEOUT) == []
-    assert posted(trial.arrive("worker-1")) == ["worker-1"]
+    assert posted(trial.request_bind("worker-1")) == ["worker-1"]
 
 
 def test_a_pod_known_to_be_bound_answers_its_call() -> None:
     trial = Trial()
-    trial.arrive("worker-0")
-    assert trial.expect(NODES, bound={"worker-0": pod("worker-0").uid}) == [BindResponse(1)]
+    trial.request_bind("worker-0")
+    assert trial.set_placement(NODES, bound={"worker-0": pod("worker-0").uid}) == [BindResponse(1)]
 
 
 def test_stop_answers_every_call() -> None:
     trial = Trial()
-    trial.arrive_all(["worker-0", "worker-1"])
-    assert trial.barrier.stop() == [BindResponse(1, STOPPING), BindResponse(2, STOPPING)]
-    assert trial.barrier.statistics().calls == 0
+    trial.request_bind_all(["worker-0", "worker-1"])
+    assert trial.machine.stop() == [BindResponse(1, STOPPING), BindResponse(2, STOPPING)]
+    assert trial.machine.statistics().calls == 0
 
 
-def test_when_all_bindings_have_failed_the_members_gather_again() -> None:
+def test_when_all_bindings_have_failed_the_members_wait_again() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     for member in MEMBERS:
         trial.result(member, "no")
-    assert trial.barrier.phase(GANG) is PermitPhase.GATHERING
-    assert posted(trial.arrive_all(["worker-0", "worker-1"])) == []
-    assert posted(trial.arrive("worker-2")) == MEMBERS
+    assert trial.machine.phase(GANG) is PermitPhase.WAITING
+    assert posted(trial.request_bind_all(["worker-0", "worker-1"])) == []
+    assert posted(trial.request_bind("worker-2")) == MEMBERS
 
 
-def test_a_gang_of_which_the_only_bound_pod_is_lost_gathers_again() -> None:
+def test_a_gang_of_which_the_only_bound_pod_is_pod_deleted_gathers_again() -> None:
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     trial.result("worker-0")
     trial.result("worker-1", "no")
     trial.result("worker-2", "no")
-    trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid)
-    assert posted(trial.arrive_all(["worker-1", "worker-2"])) == []
+    trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid)
+    assert posted(trial.request_bind_all(["worker-1", "worker-2"])) == []
 
 
 def test_a_bound_gang_that_was_wound_up_and_goes_on_binds_replacements() -> None:
     trial = Trial().bound()
-    assert trial.barrier.wind_up(GANG) == [AttemptRejected(GANG, 1)]
-    trial.barrier.lost(GANG, "worker-0", pod("worker-0").uid)
-    assert trial.arrive("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, REJECTED)]
-    assert trial.expect(NODES, was_bound=True) == []
-    assert posted(trial.arrive("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
+    assert trial.machine.reject(GANG) == [AttemptRejected(GANG, 1)]
+    trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid)
+    assert trial.request_bind("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, REJECTED)]
+    assert trial.set_placement(NODES, was_bound=True) == []
+    assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2))) == ["worker-0"]
 
 
 @pytest.mark.parametrize("error", ["", "no"], ids=["bound", "failed"])
 @pytest.mark.parametrize(
     "end",
     [
-        lambda trial: trial.barrier.forget(GANG),
-        lambda trial: trial.expect(NODES, attempt=2),
-        lambda trial: trial.expect({"worker-1": "n1", "worker-2": "n1"}),
+        lambda trial: trial.machine.forget(GANG),
+        lambda trial: trial.set_placement(NODES, attempt=2),
+        lambda trial: trial.set_placement({"worker-1": "n1", "worker-2": "n1"}),
     ],
     ids=["forgotten", "a new attempt", "placed no more"],
 )
@@ -458,20 +460,20 @@ def test_a_call_whose_binding_is_under_way_is_answered_by_its_outcome_alone(
 ) -> None:
     """Else kube-scheduler would take the room for free, and put somebody there."""
     trial = Trial()
-    trial.arrive_all()
+    trial.request_bind_all()
     assert end(trial) == []
     assert trial.result("worker-0", error) == [BindResponse(1, error)]
 
 
 def test_a_call_whose_binding_is_under_way_does_not_run_out() -> None:
     trial = Trial(dict(list(NODES.items())[:1]))
-    trial.arrive("worker-0")
+    trial.request_bind("worker-0")
     assert trial.later(CALL_TIMEOUT) == []
     assert trial.result("worker-0") == [BindResponse(1), GangBound(GANG, 1)]
 
 
 def test_stop_answers_calls_whose_gang_is_forgotten_too() -> None:
     trial = Trial()
-    trial.arrive_all()
-    trial.barrier.forget(GANG)
-    assert trial.barrier.stop() == [BindResponse(1, STOPPING), BindResponse(2, STOPPING), BindResponse(3, STOPPING)]
+    trial.request_bind_all()
+    trial.machine.forget(GANG)
+    assert trial.machine.stop() == [BindResponse(1, STOPPING), BindResponse(2, STOPPING), BindResponse(3, STOPPING)]

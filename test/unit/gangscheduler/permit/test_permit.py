@@ -1,4 +1,4 @@
-"""The barrier in its surroundings: clock, binder, listener, threads."""
+"""The machine in its surroundings: clock, binder, listener, threads."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NODES = {"worker-0": "n0", "worker-1": "n1"}
 class Parts:
     def __init__(self) -> None:
         self.clock, self.listener, self.bindings = FakeClock(), Listener(), Bindings(self.refuse)
-        self.refusal: ApiError | None = None
+        self.rejection: ApiError | None = None
         self.binder = Binder(self.bindings, RealClock(), threads=2)
-        self.gate = Permit(
+        self.permit = Permit(
             self.binder,
             self.listener,
             self.clock,
@@ -37,13 +37,13 @@ class Parts:
         self.answers: dict[str, list[str]] = {}
 
     def refuse(self, path: str) -> None:
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
 
-    def arrive(self, member: str, gang: str = "ns/gang") -> None:
+    def request_bind(self, member: str, gang: str = "ns/gang") -> None:
         pod = BindRequest("ns", member, f"uid-{member}", NODES[member])
         answers = self.answers.setdefault(member, [])
-        self.gate.arrive(GangMember(gang, 1, member), pod, answers.append)
+        self.permit.request_bind(GangMember(gang, 1, member), pod, answers.append)
 
     def pass_time(self, seconds: float) -> None:
         """Once the gate's thread rests, so that it sees the time that has come."""
@@ -55,25 +55,25 @@ class Parts:
 def parts() -> Iterator[Parts]:
     parts = Parts()
     parts.binder.start()
-    parts.gate.start()
-    parts.gate.expect("ns/gang", 1, NODES)
+    parts.permit.start()
+    parts.permit.set_placement("ns/gang", 1, NODES)
     yield parts
-    assert parts.gate.stop()
+    assert parts.permit.stop()
     assert parts.binder.stop()
 
 
 def test_a_gang_goes_through_and_the_listener_hears_of_it(parts: Parts) -> None:
-    parts.arrive("worker-0")
-    assert parts.gate.missing("ns/gang") == ("worker-1",)
-    parts.arrive("worker-1")
+    parts.request_bind("worker-0")
+    assert parts.permit.missing("ns/gang") == ("worker-1",)
+    parts.request_bind("worker-1")
     eventually(lambda: parts.listener.bound == [("ns/gang", 1)])
     assert parts.answers == {"worker-0": [""], "worker-1": [""]}
     assert parts.bindings.bound == NODES
-    assert parts.gate.phase("ns/gang") is PermitPhase.BOUND
+    assert parts.permit.phase("ns/gang") is PermitPhase.BOUND
 
 
 def test_its_own_thread_ends_calls_in_time(parts: Parts) -> None:
-    parts.arrive("worker-0")
+    parts.request_bind("worker-0")
     parts.pass_time(HTTP_TIMEOUT_FRACTION * HTTP_TIMEOUT - TICK_SECONDS)
     parts.clock.await_waiters(1)
     assert parts.answers["worker-0"] == []
@@ -83,25 +83,25 @@ def test_its_own_thread_ends_calls_in_time(parts: Parts) -> None:
 
 def test_its_own_thread_gives_a_gang_up(parts: Parts) -> None:
     parts.pass_time(BIND_TIMEOUT)
-    eventually(lambda: parts.listener.given_up == [("ns/gang", 1)])
+    eventually(lambda: parts.listener.rejected_attempts == [("ns/gang", 1)])
 
 
 def test_a_created_pod_puts_that_off(parts: Parts) -> None:
     parts.pass_time(BIND_TIMEOUT - TICK_SECONDS)
-    parts.gate.progress("ns/gang")
+    parts.permit.note_progress("ns/gang")
     parts.pass_time(TICK_SECONDS)
     parts.clock.await_waiters(1)
-    assert parts.listener.given_up == []
+    assert parts.listener.rejected_attempts == []
 
 
 def test_a_binding_that_fails_is_answered_and_may_come_again(parts: Parts) -> None:
-    parts.refusal = ApiError(403, "Forbidden", "not yet")
-    parts.arrive("worker-0")
-    parts.arrive("worker-1")
+    parts.rejection = ApiError(403, "Forbidden", "not yet")
+    parts.request_bind("worker-0")
+    parts.request_bind("worker-1")
     eventually(lambda: all(parts.answers.values()))
-    parts.refusal = None
-    parts.arrive("worker-0")
-    parts.arrive("worker-1")
+    parts.rejection = None
+    parts.request_bind("worker-0")
+    parts.request_bind("worker-1")
     eventually(lambda: parts.listener.bound)
     assert [answers[1] for answers in parts.answers.values()] == ["", ""]
 
@@ -110,32 +110,32 @@ def test_a_callback_may_call_back(parts: Parts) -> None:
     """None of them runs under the lock."""
     done = threading.Event()
 
-    def on_answer(error: str) -> None:
-        parts.gate.forget("ns/gang")
-        parts.gate.statistics()
+    def on_response(error: str) -> None:
+        parts.permit.forget("ns/gang")
+        parts.permit.statistics()
         done.set()
 
-    parts.gate.arrive(GangMember("ns/none", 1, "x"), BindRequest("ns", "p", "u", "n"), on_answer)
+    parts.permit.request_bind(GangMember("ns/none", 1, "x"), BindRequest("ns", "p", "u", "n"), on_response)
     assert done.wait(5.0)
 
 
 def test_stop_answers_what_is_parked_and_what_comes_later(parts: Parts) -> None:
-    parts.arrive("worker-0")
-    assert parts.gate.stop()
-    parts.arrive("worker-1")
+    parts.request_bind("worker-0")
+    assert parts.permit.stop()
+    parts.request_bind("worker-1")
     assert parts.answers == {"worker-0": [STOPPING], "worker-1": [STOPPING]}
 
 
 def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
     members = [f"worker-{number}" for number in range(50)]
     nodes_of = dict.fromkeys(members, "n0")
-    parts.gate.expect("ns/many", 1, nodes_of)
+    parts.permit.set_placement("ns/many", 1, nodes_of)
     answers: list[str] = []
 
     def come(member: str) -> None:
         for _ in range(5):
             pod = BindRequest("ns", member, f"uid-{member}", "n0")
-            parts.gate.arrive(GangMember("ns/many", 1, member), pod, answers.append)
+            parts.permit.request_bind(GangMember("ns/many", 1, member), pod, answers.append)
 
     threads = [threading.Thread(target=come, args=[member]) for member in members]
     for thread in threads:
@@ -148,7 +148,7 @@ def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
 
 
 def test_its_statistics_are_a_page_of_debug(parts: Parts) -> None:
-    parts.arrive("worker-0")
-    page = debug.routes({"gate": parts.gate.statistics})["/debug/gate"]("")
+    parts.request_bind("worker-0")
+    page = debug.routes({"permit": parts.permit.statistics})["/debug/permit"]("")
     shown = json.loads(page.body)
-    assert (shown["gangs"]["gathering"], shown["calls"], shown["posted"]) == (1, 1, 0)
+    assert (shown["gangs"]["waiting"], shown["calls"], shown["posted"]) == (1, 1, 0)

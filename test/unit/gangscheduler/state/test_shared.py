@@ -25,7 +25,7 @@ def gang(name: str, phase: str, node: str = "n1", attempt: int = 1) -> Gang:
     return Gang(meta, GangSpec(), status)
 
 
-def board(*gangs: Gang) -> SharedState:
+def state(*gangs: Gang) -> SharedState:
     store: Store[Gang] = Store()
     for each in gangs:
         store.upsert(each)
@@ -33,10 +33,10 @@ def board(*gangs: Gang) -> SharedState:
 
 
 def test_what_was_told_is_taken_once() -> None:
-    told = board()
-    told.look_at("team/a")
-    told.look_at("team/b")
-    told.look_at("team/a")
+    told = state()
+    told.enqueue("team/a")
+    told.enqueue("team/b")
+    told.enqueue("team/a")
     assert told.take() == {"team/a", "team/b"}
     assert told.take() == set()
 
@@ -44,11 +44,11 @@ def test_what_was_told_is_taken_once() -> None:
 @pytest.mark.parametrize(
     "tell",
     [
-        pytest.param(lambda told: told.look_at(KEY), id="a gang has changed"),
-        pytest.param(lambda told: told.room_changed(), id="room has changed"),
+        pytest.param(lambda told: told.enqueue(KEY), id="a gang has changed"),
+        pytest.param(lambda told: told.capacity_changed(), id="room has changed"),
         pytest.param(lambda told: told.gang_bound(KEY, 1), id="a gang is bound"),
-        pytest.param(lambda told: told.gang_given_up(KEY, 1), id="an attempt was given up"),
-        pytest.param(lambda told: told.node_refused(WHO, "n1"), id="a node was refused"),
+        pytest.param(lambda told: told.attempt_rejected(KEY, 1), id="an attempt was given up"),
+        pytest.param(lambda told: told.node_rejected(WHO, "n1"), id="a node was refused"),
     ],
 )
 @pytest.mark.parametrize("is_before", [pytest.param(True, id="before"), pytest.param(False, id="while it waits")])
@@ -67,34 +67,34 @@ def test_the_loop_is_woken_by_whatever_is_told(tell: Callable[[SharedState], Non
 
 
 def test_a_node_that_worsened_concerns_those_who_are_still_to_come_there() -> None:
-    told = board(gang("to-come", ADMITTED), gang("elsewhere", ADMITTED, "n2"), gang("there", BOUND), gang("w", WAITING))
-    told.node_worsened("n1")
+    told = state(gang("to-come", ADMITTED), gang("elsewhere", ADMITTED, "n2"), gang("there", BOUND), gang("w", WAITING))
+    told.node_degraded("n1")
     assert told.take() == {"team/to-come"}
 
 
 def test_only_the_first_refusal_of_a_node_is_news() -> None:
-    told = board()
-    told.node_refused(WHO, "n1")
+    told = state()
+    told.node_rejected(WHO, "n1")
     assert told.take() == {KEY}
-    told.node_refused(WHO, "n1")
+    told.node_rejected(WHO, "n1")
     assert told.take() == set()
-    assert told.refusals.of(KEY) == {"worker-0": {"n1"}}
+    assert told.rejected_nodes.of(KEY) == {"worker-0": {"n1"}}
 
 
 def test_only_the_attempt_that_was_given_up_is() -> None:
-    told = board()
+    told = state()
     one = gang("one", ADMITTED, attempt=2)
-    assert not told.was_given_up(one)
-    told.gang_given_up(KEY, 2)
+    assert not told.is_attempt_rejected(one)
+    told.attempt_rejected(KEY, 2)
     assert told.take() == {KEY}
-    assert told.was_given_up(one)
-    assert not told.was_given_up(replace(one, status=replace(one.status, attempt=3)))
+    assert told.is_attempt_rejected(one)
+    assert not told.is_attempt_rejected(replace(one, status=replace(one.status, attempt=3)))
 
 
 def test_of_a_gang_that_is_gone_nothing_is_kept() -> None:
-    told = board()
-    told.gang_given_up(KEY, 1)
-    told.node_refused(WHO, "n1")
+    told = state()
+    told.attempt_rejected(KEY, 1)
+    told.node_rejected(WHO, "n1")
     told.forget(KEY)
-    assert not told.was_given_up(gang("one", ADMITTED))
-    assert told.refusals.of(KEY) == {}
+    assert not told.is_attempt_rejected(gang("one", ADMITTED))
+    assert told.rejected_nodes.of(KEY) == {}

@@ -129,8 +129,8 @@ def test_what_was_given_for_a_gang_is_owed_to_it_however_long_pods_take_to_end(f
 def test_nobody_gives_for_a_gang_before_it_is_written_since_when_it_waits(full: ScalingWorld) -> None:
     gang = full.waiting["ns/next"]
     # A creation is known to the second only: the wish would be withdrawn when the moment is.
-    created = replace(gang.metadata, creation_timestamp=gang.status.waiting_since)
-    full.waiting["ns/next"] = replace(gang, metadata=created, status=replace(gang.status, waiting_since=None))
+    created = replace(gang.metadata, creation_timestamp=gang.status.queued_time)
+    full.waiting["ns/next"] = replace(gang, metadata=created, status=replace(gang.status, queued_time=None))
     assert full.plan() == ResizePlan()
 
 
@@ -389,7 +389,7 @@ def test_of_those_who_were_asked_nobody_is_asked_any_more_who_is_not_needed(full
 def test_a_gang_that_rests_or_cannot_be_understood_is_not_the_head(full: ScalingWorld) -> None:
     until = format_micro_time(full.now + timedelta(seconds=5))
     waiting = full.waiting.pop("ns/next")
-    full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, not_before=until))
+    full.waiting["ns/next"] = replace(waiting, status=replace(waiting.status, requeue_time=until))
     assert full.plan().resizes == ()
     full.arrives("odd", workers(1, cpu="lots"), priority=9)
     full.advance(DOWN)
@@ -421,11 +421,11 @@ def test_a_wish_that_was_edited_to_nonsense_is_made_anew(full: ScalingWorld, non
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00", "never"])
 def test_times_that_were_edited_to_nonsense_stop_nobody(moment: str) -> None:
     busy = world(8)
-    busy.runs("big", [("n0", members(0, 1))], workers(2), last_resize_time=moment, bound_at=moment, **elastic(1, 4))
+    busy.runs("big", [("n0", members(0, 1))], workers(2), last_resize_time=moment, bound_time=moment, **elastic(1, 4))
     assert wishes(busy.plan()) == {"big": (3, "")}
     busy.waiting["ns/odd"] = replace(
         busy.running["ns/big"],
-        status=GangStatus(waiting_since=moment),
+        status=GangStatus(queued_time=moment),
         metadata=replace(busy.running["ns/big"].metadata),
     )
     busy.plan()
@@ -491,7 +491,7 @@ def test_nobody_grows_while_a_gang_waits_or_just_after_one_has(idle: ScalingWorl
 
 def test_nor_a_gang_that_was_bound_just_now(idle: ScalingWorld) -> None:
     gang = idle.running["ns/b"]
-    idle.running["ns/b"] = replace(gang, status=replace(gang.status, bound_at=format_micro_time(idle.now)))
+    idle.running["ns/b"] = replace(gang, status=replace(gang.status, bound_time=format_micro_time(idle.now)))
     assert wishes(idle.plan()) == {"a": (4, "")}
 
 

@@ -1,4 +1,4 @@
-"""The barrier under every order of arrivals, losses, failed Bindings, time-outs, moves and restarts.
+"""The machine under every order of arrivals, losses, failed Bindings, time-outs, moves and restarts.
 
 A cluster is played round it: pods that exist or not and are bound or not, a kube-scheduler that brings those which are
 not, an API server whose answers come in any order. Whatever happens: nothing of an attempt is bound before all of it
@@ -49,7 +49,7 @@ class Cluster(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.open_calls: set[int] = set()
         self.under_way: list[tuple[str, BindRequest]] = []
-        self.barrier = self.new_barrier()
+        self.machine = self.new_machine()
 
     @initialize(nodes=st.dictionaries(members, st.sampled_from("ab"), min_size=1))
     def begin(self, nodes: dict[str, str]) -> None:
@@ -61,19 +61,19 @@ class Cluster(RuleBasedStateMachine):
         if member in self.nodes and member not in self.pods:
             self.pods[member] = Pod(f"uid-{self.number()}")
             self.own.add(self.pods[member].uid)
-            self.barrier.progress(GANG, self.now)
+            self.machine.note_progress(GANG, self.now)
 
     @rule(member=members)
     def come(self, member: str) -> None:
         """kube-scheduler brings a pod that it does not see bound, to the node that filter says."""
         if member in self.nodes and member in self.pods:
-            self.arrive(GangMember(GANG, self.attempt, member), self.pods[member].uid, self.nodes[member])
+            self.request_bind(GangMember(GANG, self.attempt, member), self.pods[member].uid, self.nodes[member])
 
     @rule(member=members, attempt=st.integers(-1, 1), node=st.sampled_from("abc"), name=st.sampled_from(["", "x"]))
     def intrude(self, member: str, attempt: int, node: str, name: str) -> None:
         """Somebody who may not be bound: of another attempt, no member, or on a node that nobody answered."""
         if attempt or name or node == "c":
-            self.arrive(GangMember(GANG, self.attempt + attempt, name + member), f"uid-{self.number()}", node)
+            self.request_bind(GangMember(GANG, self.attempt + attempt, name + member), f"uid-{self.number()}", node)
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 10), is_refused=st.booleans())
@@ -82,7 +82,7 @@ class Cluster(RuleBasedStateMachine):
         attempt = self.attempt
         error = "refused" if is_refused else self.bind(member, pod)
         self.close_if_none_is_bound()
-        self.follow(self.barrier.result(GANG, attempt, member, pod.uid, error, self.now))
+        self.follow(self.machine.record_result(GANG, attempt, member, pod.uid, error, self.now))
 
     @rule(member=members, is_seen_late=st.booleans())
     def vanish(self, member: str, is_seen_late: bool) -> None:
@@ -92,41 +92,41 @@ class Cluster(RuleBasedStateMachine):
             self.come(member)
         if pod is not None:
             self.close_if_none_is_bound()
-            self.follow(self.barrier.lost(GANG, member, pod.uid))
+            self.follow(self.machine.remove_pod(GANG, member, pod.uid))
 
     @rule(wanted=st.dictionaries(members, st.sampled_from("ab")))
     def move(self, wanted: dict[str, str]) -> None:
         """Members are placed anew, but those whose Bindings are under way or done."""
         wanted = {member: node for member, node in wanted.items() if member in self.nodes}
-        outputs, moved = self.barrier.move(GANG, wanted)
+        outputs, moved = self.machine.reassign(GANG, wanted)
         fixed = {member for member, _ in self.under_way} | {each for each, pod in self.pods.items() if pod.bound_to}
         assert not moved & fixed
         self.nodes |= {member: wanted[member] for member in moved}
         self.follow(outputs)
-        self.expect()
+        self.set_placement()
 
     @rule()
-    def wind_up(self) -> None:
+    def reject(self) -> None:
         """The gang is suspended: its attempt ends as if it had been given up; one that was bound is resumed."""
-        self.follow(self.barrier.wind_up(GANG))
+        self.follow(self.machine.reject(GANG))
         if self.was_bound:
-            self.expect()
+            self.set_placement()
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 60.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.follow(self.barrier.tick(self.now))
+        self.follow(self.machine.tick(self.now))
 
     @rule(are_landed=st.booleans())
     def restart(self, are_landed: bool) -> None:
         """The process dies; the Bindings that it has sent arrive, or do not."""
-        self.follow(self.barrier.stop())
+        self.follow(self.machine.stop())
         for member, pod in self.under_way if are_landed else ():
             self.bind(member, pod)
         self.under_way.clear()
-        self.barrier = self.new_barrier()
+        self.machine = self.new_machine()
         self.is_open = self.was_bound or any(pod.bound_to for pod in self.pods.values())
-        self.expect()
+        self.set_placement()
 
     def teardown(self) -> None:
         if self.attempt % 2:
@@ -162,7 +162,7 @@ class Cluster(RuleBasedStateMachine):
         if not self.was_bound and not self.under_way and not any(pod.bound_to for pod in self.pods.values()):
             self.is_open = False
 
-    def new_barrier(self) -> PermitMachine:
+    def new_machine(self) -> PermitMachine:
         return PermitMachine(call_timeout_seconds=CALL_TIMEOUT, bind_timeout_seconds=BIND_TIMEOUT)
 
     def number(self) -> int:
@@ -175,18 +175,18 @@ class Cluster(RuleBasedStateMachine):
         self.pods.clear()
         self.own: set[str] = set()
         self.is_open = self.was_bound = False
-        self.expect()
+        self.set_placement()
 
-    def expect(self) -> None:
+    def set_placement(self) -> None:
         bound = {member: pod.uid for member, pod in self.pods.items() if pod.bound_to}
         self.follow(
-            self.barrier.expect(GANG, self.attempt, self.nodes, self.now, bound=bound, was_bound=self.was_bound)
+            self.machine.set_placement(GANG, self.attempt, self.nodes, self.now, bound=bound, was_bound=self.was_bound)
         )
 
-    def arrive(self, who: GangMember, uid: str, node: str) -> None:
+    def request_bind(self, who: GangMember, uid: str, node: str) -> None:
         call = self.number()
         self.open_calls.add(call)
-        self.follow(self.barrier.arrive(call, who, BindRequest("ns", who.member, uid, node), self.now))
+        self.follow(self.machine.request_bind(call, who, BindRequest("ns", who.member, uid, node), self.now))
 
     def bind(self, member: str, wanted: BindRequest) -> str:
         """What the API server does; its error."""
