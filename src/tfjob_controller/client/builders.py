@@ -77,7 +77,7 @@ def trainjob(
     processes_per_node: int | str | None = None,
     resources: Resources | None = None,
     env: Environment | None = None,
-    runtime: str | None = None,
+    runtime: str | Mapping[str, Any] | None = None,
     dataset: str | Mapping[str, Any] | None = None,
     model: str | Mapping[str, Any] | None = None,
     output: str | Mapping[str, Any] | None = None,
@@ -87,7 +87,8 @@ def trainjob(
 ) -> Manifest:
     """A TrainJob. What is left out is the runtime's.
 
-    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime says otherwise. `dataset`,
+    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime says otherwise. `runtime` is the
+    name of a ClusterTrainingRuntime, or a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
     `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
     `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
     manifest, such as maxRestarts=3.
@@ -108,7 +109,7 @@ def trainjob(
         numNodes=nodes,
         framework=framework,
         trainer=trainer,
-        runtimeRef={"name": runtime} if runtime else None,
+        runtimeRef={"name": runtime} if runtime and isinstance(runtime, str) else runtime,
         datasetConfig=_storage(dataset),
         modelConfig=_given(input=_storage(model), output=_storage(output)),
     )

@@ -48,7 +48,8 @@ class Job:
         return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not seen by a controller yet'}>"
 
     def _repr_html_(self) -> str:
-        shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": self.phase, "Reason": self.reason}
+        phase = self.phase or "not seen by a controller yet"
+        shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": phase, "Reason": self.reason}
         return tables.html_fields(shown)
 
     # What was read last
@@ -127,7 +128,8 @@ class Job:
             if is_reached(self._took(seen)._seen, until):
                 return self
         words = f"{self.namespace}/{self.name} was not {condition_text(until)} in {timeout_seconds:g} seconds"
-        raise WaitTimeoutError(f"{words}: {self.reason or 'no reason is known'}")
+        now = f"it is {self.phase}" if self.phase else "no controller has seen it yet"
+        raise WaitTimeoutError(f"{words}: {self.reason or now}")
 
     def describe(self) -> Description:
         """All that says why it does or does not run: replicas, conditions, events. Reads them now."""

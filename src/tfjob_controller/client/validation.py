@@ -15,7 +15,7 @@ import msgspec
 from tfjob_controller.api.tfjob import TFJob
 from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
-from tfjob_controller.api.trainjobdefaults import framework_of, is_managed_here
+from tfjob_controller.api.trainjobdefaults import framework_of, is_managed_here, model_output_of
 from tfjob_controller.client.errors import ClientError, is_unknown_kind
 from tfjob_controller.client.kinds import AnyJob, JobKind, kind_of_manifest
 from tfjob_controller.kube.client import ResourceClient
@@ -30,6 +30,7 @@ _NAMED = 10
 
 class _RuntimeSpec(msgspec.Struct, frozen=True):
     framework: str = ""
+    workspace: dict[str, Any] | None = None
 
 
 class _Runtime(msgspec.Struct, frozen=True):
@@ -83,26 +84,30 @@ def spec_problem(job: AnyJob) -> str | None:
 def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:
     """Raises `ClientError` if the cluster lacks the runtime that the job names, or knows nothing of its framework.
 
-    The controller fails such a job. A user who may not read runtimes is not refused. Raises `ApiError` if the server
-    does not answer.
+    It is also raised if the model is to be exported and the runtime has no workspace from which it could be. The
+    controller fails such a job. A user who may not read runtimes is not refused. Raises `ApiError` if the server does
+    not answer.
     """
     ref, framework = job.spec.runtime_ref, framework_of(job)
     if not is_managed_here(job.spec):
         return
     if ref is not None:
-        _check_reference(requester, namespace, ref)
-    elif framework and framework not in FRAMEWORKS:
+        _check_workspace(job, _referenced(requester, namespace, ref))
+    elif framework in FRAMEWORKS:
+        _check_built_in(requester, job, framework)
+    elif framework:
         _check_framework(requester, namespace, framework, job.spec.trainer.command)
 
 
-def _check_reference(requester: Requester, namespace: str, ref: RuntimeRef) -> None:
+def _referenced(requester: Requester, namespace: str, ref: RuntimeRef) -> _Runtime | None:
+    """None if the user may not read it."""
     is_namespaced = ref.kind == NAMESPACED_RUNTIME
     resource, where = (TRAINING_RUNTIMES, namespace) if is_namespaced else (CLUSTER_TRAINING_RUNTIMES, "")
     try:
-        _reader(requester, resource).get(where, ref.name)
+        return _reader(requester, resource).get(where, ref.name)
     except ApiError as error:
         if error.is_forbidden or is_unknown_kind(error):
-            return
+            return None
         if not error.is_not_found:
             raise
         place = f"namespace {namespace}" if is_namespaced else "the cluster"
@@ -111,6 +116,36 @@ def _check_reference(requester: Requester, namespace: str, ref: RuntimeRef) -> N
             f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it first, or choose another one"
             f"{_in_words(existing, place)}"
         ) from None
+
+
+def _check_built_in(requester: Requester, job: TrainJob, framework: str) -> None:
+    """A job without a reference has the runtime of its framework, where the cluster has it."""
+    if not _exports(job):
+        return
+    from tfjob_controller.trainer.frameworks.registry import frameworks
+
+    try:
+        runtime = _reader(requester, CLUSTER_TRAINING_RUNTIMES).get("", frameworks()[framework].runtime)
+    except ApiError as error:
+        if error.is_forbidden or is_unknown_kind(error):
+            return
+        if not error.is_not_found:
+            raise
+        runtime = _Runtime(ObjectMeta())
+    _check_workspace(job, runtime)
+
+
+def _check_workspace(job: TrainJob, runtime: _Runtime | None) -> None:
+    if runtime is not None and runtime.spec.workspace is None and _exports(job):
+        from tfjob_controller.trainer.workspace import NO_WORKSPACE
+
+        raise ClientError(NO_WORKSPACE)
+
+
+def _exports(job: TrainJob) -> bool:
+    """Whether a pod sends what the nodes have written: a claim is mounted instead."""
+    output = model_output_of(job.spec)
+    return output is not None and not output.storage_uri.startswith("pvc://")
 
 
 def _check_framework(requester: Requester, namespace: str, framework: str, command: Sequence[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.kube.requester import JSON
+from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
 from tfjob_controller.kubectl.arguments import JobName, UsageError
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tfjob_controller.kube.http.transport import Transport
     from tfjob_controller.kube.requester import LineStream, Requester
     from tfjob_controller.kubectl.watchedrows import TableStreams
+
+_TOO_MANY_REQUESTS = 429
 
 
 class Session:
@@ -46,7 +49,7 @@ class Session:
 
     @property
     def _once(self) -> _Once:
-        """No limit on requests, and each is sent once: whoever waits is a person, who can ask again."""
+        """No limit on requests, and a failed one is not sent again: whoever waits is a person, who can ask again."""
         if self._transport is None:
             from tfjob_controller.kube.http.transport import Transport, default_user_agent
             from tfjob_controller.util.lazylog import before_first_line
@@ -94,13 +97,27 @@ class Session:
 
 
 class _Once:
-    """A requester that tries nothing again."""
+    """A requester that sends a request again only where the server asks for that: by 429 with Retry-After.
+
+    The server has not looked at the request then. It is overloaded, or a CRD was applied a moment ago and the server
+    still prepares the storage of that kind.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def request(self, method: str, path: str, **options: Any) -> bytes:
-        return self._transport.request(method, path, **options | {"retry": False})
+        from tfjob_controller.kube.errors import ApiError
+
+        deadline = monotonic() + options.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
+        while True:
+            try:
+                return self._transport.request(method, path, **options | {"retry": False})
+            except ApiError as error:
+                rest_seconds = error.retry_after_seconds
+                if error.status != _TOO_MANY_REQUESTS or rest_seconds is None or monotonic() + rest_seconds > deadline:
+                    raise
+            sleep(rest_seconds)
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = JSON

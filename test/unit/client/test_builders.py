@@ -76,6 +76,8 @@ def test_a_trainjob_is_built_from_a_few_words() -> None:
 
 def test_what_is_not_said_is_left_to_the_runtime() -> None:
     assert trainjob("a", runtime="torch-distributed")["spec"] == {"runtimeRef": {"name": "torch-distributed"}}
+    of_namespace = {"kind": "TrainingRuntime", "name": "ours"}
+    assert trainjob("a", runtime=of_namespace)["spec"] == {"runtimeRef": of_namespace}
 
 
 def training_container(build: Callable[..., dict[str, Any]], **words: Any) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def handle(*answers: Answer, clock: PatientClock | None = None) -> Job:
 def test_a_wait_ends_in_time_though_the_server_is_away() -> None:
     clock = PatientClock()
     begin = clock.monotonic()
-    with pytest.raises(WaitTimeoutError, match="ns/a was not Succeeded in 20 seconds: no reason is known"):
+    with pytest.raises(WaitTimeoutError, match="ns/a was not Succeeded in 20 seconds: it is Creating"):
         handle(clock=clock).wait(timeout_seconds=20)
     assert clock.monotonic() - begin == pytest.approx(20, abs=1e-6)
 

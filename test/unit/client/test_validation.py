@@ -10,6 +10,7 @@ import pytest
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.client import Client, ClientError, trainjob
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.trainer.workspace import NO_WORKSPACE
 
 MISSING = ApiError(404, "NotFound", 'clustertrainingruntimes.kubeflow.org "mine" not found')
 NO_SUCH_KIND = ApiError(404, "", "404 page not found")
@@ -106,6 +107,27 @@ def test_a_server_that_does_not_answer_is_told_before_anything_is_created() -> N
 @pytest.mark.parametrize("framework", [None, "torch", "tensorflow", "jax", "xgboost", "mpi", "plain"])
 def test_a_framework_that_comes_along_needs_no_runtime(framework: str | None) -> None:
     assert asked_for(framework=framework) == [JOBS]
+
+
+@pytest.mark.parametrize(
+    ("answers", "words", "path"),
+    [
+        pytest.param([runtime("mine")], {"runtime": "mine"}, f"{RUNTIMES}/mine", id="a runtime that is named"),
+        pytest.param([runtime("plain")], {"framework": "plain"}, f"{RUNTIMES}/plain", id="the framework's runtime"),
+        pytest.param([MISSING], {"framework": "plain"}, f"{RUNTIMES}/plain", id="a framework without a runtime"),
+    ],
+)
+def test_a_model_that_nothing_could_export_is_refused_and_one_in_a_workspace_or_claim_is_not(
+    answers: list[Any], words: dict[str, Any], path: str
+) -> None:
+    answers = [each if isinstance(each, ApiError) else msgspec.json.encode(each) for each in answers]
+    assert refused(*answers, output="s3://models/a", **words) == NO_WORKSPACE
+    workspace = {"persistentVolumeClaim": {"claimName": "shared"}}
+    with_workspace = msgspec.json.encode({"metadata": {"name": "a"}, "spec": {"workspace": workspace}})
+    assert asked_for(with_workspace, output="s3://models/a", **words) == [path, JOBS]
+    assert asked_for(FORBIDDEN, output="s3://models/a", **words) == [path, JOBS]
+    needed = [with_workspace] if "runtime" in words else []
+    assert asked_for(*needed, output="pvc://models/a", **words)[-1] == JOBS
 
 
 def test_a_framework_that_there_is_not_is_named_with_those_that_there_are() -> None:

@@ -1,0 +1,49 @@
+"""The rules of session.py: which requests of the plugin are sent again."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers.barekubeconfig import kubeconfig_for
+from helpers.httpserver import Answer, HttpServer, status_answer
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kubectl.session import Session
+
+THROTTLED = status_answer(429, "TooManyRequests", Retry_After="0")
+
+
+@contextmanager
+def session_with(folder: Path, *answers: Answer) -> Iterator[tuple[Session, HttpServer]]:
+    in_turn = iter(answers)
+    with HttpServer(lambda _: next(in_turn)) as server:
+        session = Session(Namespace(kubeconfig=str(kubeconfig_for(server.url, folder)), context=""))
+        yield session, server
+        session.close()
+
+
+def test_a_request_that_the_server_puts_off_is_sent_again_as_after_the_crds_were_applied(tmp_path: Path) -> None:
+    with session_with(tmp_path, THROTTLED, THROTTLED, Answer(body=b"{}")) as (session, server):
+        assert session.requester.request("GET", "/x") == b"{}"
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Answer(500), id="any other failure"),
+        pytest.param(status_answer(429, "TooManyRequests"), id="a refusal, such as that of an eviction"),
+        pytest.param(
+            status_answer(429, "TooManyRequests", Retry_After="60"), id="for longer than the request may take"
+        ),
+    ],
+)
+def test_nothing_else_is_sent_again(answer: Answer, tmp_path: Path) -> None:
+    with session_with(tmp_path, answer, Answer(body=b"{}")) as (session, server):
+        with pytest.raises(ApiError):
+            session.requester.request("GET", "/x")
+        assert len(server.requests) == 1
