@@ -69,9 +69,9 @@ def placing(seed: int) -> float:
         Member("ps", SERVERS, {"cpu": "3", "memory": "16Gi"}),
         Member("worker", WORKERS, {"cpu": "2", "memory": "8Gi", GPU: "1"}),
     )
-    demands = pod_sets_of(GangSpec(members))
+    pod_sets = pod_sets_of(GangSpec(members))
     begin = time.perf_counter()
-    found = place(view, demands)
+    found = place(view, pod_sets)
     milliseconds = (time.perf_counter() - begin) * 1000
     if not isinstance(found, Placement):
         raise RuntimeError(f"the gang does not fit: {found}")
@@ -90,11 +90,11 @@ def waiting(seed: int) -> float:
     decider.decide(gangs, NOW)
     view.remove_pod(f"bench/busy-{rng.randrange(NODES)}")
     begin = time.perf_counter()
-    verdicts = decider.decide(gangs, NOW + timedelta(seconds=1))
+    decisions = decider.decide(gangs, NOW + timedelta(seconds=1))
     milliseconds = (time.perf_counter() - begin) * 1000
-    if not all(isinstance(each, Pending) for each in verdicts):
+    if not all(isinstance(each, Pending) for each in decisions):
         raise RuntimeError("not all of them wait")
-    progress(f"{len(verdicts)} gangs wait: {milliseconds:.1f} ms")
+    progress(f"{len(decisions)} gangs wait: {milliseconds:.1f} ms")
     return milliseconds
 
 

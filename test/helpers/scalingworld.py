@@ -91,7 +91,7 @@ class ScalingWorld:
     def plan(self) -> ResizePlan:
         """What the rules wish now; and what stood before is withdrawn."""
         plan = plan_resizes(
-            self.view, self.queue(), self.elastic(), self.now, self.scale, ending=self.ending, waited_at=self.waited_at
+            self.view, self.queue(), self.elastic(), self.now, self.scale, freed=self.ending, waited_at=self.waited_at
         )
         wishes = {each.key: each for each in plan.resizes}
         for key, gang in self.running.items():
@@ -146,10 +146,10 @@ class ScalingWorld:
         after = {member: before[member] for member in wanted if member in before}
         for member in before.keys() - after.keys():
             self.view.unreserve_member(key, member)
-        demands = {each.name: each for each in pod_sets_of(gang.spec)}
+        pod_sets = {each.name: each for each in pod_sets_of(gang.spec)}
         for member in wanted:
             if member not in after:
-                node = find_member_node(self.view, demands[kind_of(member)], near=set(after.values()))
+                node = find_member_node(self.view, pod_sets[kind_of(member)], near=set(after.values()))
                 if node is not None:
                     after[member] = node
                     self._reserve(gang, {member: node})

@@ -177,7 +177,7 @@ def test_gangs_grow_until_none_fits_any_more_or_all_have_their_most(cpus: list[i
         assert len(plan.resizes) <= 1
     for each in world.elastic():
         assert each.count <= each.max_members
-        one = [demand.with_count(1) for demand in (each.pod_set,)]
+        one = [pod_set.with_count(1) for pod_set in (each.pod_set,)]
         assert len(each.nodes) == each.max_members or not isinstance(place(world.view, one), Placement)
 
 

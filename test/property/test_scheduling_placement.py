@@ -58,28 +58,28 @@ def room_of(cluster: Sequence[Node]) -> dict[str, dict[str, int]]:
     return {node.metadata.name: dict(view.free(node.metadata.name)) for node in cluster}
 
 
-def fewest_nodes(cluster: Sequence[Node], demands: Sequence[PodSet]) -> int | None:
+def fewest_nodes(cluster: Sequence[Node], pod_sets: Sequence[PodSet]) -> int | None:
     """By trying every node for every pod; None if there is no way."""
     names = [node.metadata.name for node in cluster]
     suits = {
-        (each.name, node.metadata.name): not each.node_filter.rejection(node) for each in demands for node in cluster
+        (each.name, node.metadata.name): not each.node_filter.rejection(node) for each in pod_sets for node in cluster
     }
 
     @functools.cache
     def best(kind: int, number: int, least_node: int, rooms: tuple[tuple[int, ...], ...], used: int) -> int | None:
-        if kind == len(demands):
+        if kind == len(pod_sets):
             return used.bit_count()
-        demand = demands[kind]
-        if number == demand.count:
+        pod_set = pod_sets[kind]
+        if number == pod_set.count:
             return best(kind + 1, 0, 0, rooms, used)
         found = []
         # Pods of one kind are alike: their nodes in rising order are enough.
         for index in range(least_node, len(names)):
-            if not suits[demand.name, names[index]]:
+            if not suits[pod_set.name, names[index]]:
                 continue
             room = dict(zip(resources, rooms[index], strict=True))
-            if all(room[name] >= amount for name, amount in demand.requests):
-                taken = tuple(room[name] - dict(demand.requests).get(name, 0) for name in resources)
+            if all(room[name] >= amount for name, amount in pod_set.requests):
+                taken = tuple(room[name] - dict(pod_set.requests).get(name, 0) for name in resources)
                 after = (*rooms[:index], taken, *rooms[index + 1 :])
                 found.append(best(kind, number + 1, index, after, used | 1 << index))
         return min((each for each in found if each is not None), default=None)
@@ -89,9 +89,9 @@ def fewest_nodes(cluster: Sequence[Node], demands: Sequence[PodSet]) -> int | No
     return best(0, 0, 0, tuple(tuple(free[name].get(resource, 0) for resource in resources) for name in names), 0)
 
 
-def check_room(view: ClusterView, demands: Sequence[PodSet], placement: Placement) -> None:
+def check_room(view: ClusterView, pod_sets: Sequence[PodSet], placement: Placement) -> None:
     used: dict[str, dict[str, int]] = {}
-    amounts = {each.name: dict(each.requests) for each in demands}
+    amounts = {each.name: dict(each.requests) for each in pod_sets}
     for member_id, node in placement.node_of.items():
         for name, amount in amounts[kind_of(member_id)].items():
             used.setdefault(node, {}).setdefault(name, 0)
@@ -105,20 +105,20 @@ def check_room(view: ClusterView, demands: Sequence[PodSet], placement: Placemen
 def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]
 ) -> None:
-    cluster, demands = made(node_shapes), demanded(kind_shapes)
+    cluster, pod_sets = made(node_shapes), demanded(kind_shapes)
     view = a_view(*cluster)
-    found = place(view, demands)
-    fewest = fewest_nodes(cluster, demands)
+    found = place(view, pod_sets)
+    fewest = fewest_nodes(cluster, pod_sets)
     if fewest is None:
         assert isinstance(found, NoFit)
         return
     assert isinstance(found, Placement)
-    assert len(found.node_of) == sum(each.count for each in demands)
-    check_room(view, demands, found)
-    suited = {each.name: each.node_filter for each in demands}
+    assert len(found.node_of) == sum(each.count for each in pod_sets)
+    check_room(view, pod_sets, found)
+    suited = {each.name: each.node_filter for each in pod_sets}
     by_name = {node.metadata.name: node for node in cluster}
     assert not any(suited[kind_of(member)].rejection(by_name[node]) for member, node in found.node_of.items())
-    if fewest == 1 or len(demands) == 1:
+    if fewest == 1 or len(pod_sets) == 1:
         assert len(set(found.node_of.values())) == fewest, "fewest nodes, exactly"
 
 
@@ -127,9 +127,9 @@ def test_it_finds_a_fit_whenever_there_is_one_and_never_commits_too_much(
 def test_the_order_of_events_changes_nothing(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]], random: object
 ) -> None:
-    cluster, demands = made(node_shapes), demanded(kind_shapes)
-    first = place(a_view(*cluster), demands, ("zone",))
-    assert place(a_view(*reversed(cluster)), demands, ("zone",)) == first
+    cluster, pod_sets = made(node_shapes), demanded(kind_shapes)
+    first = place(a_view(*cluster), pod_sets, ("zone",))
+    assert place(a_view(*reversed(cluster)), pod_sets, ("zone",)) == first
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -137,12 +137,12 @@ def test_the_order_of_events_changes_nothing(
 def test_as_many_as_fit_start_if_the_least_do(
     node_shapes: list[tuple[str, str, str, str]], kind: tuple[int, int, int, bool], least: int
 ) -> None:
-    cluster, (demand,) = made(node_shapes), demanded([kind])
+    cluster, (pod_set,) = made(node_shapes), demanded([kind])
     most = max(
-        (n for n in range(demand.count + 1) if fewest_nodes(cluster, [demand.with_count(n)]) is not None), default=0
+        (n for n in range(pod_set.count + 1) if fewest_nodes(cluster, [pod_set.with_count(n)]) is not None), default=0
     )
     elastic = pod_set_of(
-        Member("k0", demand.count, {"cpu": str(kind[1]), GPU: str(kind[2])}, {"zone": "a"} if kind[3] else {}), least
+        Member("k0", pod_set.count, {"cpu": str(kind[1]), GPU: str(kind[2])}, {"zone": "a"} if kind[3] else {}), least
     )
     found = place(a_view(*cluster), [elastic])
     if most < elastic.min_count:
@@ -157,10 +157,12 @@ def test_as_many_as_fit_start_if_the_least_do(
 def test_one_zone_is_enough_where_one_can_take_all(
     node_shapes: list[tuple[str, str, str, str]], kind_shapes: list[tuple[int, int, int, bool]]
 ) -> None:
-    cluster, demands = made(node_shapes), demanded(kind_shapes)
+    cluster, pod_sets = made(node_shapes), demanded(kind_shapes)
     zone_of: Mapping[str, str] = {node.metadata.name: node.metadata.labels["zone"] for node in cluster}
-    inside = [fewest_nodes([node for node in cluster if zone_of[node.metadata.name] == zone], demands) for zone in "ab"]
-    found = place(a_view(*cluster), demands, ("zone",))
+    inside = [
+        fewest_nodes([node for node in cluster if zone_of[node.metadata.name] == zone], pod_sets) for zone in "ab"
+    ]
+    found = place(a_view(*cluster), pod_sets, ("zone",))
     if any(each is not None for each in inside):
         assert isinstance(found, Placement)
         assert len({zone_of[node] for node in found.node_of.values()}) <= 1
@@ -170,8 +172,8 @@ def test_one_zone_is_enough_where_one_can_take_all(
 def test_brute_force_agrees_with_itself(seed: int) -> None:
     """The judge is judged: on tiny cases by nothing but products."""
     cluster = made([("2", "1", "5", "a"), ("3", "0", "2", "b")])
-    demands = demanded([(seed + 1, 1, 0, False), (1, 1, 1, True)])
-    pods = [each for each in demands for _ in range(each.count)]
+    pod_sets = demanded([(seed + 1, 1, 0, False), (1, 1, 1, True)])
+    pods = [each for each in pod_sets for _ in range(each.count)]
     free = room_of(cluster)
 
     def holds(way: tuple[str, ...]) -> bool:
@@ -186,4 +188,4 @@ def test_brute_force_agrees_with_itself(seed: int) -> None:
         return True
 
     ways = [len(set(way)) for way in itertools.product(free, repeat=len(pods)) if holds(way)]
-    assert fewest_nodes(cluster, demands) == min(ways, default=None)
+    assert fewest_nodes(cluster, pod_sets) == min(ways, default=None)

@@ -63,25 +63,25 @@ def test_no_pass_commits_too_much_and_memory_changes_no_answer(
             cpu = shapes[int(key[-2:])][1]
             requests = {"worker": {"cpu": cpu * 1000, "pods": 1}, "ps": {"cpu": 1000, "pods": 1}}
             other.reserve(key, view.reserved_members(key), requests, attempt=1)
-        verdicts = decider.decide(list(waiting.values()), now)
-        assert verdicts == decide_once(other, list(waiting.values()), now, POLICY)
-        for verdict in verdicts:
-            if isinstance(verdict, Admit):
-                del waiting[verdict.gang_key]
-                ends[verdict.gang_key] = second + shapes[int(verdict.gang_key[-2:])][3]
+        decisions = decider.decide(list(waiting.values()), now)
+        assert decisions == decide_once(other, list(waiting.values()), now, POLICY)
+        for decision in decisions:
+            if isinstance(decision, Admit):
+                del waiting[decision.gang_key]
+                ends[decision.gang_key] = second + shapes[int(decision.gang_key[-2:])][3]
         assert all(value >= 0 for room in view.node_infos.values() for value in room.free.values())
-        check_nobody_waits_in_vain(view, waiting, verdicts)
+        check_nobody_waits_in_vain(view, waiting, decisions)
     assert not ends
     assert all(isinstance(each, Unschedulable) for each in decider.decide(list(waiting.values()), NOW)), (
         "all had a turn"
     )
 
 
-def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], verdicts: Iterable[Decision]) -> None:
+def check_nobody_waits_in_vain(view: ClusterView, waiting: Mapping[str, Gang], decisions: Iterable[Decision]) -> None:
     """Whoever waits and is not held back does not fit on what is left."""
-    for verdict in verdicts:
-        if isinstance(verdict, Pending) and verdict.message != HELD_BACK:
-            assert isinstance(place(view, pod_sets_of(waiting[verdict.gang_key].spec)), NoFit)
+    for decision in decisions:
+        if isinstance(decision, Pending) and decision.message != HELD_BACK:
+            assert isinstance(place(view, pod_sets_of(waiting[decision.gang_key].spec)), NoFit)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -102,10 +102,10 @@ def test_a_wide_gang_gets_its_turn_however_many_small_ones_come(size: int, lifet
         for index in range(rate * size):
             name = f"small-{second:03}-{index}"
             waiting[f"ns/{name}"] = a_gang(name, workers(1), age_seconds=-float(second) - 1)
-        for verdict in decider.decide(list(waiting.values()), NOW + timedelta(seconds=second)):
-            if isinstance(verdict, Admit):
-                del waiting[verdict.gang_key]
-                ends[verdict.gang_key] = second + lifetime
+        for decision in decider.decide(list(waiting.values()), NOW + timedelta(seconds=second)):
+            if isinstance(decision, Admit):
+                del waiting[decision.gang_key]
+                ends[decision.gang_key] = second + lifetime
         if "ns/wide" not in waiting:
             assert second <= 30 + lifetime
             return

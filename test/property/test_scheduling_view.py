@@ -101,14 +101,14 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def pools_hold_what_suits(self) -> None:
-        for demand in DEMANDS:
+        for pod_set in DEMANDS:
             found = {
                 name: room
-                for key, group in self.view.candidates(demand.node_filter).groups.items()
+                for key, group in self.view.candidates(pod_set.node_filter).groups.items()
                 for name, room in group.items()
                 if room.free_key == key
             }
-            suited = {name for name, node in self.nodes.items() if not demand.node_filter.rejection(node)}
+            suited = {name for name, node in self.nodes.items() if not pod_set.node_filter.rejection(node)}
             assert found == {name: self.view.node_infos[name] for name in suited}
 
     @invariant()

@@ -1,15 +1,15 @@
-"""One pass over all gangs that wait: who is admitted where, and what the others are told.
+"""One scheduling cycle over all pending gangs: which are admitted and where, and why the others stay pending.
 
-Theory of operation. `Decider.decide` takes the gangs in queue order. Each one is placed on what the view has left, and
-if that succeeds its room is reserved in the view at once, so that the next one sees what is left: two gangs can never
-each hold a half. Who does not fit is skipped, and younger ones may start (backfill); but who has waited for
-`starvation_timeout_seconds` *holds* every node that it could use, and nobody behind it in the queue may come there. A
-gang holds nothing if it would not fit even if all gangs were gone (foreign pods are in its way, and holding would not
-bring it nearer), or while it rests. Nodes that are *kept* for a gang, since others are giving room away for it
-(scaling.py), are for nobody else, whoever comes first.
+Theory of operation. `AdmissionDecider.decide` takes the gangs in queue order. It places each one on the free capacity
+of the view and reserves the capacity in the view at once, so that the next gang sees what is left: two gangs can never
+each hold a half. A gang that does not fit is skipped, and younger ones may start (backfill). But a gang that has waited
+for `starvation_timeout_seconds` *holds* every node that it could use, and no gang behind it in the queue may be placed
+there. A gang holds nothing if it would not fit even without any other gang (other pods are in its way, and holding
+would not help), or while it backs off. Nodes that are *nominated* for a gang, since others shrink for it (autoscaling),
+are for no other gang, whatever its priority.
 
-A pass must be cheap, since it runs after every event. Gangs of one shape share one `Shape`, which knows how much of it
-would fit (`Outlook`, updated by what has changed) and whether a placement has been tried in vain since room last came.
+A cycle must be cheap, since it runs after every event. Gangs with equal pod sets share one shape, which has an estimate
+of how much of it would fit, and remembers that a placement was tried in vain until capacity is freed.
 
 Threads: as the view's, under the same lock. The time is an argument.
 """
@@ -36,7 +36,7 @@ INVALID_RESOURCES = "InvalidResources"
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """`topology_keys` are node labels, the widest first."""
+    """`topology_keys` are node labels, the widest domain first."""
 
     topology_keys: tuple[str, ...] = ()
     starvation_timeout_seconds: float = 30.0
@@ -44,7 +44,7 @@ class AdmissionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """All of it fits, and is reserved already for this attempt."""
+    """The gang fits, and its capacity is reserved for this attempt."""
 
     gang_key: str
     placement: Placement
@@ -53,9 +53,10 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """It does not start now. `position` counts from 1 over all that wait.
+    """The gang does not start now. `position` counts from 1 over all pending gangs.
 
-    `may_fit`: as far as is known without trying there is room, but it rests, or the room is held for another.
+    `may_fit`: as far as is known without a placement there is capacity, but the gang backs off, or the capacity is held
+    for another.
     """
 
     gang_key: str
@@ -67,7 +68,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """It would not fit an empty cluster, or asks for what cannot be understood."""
+    """The gang would not fit an empty cluster, or its spec is invalid."""
 
     gang_key: str
     reason: str
@@ -77,196 +78,199 @@ class Unschedulable:
 Decision: TypeAlias = Admit | Pending | Unschedulable
 
 
-class _Shape:
-    """What gangs that ask for the same share."""
+class _GangShape:
+    """What gangs with equal pod sets share."""
 
-    def __init__(self, view: ClusterView, standing: HypotheticalCapacity, demands: tuple[PodSet, ...]) -> None:
-        self.demands = demands
+    def __init__(self, view: ClusterView, hypothetical: HypotheticalCapacity, pod_sets: tuple[PodSet, ...]) -> None:
+        self.pod_sets = pod_sets
         self._view = view
-        self._standing = standing
-        self._outlook = CapacityEstimate(view, demands)
-        self._tried_in_vain = False
-        # The view's version (the picture's number), and what was found then.
+        self._hypothetical = hypothetical
+        self._estimate = CapacityEstimate(view, pod_sets)
+        self._is_hopeless = False
+        # The view's version (or the snapshot's number), and the answer for it.
         self._exceeds = (-1, False)
         self._could_fit = (-1, True)
-        self._said: tuple[tuple[Missing, ...], str] = ((), "")
-        self._said_at = -1
-        self._said_of: tuple[int, ...] = ()
+        self._message: tuple[tuple[Missing, ...], str] = ((), "")
+        self._message_version = -1
+        self._message_fingerprint: tuple[int, ...] = ()
 
     def may_fit(self) -> bool:
-        """False if it is certain, or was found out, that it does not fit."""
-        self._outlook.refresh()
-        if self._outlook.has_grown:
-            self._outlook.has_grown = False
-            self._tried_in_vain = False
-        return not self._tried_in_vain and self._outlook.is_sufficient
+        """False if it is certain, or has been tried, that it does not fit."""
+        self._estimate.refresh()
+        if self._estimate.has_grown:
+            self._estimate.has_grown = False
+            self._is_hopeless = False
+        return not self._is_hopeless and self._estimate.is_sufficient
 
-    def note_tried_in_vain(self) -> None:
-        """On all nodes: until room comes there is no need to try again."""
-        self._tried_in_vain = True
+    def set_hopeless(self) -> None:
+        """Records that a placement on all nodes failed: it is not tried again until capacity is freed."""
+        self._is_hopeless = True
 
     def exceeds_cluster(self) -> bool:
         version = self._view.nodes_version
         if self._exceeds[0] != version:
-            self._exceeds = version, not self._standing.fits_empty(self.demands)
+            self._exceeds = version, not self._hypothetical.fits_empty(self.pod_sets)
         return self._exceeds[1]
 
     def could_fit_without_gangs(self) -> bool:
-        """Yes until it was asked; an answer may be that of an earlier pass."""
-        picture = self._standing.picture
-        if self._could_fit[0] != picture and self._standing.may_ask():
-            self._could_fit = picture, self._standing.fits_without_gangs(self.demands)
+        """True until it is evaluated; the answer may be that of an earlier cycle."""
+        snapshot = self._hypothetical.snapshot
+        if self._could_fit[0] != snapshot and self._hypothetical.may_evaluate():
+            self._could_fit = snapshot, self._hypothetical.fits_without_gangs(self.pod_sets)
         return self._could_fit[1]
 
-    def usable_nodes(self) -> Sequence[NodeGroup]:
-        """The nodes to which any of its pods could ever come."""
+    def usable_groups(self) -> Sequence[NodeGroup]:
+        """Returns the nodes that any of its pods could ever run on."""
         return [
             group
-            for group in self._standing.empty(self.demands)
+            for group in self._hypothetical.groups_when_empty(self.pod_sets)
             if any(
-                suits and each.min_count and each.capacity(group.free)
-                for suits, each in zip(group.accepts, self.demands, strict=True)
+                accepts and each.min_count and each.capacity(group.free)
+                for accepts, each in zip(group.accepts, self.pod_sets, strict=True)
             )
         ]
 
-    def words(self) -> tuple[tuple[Missing, ...], str]:
-        """What is lacking; the same objects as long as the situation is the same."""
-        if self._said_at != self._view.version:
-            self._said_at = self._view.version
-            figures = (self._view.nodes_version, *self._outlook.fingerprint())
-            if self._said_of != figures:
-                tallies = self._outlook.estimates
-                words = messages.pending_message(self.demands, tallies, self._standing.objections)
-                self._said, self._said_of = (messages.missing_resources(self.demands, tallies), words), figures
-        return self._said
+    def message(self) -> tuple[tuple[Missing, ...], str]:
+        """Returns what is missing; the same objects as long as the situation is the same."""
+        if self._message_version != self._view.version:
+            self._message_version = self._view.version
+            fingerprint = (self._view.nodes_version, *self._estimate.fingerprint())
+            if self._message_fingerprint != fingerprint:
+                estimates = self._estimate.estimates
+                message = messages.pending_message(self.pod_sets, estimates, self._hypothetical.rejections)
+                self._message = messages.missing_resources(self.pod_sets, estimates), message
+                self._message_fingerprint = fingerprint
+        return self._message
 
 
 class AdmissionDecider:
-    """Remembers between passes what has not changed."""
+    """Makes decisions, and remembers between cycles what has not changed."""
 
     def __init__(self, view: ClusterView, policy: AdmissionPolicy) -> None:
         self._view = view
         self._policy = policy
-        self._standing = HypotheticalCapacity(view)
-        self._shapes: dict[tuple[PodSet, ...], _Shape] = {}
-        self._compiled: dict[str, tuple[GangSpec, _Shape | str]] = {}
+        self._hypothetical = HypotheticalCapacity(view)
+        self._shapes: dict[tuple[PodSet, ...], _GangShape] = {}
+        self._shape_by_gang: dict[str, tuple[GangSpec, _GangShape | str]] = {}
 
-    def decide(self, gangs: Iterable[Gang], now: datetime, kept: NominatedNodes | None = None) -> list[Decision]:
-        """Verdicts in queue order. What is admitted is reserved in the view before this returns."""
-        one_pass = _Pass(self._view, self._policy, now, kept)
-        self._standing.start_pass(now)
+    def decide(self, gangs: Iterable[Gang], now: datetime, nominated: NominatedNodes | None = None) -> list[Decision]:
+        """Returns the decisions in queue order, after reserving the capacity of admitted gangs in the view."""
+        cycle = _Cycle(self._view, self._policy, now, nominated)
+        self._hypothetical.start_cycle(now)
         queue = queue_order(gangs)
-        verdicts = [one_pass.judge(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
+        decisions = [cycle.decide(each, self._shape_of(each.key, each.gang.spec)) for each in queue]
         self._forget(queue)
-        return verdicts
+        return decisions
 
-    def _shape_of(self, key: str, spec: GangSpec) -> _Shape | str:
-        """The gang's shape, or what is wrong with it."""
-        known = self._compiled.get(key)
+    def _shape_of(self, key: str, spec: GangSpec) -> _GangShape | str:
+        """Returns the gang's shape, or what is wrong with its spec."""
+        known = self._shape_by_gang.get(key)
         if known is not None and (known[0] is spec or known[0] == spec):
             return known[1]
         shape = self._compile(spec)
-        self._compiled[key] = spec, shape
+        self._shape_by_gang[key] = spec, shape
         return shape
 
-    def _compile(self, spec: GangSpec) -> _Shape | str:
+    def _compile(self, spec: GangSpec) -> _GangShape | str:
         names = [each.name for each in spec.members]
         if len(set(names)) < len(names):
             return "two members have the same name"
         try:
-            demands = pod_sets_of(spec)
+            pod_sets = pod_sets_of(spec)
         except ValueError as error:
             return str(error)
-        shape = self._shapes.get(demands)
+        shape = self._shapes.get(pod_sets)
         if shape is None:
-            shape = self._shapes[demands] = _Shape(self._view, self._standing, demands)
+            shape = self._shapes[pod_sets] = _GangShape(self._view, self._hypothetical, pod_sets)
         return shape
 
     def _forget(self, queue: Sequence[QueuedGang]) -> None:
-        if len(self._compiled) > len(queue):
+        if len(self._shape_by_gang) > len(queue):
             keys = {each.key for each in queue}
-            self._compiled = {key: value for key, value in self._compiled.items() if key in keys}
-            used = {id(shape) for _, shape in self._compiled.values()}
-            self._shapes = {demands: shape for demands, shape in self._shapes.items() if id(shape) in used}
+            self._shape_by_gang = {key: value for key, value in self._shape_by_gang.items() if key in keys}
+            used = {id(shape) for _, shape in self._shape_by_gang.values()}
+            self._shapes = {pod_sets: shape for pod_sets, shape in self._shapes.items() if id(shape) in used}
 
 
-class _Pass:
-    """The state of one pass: how many wait, and which nodes are still open to those who have not waited long."""
+class _Cycle:
+    """The state of one cycle: the number of pending gangs, and the nodes that are still open to younger gangs."""
 
-    def __init__(self, view: ClusterView, policy: AdmissionPolicy, now: datetime, kept: NominatedNodes | None) -> None:
+    def __init__(
+        self, view: ClusterView, policy: AdmissionPolicy, now: datetime, nominated: NominatedNodes | None
+    ) -> None:
         self._view = view
         self._policy = policy
         self._now = now
-        self._kept = kept
+        self._nominated = nominated
         self._waiting = 0
-        # None: all. Nodes that a gang holds are taken out.
+        # None stands for all nodes; held nodes are removed.
         self._open: set[str] | None = None
-        self._asked_to_hold: set[int] = set()
-        self._held: set[int] = set()
-        # Shapes, and whether it was tried for the gang that nodes are kept for.
+        self._shapes_evaluated: set[int] = set()
+        self._groups_held: set[int] = set()
+        # Shapes that failed, and whether for the gang that has nominated nodes.
         self._failed: set[tuple[int, bool]] = set()
 
-    def judge(self, queued: QueuedGang, shape: _Shape | str) -> Decision:
+    def decide(self, queued: QueuedGang, shape: _GangShape | str) -> Decision:
         key = queued.key
         if isinstance(shape, str):
             return Unschedulable(key, INVALID_RESOURCES, shape)
         if queued.is_backing_off(self._now):
-            return self._wait(key, (), messages.BACKING_OFF, shape.may_fit())
+            return self._pending(key, (), messages.BACKING_OFF, shape.may_fit())
         may_fit = shape.may_fit()
         placement = self._place(key, shape) if may_fit else None
         if placement is not None:
             return self._admit(queued, shape, placement)
         if shape.exceeds_cluster():
-            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, messages.exceeds_capacity_message(shape.demands))
+            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, messages.exceeds_capacity_message(shape.pod_sets))
         if self._open != set() and queued.waiting_seconds(self._now) >= self._policy.starvation_timeout_seconds:
             self._hold(shape)
         if may_fit and shape.may_fit():
-            return self._wait(key, (), messages.HELD_BACK, may_fit=True)
-        return self._wait(key, *shape.words())
+            return self._pending(key, (), messages.HELD_BACK, may_fit=True)
+        return self._pending(key, *shape.message())
 
-    def _admit(self, queued: QueuedGang, shape: _Shape, placement: Placement) -> Admit:
+    def _admit(self, queued: QueuedGang, shape: _GangShape, placement: Placement) -> Admit:
         key, attempt = queued.key, queued.gang.status.attempt + 1
-        self._view.reserve(key, placement.node_of, requests_by_kind(shape.demands), attempt=attempt)
+        self._view.reserve(key, placement.node_of, requests_by_kind(shape.pod_sets), attempt=attempt)
         return Admit(key, placement, attempt)
 
-    def _wait(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Pending:
+    def _pending(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Pending:
         self._waiting += 1
         return Pending(key, self._waiting, missing, message, may_fit)
 
-    def _place(self, key: str, shape: _Shape) -> Placement | None:
-        """Room only shrinks during a pass, so who has failed once fails again."""
-        kept = self._kept
-        question = id(shape), kept is not None and kept.gang_key == key
-        if question in self._failed:
+    def _place(self, key: str, shape: _GangShape) -> Placement | None:
+        """Capacity only shrinks during a cycle, so a shape that has failed once fails again."""
+        nominated = self._nominated
+        attempt_key = id(shape), nominated is not None and nominated.gang_key == key
+        if attempt_key in self._failed:
             return None
-        usable = self._usable(key)
-        found = place(self._view, shape.demands, self._policy.topology_keys, usable)
+        allowed = self._allowed_nodes(key)
+        found = place(self._view, shape.pod_sets, self._policy.topology_keys, allowed)
         if isinstance(found, Placement):
             return found
-        self._failed.add(question)
-        if usable is None:
-            shape.note_tried_in_vain()
+        self._failed.add(attempt_key)
+        if allowed is None:
+            shape.set_hopeless()
         return None
 
-    def _usable(self, key: str) -> NodePredicate | None:
-        """The nodes that this gang may come to; None: all."""
-        open_nodes, kept = self._open, self._kept
-        if kept is None or kept.gang_key == key:
-            own = frozenset[str]() if kept is None else kept.nodes
-            return None if open_nodes is None else (lambda room: room.name in open_nodes or room.name in own)
-        others = kept.nodes
-        return lambda room: room.name not in others and (open_nodes is None or room.name in open_nodes)
+    def _allowed_nodes(self, key: str) -> NodePredicate | None:
+        """Returns which nodes this gang may be placed on; None for all."""
+        open_nodes, nominated = self._open, self._nominated
+        if nominated is None or nominated.gang_key == key:
+            own = frozenset[str]() if nominated is None else nominated.nodes
+            return None if open_nodes is None else (lambda info: info.name in open_nodes or info.name in own)
+        others = nominated.nodes
+        return lambda info: info.name not in others and (open_nodes is None or info.name in open_nodes)
 
-    def _hold(self, shape: _Shape) -> None:
-        """Close the nodes that this gang could use to all that come after it."""
-        if id(shape) in self._asked_to_hold:
+    def _hold(self, shape: _GangShape) -> None:
+        """Closes the nodes that this gang could use to all gangs behind it."""
+        if id(shape) in self._shapes_evaluated:
             return
-        self._asked_to_hold.add(id(shape))
+        self._shapes_evaluated.add(id(shape))
         if not shape.could_fit_without_gangs():
             return
         if self._open is None:
             self._open = set(self._view.node_infos)
-        for group in shape.usable_nodes():
-            if id(group) not in self._held:
-                self._held.add(id(group))
+        for group in shape.usable_groups():
+            if id(group) not in self._groups_held:
+                self._groups_held.add(id(group))
                 self._open.difference_update(group.names)

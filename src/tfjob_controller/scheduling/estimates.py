@@ -1,8 +1,14 @@
-"""How much of a gang the nodes could take now, kept up to date with little work.
+"""Estimates of how much of a gang fits, so that hopeless placements are not tried.
 
-For each kind of pod: how many would fit if there were no others, on how many nodes, and how many if only one resource
-counted. That is an upper bound: where it is less than a gang needs, no placement need be tried. It changes by what the
-changed nodes could take before and after, so that of thousands of gangs that wait each costs microseconds per event.
+`CapacityEstimate` counts for each pod set how many of its pods fit now if there were no others, on how many nodes, and
+how many if only one resource counted. That is an upper bound: where it is below a gang's minimum, no placement needs to
+be tried. It is updated with the changed nodes only, which costs microseconds per event for each of thousands of pending
+gangs.
+
+`HypotheticalCapacity` answers for the cluster as it could be: empty, or without gangs. It decides which gangs can never
+start, and for which it is useful to hold capacity back. Nodes count here also while they are not ready or cordoned,
+since they may come back. Groups of nodes are cached per set of filters until nodes change, since thousands of gangs ask
+the same.
 """
 
 from __future__ import annotations
@@ -21,178 +27,185 @@ from tfjob_controller.scheduling.podsets import PodSet
 
 @dataclass(slots=True)
 class PodSetEstimate:
-    """Of one kind of pod: `by_resource` is in the order of the demand's amounts."""
+    """The estimate of one pod set; `by_resource` is in the order of its requests."""
 
     count: int
     nodes: int
     by_resource: list[int]
 
     def fingerprint(self) -> tuple[int, ...]:
+        """Returns all numbers, for comparison."""
         return self.count, self.nodes, *self.by_resource
 
 
 class CapacityEstimate:
-    """For one shape of gang. `may_have_grown` is set when room has come since it was last cleared."""
+    """The estimates of one gang shape. `has_grown` is set when capacity is freed; the reader clears it."""
 
-    def __init__(self, view: ClusterView, demands: Sequence[PodSet]) -> None:
+    def __init__(self, view: ClusterView, pod_sets: Sequence[PodSet]) -> None:
         self._view = view
-        self._demands = demands
+        self._pod_sets = pod_sets
         self._version = view.version
         self.has_grown = True
-        self.estimates = [self._counted(each) for each in demands]
-        self._is_enough = self._judged()
+        self.estimates = [self._count_all(each) for each in pod_sets]
+        self._is_sufficient = self._check()
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether the least of every kind would fit, each kind alone."""
-        return self._is_enough
+        """Whether the minimum of every pod set would fit, each pod set alone."""
+        return self._is_sufficient
 
     def refresh(self) -> None:
-        """Take in what has changed in the view."""
+        """Applies the changes of the view."""
         view = self._view
         if self._version == view.version:
             return
         changes = view.changes_since(self._version)
         self._version = view.version
         if changes is None or len(changes) > len(view.node_infos):
-            self.estimates = [self._counted(each) for each in self._demands]
+            self.estimates = [self._count_all(each) for each in self._pod_sets]
             self.has_grown = True
         else:
-            for demand, tally in zip(self._demands, self.estimates, strict=True):
-                self._adjust(demand, tally, changes)
-        self._is_enough = self._judged()
+            for pod_set, estimate in zip(self._pod_sets, self.estimates, strict=True):
+                self._adjust(pod_set, estimate, changes)
+        self._is_sufficient = self._check()
 
-    def _judged(self) -> bool:
-        return all(tally.count >= each.min_count for tally, each in zip(self.estimates, self._demands, strict=True))
+    def _check(self) -> bool:
+        return all(
+            estimate.count >= each.min_count for estimate, each in zip(self.estimates, self._pod_sets, strict=True)
+        )
 
     def fingerprint(self) -> tuple[int, ...]:
-        """All numbers: while they are equal, so is what can be said."""
-        return tuple(number for tally in self.estimates for number in tally.fingerprint())
+        """Returns all numbers: while they are equal, so is the message."""
+        return tuple(number for estimate in self.estimates for number in estimate.fingerprint())
 
-    def _counted(self, demand: PodSet) -> PodSetEstimate:
-        tally = PodSetEstimate(0, 0, [0] * len(demand.requests))
-        for group in self._view.candidates(demand.node_filter).groups.values():
-            room = next(iter(group.values()))
-            _count(tally, demand, room, len(group))
-        return tally
+    def _count_all(self, pod_set: PodSet) -> PodSetEstimate:
+        estimate = PodSetEstimate(0, 0, [0] * len(pod_set.requests))
+        for group in self._view.candidates(pod_set.node_filter).groups.values():
+            info = next(iter(group.values()))
+            _count(estimate, pod_set, info, len(group))
+        return estimate
 
-    def _adjust(self, demand: PodSet, tally: PodSetEstimate, changes: Iterable[NodeInfoChange]) -> None:
-        objection = demand.node_filter.rejection
+    def _adjust(self, pod_set: PodSet, estimate: PodSetEstimate, changes: Iterable[NodeInfoChange]) -> None:
+        rejection = pod_set.node_filter.rejection
         for change in changes:
             before, after = change.before, change.after
-            if before is not None and not objection(before.node):
-                _count(tally, demand, before, -1)
-            if after is not None and not objection(after.node):
-                _count(tally, demand, after, 1)
+            if before is not None and not rejection(before.node):
+                _count(estimate, pod_set, before, -1)
+            if after is not None and not rejection(after.node):
+                _count(estimate, pod_set, after, 1)
                 self.has_grown = self.has_grown or _has_grown(before, after)
 
 
-def _count(tally: PodSetEstimate, demand: PodSet, room: NodeInfo, nodes: int) -> None:
-    free = room.free
+def _count(estimate: PodSetEstimate, pod_set: PodSet, info: NodeInfo, nodes: int) -> None:
+    free = info.free
     least = -1
-    for index, (name, amount) in enumerate(demand.requests):
+    for index, (name, amount) in enumerate(pod_set.requests):
         fits = max(free.get(name, 0) // amount, 0)
-        tally.by_resource[index] += fits * nodes
+        estimate.by_resource[index] += fits * nodes
         least = fits if least < 0 else min(least, fits)
     if least > 0:
-        tally.count += least * nodes
-        tally.nodes += nodes
+        estimate.count += least * nodes
+        estimate.nodes += nodes
 
 
 def _has_grown(before: NodeInfo | None, after: NodeInfo) -> bool:
-    """Whether anything could fit now that did not before."""
+    """Whether anything could fit now that did not fit before."""
     if before is None or before.node is not after.node:
         return True
     return any(value > before.free.get(name, 0) for name, value in after.free.items())
 
 
-_Constraints = tuple[NodeFilter, ...]
-# How old the picture of the cluster without gangs may be. Making it costs tens of milliseconds on thousands of nodes,
-# and what it decides (who holds room for long) is nothing that a foreign pod more or less should turn around.
-_PICTURE_AGE = timedelta(seconds=10)
-# How many gangs are asked in one pass whether they would fit there; the others keep their old answers.
-_ASKED_PER_PASS = 1
+_Filters = tuple[NodeFilter, ...]
+# The maximum age of the snapshot without gangs. It takes tens of milliseconds on thousands of nodes, and a few pods
+# more or less should not change which gang holds capacity back.
+_MAX_SNAPSHOT_AGE = timedelta(seconds=10)
+# How many gangs are evaluated against it in one cycle; the others keep their previous result.
+_EVALUATIONS_PER_CYCLE = 1
 
 
 class HypotheticalCapacity:
-    """Over one view; threads as there."""
+    """Estimates over one view; threads as there."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._empty: tuple[Hashable, dict[_Constraints, list[NodeGroup]]] = (None, {})
-        self._without_gangs: dict[_Constraints, list[NodeGroup]] = {}
-        self._picture = 0
-        self._picture_of: tuple[int, datetime] | None = None
-        self._objections: tuple[Hashable, dict[NodeFilter, str]] = (None, {})
-        self._left_to_ask = 0
+        self._empty: tuple[Hashable, dict[_Filters, list[NodeGroup]]] = (None, {})
+        self._without_gangs: dict[_Filters, list[NodeGroup]] = {}
+        self._snapshot = 0
+        self._snapshot_of: tuple[int, datetime] | None = None
+        self._rejections: tuple[Hashable, dict[NodeFilter, str]] = (None, {})
+        self._evaluations_left = 0
 
     @property
-    def picture(self) -> int:
-        """Number of the picture of the cluster without gangs; answers from an older one are old."""
-        return self._picture
+    def snapshot(self) -> int:
+        """The number of the snapshot without gangs; answers from an older one are outdated."""
+        return self._snapshot
 
-    def start_pass(self, now: datetime) -> None:
-        self._left_to_ask = _ASKED_PER_PASS
-        known = self._picture_of
-        if known is None or known[0] != self._view.nodes_version or abs(now - known[1]) > _PICTURE_AGE:
-            self._picture_of = self._view.nodes_version, now
-            self._picture += 1
+    def start_cycle(self, now: datetime) -> None:
+        """Starts a scheduling cycle: renews the snapshot without gangs if it is outdated."""
+        self._evaluations_left = _EVALUATIONS_PER_CYCLE
+        known = self._snapshot_of
+        if known is None or known[0] != self._view.nodes_version or abs(now - known[1]) > _MAX_SNAPSHOT_AGE:
+            self._snapshot_of = self._view.nodes_version, now
+            self._snapshot += 1
             self._without_gangs = {}
 
-    def empty(self, demands: Sequence[PodSet]) -> Sequence[NodeGroup]:
-        """The nodes with all that they have."""
+    def groups_when_empty(self, pod_sets: Sequence[PodSet]) -> Sequence[NodeGroup]:
+        """Returns the nodes with all their allocatable capacity."""
         version = self._view.nodes_version
         if self._empty[0] != version:
             self._empty = version, {}
-        return self._kept(self._empty[1], demands, lambda room: room.allocatable)
+        return self._groups(self._empty[1], pod_sets, lambda info: info.allocatable)
 
-    def fits_empty(self, demands: Sequence[PodSet]) -> bool:
-        return _fits(self.empty(demands), demands)
+    def fits_empty(self, pod_sets: Sequence[PodSet]) -> bool:
+        """Whether the minimum of the gang would fit an empty cluster."""
+        return _fits(self.groups_when_empty(pod_sets), pod_sets)
 
-    def objections(self, constraint: NodeFilter) -> str:
-        """How many nodes do not suit now, and why."""
+    def rejections(self, node_filter: NodeFilter) -> str:
+        """Returns how many nodes are rejected now, and why."""
         version = self._view.nodes_version
-        if self._objections[0] != version:
-            self._objections = version, {}
-        found = self._objections[1]
-        if constraint not in found:
-            found[constraint] = objections(constraint, self._view.node_infos.values())
-        return found[constraint]
+        if self._rejections[0] != version:
+            self._rejections = version, {}
+        found = self._rejections[1]
+        if node_filter not in found:
+            found[node_filter] = summarize_rejections(node_filter, self._view.node_infos.values())
+        return found[node_filter]
 
-    def may_ask(self) -> bool:
-        """Whether one more gang may be asked in this pass."""
-        self._left_to_ask -= 1
-        return self._left_to_ask >= 0
+    def may_evaluate(self) -> bool:
+        """Whether one more gang may be evaluated in this cycle."""
+        self._evaluations_left -= 1
+        return self._evaluations_left >= 0
 
-    def fits_without_gangs(self, demands: Sequence[PodSet]) -> bool:
-        """Whether it would fit if all gangs were gone and foreign pods stayed."""
+    def fits_without_gangs(self, pod_sets: Sequence[PodSet]) -> bool:
+        """Whether it would fit if all gangs were deleted and the other pods stayed."""
         view = self._view
-        return _fits(self._kept(self._without_gangs, demands, lambda room: view.free_without_gangs(room.name)), demands)
+        return _fits(
+            self._groups(self._without_gangs, pod_sets, lambda info: view.free_without_gangs(info.name)), pod_sets
+        )
 
-    def _kept(
+    def _groups(
         self,
-        cache: dict[_Constraints, list[NodeGroup]],
-        demands: Sequence[PodSet],
+        cache: dict[_Filters, list[NodeGroup]],
+        pod_sets: Sequence[PodSet],
         free: Callable[[NodeInfo], Mapping[str, int]],
     ) -> list[NodeGroup]:
-        constraints = tuple(each.node_filter for each in demands)
-        if constraints not in cache:
+        filters = tuple(each.node_filter for each in pod_sets)
+        if filters not in cache:
             masked = (
-                (tuple(each.could_accept(room.node) for each in constraints), room)
-                for room in self._view.node_infos.values()
+                (tuple(each.could_accept(info.node) for each in filters), info)
+                for info in self._view.node_infos.values()
             )
-            cache[constraints] = group_nodes((suits, free(room), room.name) for suits, room in masked if any(suits))
-        return cache[constraints]
+            cache[filters] = group_nodes((accepts, free(info), info.name) for accepts, info in masked if any(accepts))
+        return cache[filters]
 
 
-def _fits(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> bool:
-    most = capacities(groups, demands)
-    if any(count < each.min_count for count, each in zip(most, demands, strict=True)):
+def _fits(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> bool:
+    most = capacities(groups, pod_sets)
+    if any(count < each.min_count for count, each in zip(most, pod_sets, strict=True)):
         return False
-    return len(demands) == 1 or pack(groups, [each.with_count(each.min_count) for each in demands]) is not None
+    return len(pod_sets) == 1 or pack(groups, [each.with_count(each.min_count) for each in pod_sets]) is not None
 
 
-def objections(constraint: NodeFilter, rooms: Iterable[NodeInfo]) -> str:
-    """How many nodes do not suit and why: `2 not ready, 3 unschedulable`."""
-    found = Counter(constraint.rejection(room.node) for room in rooms)
+def summarize_rejections(node_filter: NodeFilter, node_infos: Iterable[NodeInfo]) -> str:
+    """Returns how many nodes are rejected and why: `2 not ready, 3 unschedulable`."""
+    found = Counter(node_filter.rejection(info.node) for info in node_infos)
     return ", ".join(f"{count} {words}" for words, count in sorted(found.items()) if words)

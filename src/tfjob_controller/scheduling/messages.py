@@ -1,7 +1,7 @@
-"""Why a gang waits, in words for people and in numbers. Equal situations have equal words: nothing here tells the time.
+"""Messages that say why a gang is pending, and the missing resources in numbers.
 
-Numbers are in whole pods' worth: what a gang could use, not what happens to be free, so that they do not change with
-every small pod that comes and goes.
+Equal situations have equal messages: none contains the time. Numbers count whole pods that would fit rather than free
+amounts, so that they do not change with every small pod.
 """
 
 from __future__ import annotations
@@ -21,33 +21,37 @@ HELD_BACK = "there may be room, but gangs that have waited longer come first"
 _TIMES = "\u00d7"
 
 
-def lacking(demands: Sequence[PodSet], tallies: Sequence[PodSetEstimate]) -> list[tuple[PodSet, PodSetEstimate]]:
-    """The kinds of pods of which too few would fit."""
-    return [(each, tally) for each, tally in zip(demands, tallies, strict=True) if tally.count < each.min_count]
+def _insufficient(
+    pod_sets: Sequence[PodSet], estimates: Sequence[PodSetEstimate]
+) -> list[tuple[PodSet, PodSetEstimate]]:
+    """Returns the pod sets of which too few pods would fit."""
+    return [
+        (each, estimate) for each, estimate in zip(pod_sets, estimates, strict=True) if estimate.count < each.min_count
+    ]
 
 
 def pending_message(
-    demands: Sequence[PodSet], tallies: Sequence[PodSetEstimate], unsuited: Callable[[NodeFilter], str]
+    pod_sets: Sequence[PodSet], estimates: Sequence[PodSetEstimate], rejections: Callable[[NodeFilter], str]
 ) -> str:
-    """`needs 4 x nvidia.com/gpu: 1; 3 nodes have room, 1 more needed`."""
-    short = lacking(demands, tallies)
+    """`needs 4 x nvidia.com/gpu: 1; 3 nodes have room, 1 more needed`"""
+    short = _insufficient(pod_sets, estimates)
     if short:
-        return "; ".join(_lack(demand, tally, unsuited) for demand, tally in short)
-    return f"needs {_all(demands)}; there is room for each kind of pod, but not for all together"
+        return "; ".join(_shortage(pod_set, estimate, rejections) for pod_set, estimate in short)
+    return f"needs {_all(pod_sets)}; there is room for each kind of pod, but not for all together"
 
 
-def exceeds_capacity_message(demands: Sequence[PodSet]) -> str:
-    """Words for a gang that could not fit an empty cluster."""
-    return f"needs {_all(demands)}; that is more than the whole cluster has"
+def exceeds_capacity_message(pod_sets: Sequence[PodSet]) -> str:
+    """Returns the message for a gang that would not fit an empty cluster."""
+    return f"needs {_all(pod_sets)}; that is more than the whole cluster has"
 
 
-def missing_resources(demands: Sequence[PodSet], tallies: Sequence[PodSetEstimate]) -> tuple[Missing, ...]:
-    """What is lacking, by resource: what the kinds of pods that do not fit ask for, and what they could get."""
+def missing_resources(pod_sets: Sequence[PodSet], estimates: Sequence[PodSetEstimate]) -> tuple[Missing, ...]:
+    """Returns by resource what the pod sets that do not fit request, and how much of it they could get."""
     requested: Counter[str] = Counter()
     available: Counter[str] = Counter()
-    for demand, tally in lacking(demands, tallies):
-        for name, amount, fits in _scarce(demand, tally):
-            requested[name] += demand.min_count * amount
+    for pod_set, estimate in _insufficient(pod_sets, estimates):
+        for name, amount, fits in _scarce(pod_set, estimate):
+            requested[name] += pod_set.min_count * amount
             available[name] += fits * amount
     return tuple(
         Missing(name, quantity_of(name, requested[name]), quantity_of(name, available[name]))
@@ -55,33 +59,33 @@ def missing_resources(demands: Sequence[PodSet], tallies: Sequence[PodSetEstimat
     )
 
 
-def _scarce(demand: PodSet, tally: PodSetEstimate) -> list[tuple[str, int, int]]:
-    """The resources that stand in the way; all of them, if each would do but never all on one node."""
-    named = [(name, amount, fits) for (name, amount), fits in zip(demand.requests, tally.by_resource, strict=True)]
-    scarce = [each for each in named if each[2] < demand.min_count]
-    return scarce or [(name, amount, tally.count) for name, amount, _ in named if name != PODS]
+def _scarce(pod_set: PodSet, estimate: PodSetEstimate) -> list[tuple[str, int, int]]:
+    """The resources of which there is too little; all, if each alone would do but no node has all."""
+    named = [(name, amount, fits) for (name, amount), fits in zip(pod_set.requests, estimate.by_resource, strict=True)]
+    scarce = [each for each in named if each[2] < pod_set.min_count]
+    return scarce or [(name, amount, estimate.count) for name, amount, _ in named if name != PODS]
 
 
-def _lack(demand: PodSet, tally: PodSetEstimate, unsuited: Callable[[NodeFilter], str]) -> str:
-    needs = f"needs {_kind(demand)}"
-    if not tally.nodes:
-        because = unsuited(demand.node_filter)
+def _shortage(pod_set: PodSet, estimate: PodSetEstimate, rejections: Callable[[NodeFilter], str]) -> str:
+    needs = f"needs {_pods(pod_set)}"
+    if not estimate.nodes:
+        because = rejections(pod_set.node_filter)
         return f"{needs}; no node has room" + (f" ({because})" if because else "")
-    nodes = "1 node has room" if tally.nodes == 1 else f"{tally.nodes} nodes have room"
-    if tally.count > tally.nodes:
-        nodes += f" for {tally.count}"
-    return f"{needs}; {nodes}, {demand.min_count - tally.count} more needed"
+    nodes = "1 node has room" if estimate.nodes == 1 else f"{estimate.nodes} nodes have room"
+    if estimate.count > estimate.nodes:
+        nodes += f" for {estimate.count}"
+    return f"{needs}; {nodes}, {pod_set.min_count - estimate.count} more needed"
 
 
-def _all(demands: Sequence[PodSet]) -> str:
-    return " and ".join(_kind(each) for each in demands if each.min_count)
+def _all(pod_sets: Sequence[PodSet]) -> str:
+    return " and ".join(_pods(each) for each in pod_sets if each.min_count)
 
 
-def _kind(demand: PodSet) -> str:
-    amounts = [f"{name}: {quantity_of(name, amount)}" for name, amount in _valued(demand) if name != PODS]
-    return f"{demand.min_count} {_TIMES} {', '.join(amounts) or demand.name}"
+def _pods(pod_set: PodSet) -> str:
+    amounts = [f"{name}: {quantity_of(name, amount)}" for name, amount in _sorted_requests(pod_set) if name != PODS]
+    return f"{pod_set.min_count} {_TIMES} {', '.join(amounts) or pod_set.name}"
 
 
-def _valued(demand: PodSet) -> list[tuple[str, int]]:
-    """Extended resources first: they are what is mostly lacking."""
-    return sorted(demand.requests, key=lambda each: ("/" not in each[0], each[0]))
+def _sorted_requests(pod_set: PodSet) -> list[tuple[str, int]]:
+    """Extended resources first: they are mostly what is missing."""
+    return sorted(pod_set.requests, key=lambda each: ("/" not in each[0], each[0]))

@@ -1,12 +1,12 @@
-"""Does a node suit a pod, whatever room it has? As kube-scheduler answers that, and one thing more.
+"""Whether a node accepts a pod, whatever its free capacity: kube-scheduler's filters, with one difference.
 
-A node suits if it is ready and schedulable, its taints are tolerated, and nodeSelector and required node affinity
-match. kube-scheduler itself does not look at the condition Ready but at the taint that follows from it a moment later;
-here a node that says it is not ready is left out at once, also for pods that tolerate the taint: a gang has no use for
-it. A node that says nothing about it counts as ready, as it does for kube-scheduler.
+A node is accepted if it is ready and schedulable, its taints are tolerated, and nodeSelector and required node affinity
+match. kube-scheduler does not look at the condition Ready but at the taint that follows from it a moment later; here a
+node that reports not ready is rejected at once, also for pods that tolerate the taint, since a gang cannot start there.
+A node that does not report the condition counts as ready, as it does for kube-scheduler.
 
-Affinity is read as leniently as there: a term that cannot be understood (an unknown operator, no values) matches
-nothing, and the others still count; a term without requirements matches nothing.
+Affinity is as lenient as there: an invalid term (an unknown operator, no values) matches nothing while the others still
+count, and a term without requirements matches nothing.
 
 Source: kubernetes pkg/scheduler/framework/plugins (nodeunschedulable, tainttoleration, nodeaffinity), component-helpers
 scheduling/corev1/nodeaffinity, apimachinery pkg/labels (Requirement). The toleration operators Lt and Gt are behind a
@@ -33,7 +33,7 @@ NOT_SELECTED = "do not match nodeSelector or affinity"
 
 _EFFECTS = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-# Taints of the node lifecycle controller begin so: they come and go with the node's health.
+# Prefix of the taints that the node lifecycle controller sets according to a node's health.
 _HEALTH_PREFIX = "node.kubernetes.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = 2**63
@@ -45,7 +45,7 @@ _SUBDOMAIN_LENGTH = 253
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One line of matchExpressions (or of matchFields, on the node's name)."""
+    """One entry of matchExpressions, or of matchFields on the node's name."""
 
     key: str
     operator: str
@@ -70,7 +70,7 @@ class LabelRequirement:
         return value > limit if self.operator == "Gt" else value < limit
 
     def is_valid(self) -> bool:
-        """Whether it can be understood as a label selector: also its key and values must be such as labels have."""
+        """Whether it is a valid label selector requirement: its key and values must be valid for labels."""
         return _is_label_key(self.key) and all(map(_is_label_value, self.values)) and self._has_right_values()
 
     def _has_right_values(self) -> bool:
@@ -83,13 +83,13 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """One of several ways to match: all its requirements."""
+    """One of several alternative terms: all its requirements must match."""
 
     expressions: tuple[LabelRequirement, ...]
     fields: tuple[LabelRequirement, ...]
 
     def matches(self, node: Node) -> bool:
-        # A node has one field; all others are as if they were empty.
+        # A node has one field; all others count as empty.
         name = {each.key: "" for each in self.fields} | {"metadata.name": node.metadata.name}
         return all(each.matches(node.metadata.labels) for each in self.expressions) and all(
             each.matches(name) for each in self.fields
@@ -98,7 +98,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Empty fields tolerate all, but an empty operator means Equal."""
+    """Empty fields tolerate everything; an empty operator means Equal."""
 
     key: str = ""
     operator: str = ""
@@ -113,14 +113,16 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeFilter:
-    """What a pod asks of its node but for room. Made by `constraint_of` alone: equal ones are the same object."""
+    """What a pod requires of its node beside capacity. Created by `node_filter_of` only: equal filters are the same
+    object.
+    """
 
     selector: tuple[tuple[str, str], ...]
     tolerations: tuple[Toleration, ...]
     terms: tuple[AffinityTerm, ...] | None
 
     def rejection(self, node: Node) -> str:
-        """Why the node does not suit, in constant words; empty if it does."""
+        """Returns why the node is rejected, in constant words; empty if it is accepted."""
         if not is_ready(node):
             return NOT_READY
         if node.spec.unschedulable and not self._tolerates(_UNSCHEDULABLE_TAINT):
@@ -130,7 +132,7 @@ class NodeFilter:
         return "" if self._selects(node) else NOT_SELECTED
 
     def could_accept(self, node: Node) -> bool:
-        """Whether it would suit if it were in good health and nobody had cordoned it."""
+        """Whether the node would be accepted if it were healthy and not cordoned."""
         lasting = (each for each in node.spec.taints if not each.key.startswith(_HEALTH_PREFIX))
         return all(each.effect not in _EFFECTS or self._tolerates(each) for each in lasting) and self._selects(node)
 
@@ -145,18 +147,18 @@ class NodeFilter:
 
 
 def is_ready(node: Node) -> bool:
-    """Whether the node does not say that it is not ready."""
+    """Whether the node does not report that it is not ready."""
     return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
 
 
 def node_filter_of(member: Member) -> NodeFilter:
-    """What the member's pods ask of their nodes."""
-    asked = (member.node_selector, member.tolerations, member.node_affinity)
-    return _constraint(msgspec.json.encode(asked, order="sorted"))
+    """Returns the filter of a member's pods."""
+    fields = (member.node_selector, member.tolerations, member.node_affinity)
+    return _node_filter(msgspec.json.encode(fields, order="sorted"))
 
 
 @functools.lru_cache(maxsize=4096)
-def _constraint(encoded: bytes) -> NodeFilter:
+def _node_filter(encoded: bytes) -> NodeFilter:
     selector, tolerations, affinity = msgspec.json.decode(encoded)
     terms = None if affinity is None else tuple(filter(None, map(_term, _dicts(affinity.get("nodeSelectorTerms")))))
     return NodeFilter(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms)
@@ -167,7 +169,7 @@ def _toleration(body: Mapping[str, Any]) -> Toleration:
 
 
 def _term(body: Mapping[str, Any]) -> AffinityTerm | None:
-    """None for a term that matches nothing: an empty one, or one that cannot be understood."""
+    """None for a term that matches nothing: an empty one, or an invalid one."""
     expressions = tuple(map(_requirement, _dicts(body.get("matchExpressions"))))
     fields = tuple(map(_requirement, _dicts(body.get("matchFields"))))
     if not (expressions or fields) or not all(each.is_valid() for each in expressions):
@@ -184,7 +186,7 @@ def _requirement(body: Mapping[str, Any]) -> LabelRequirement:
 
 
 def _dicts(value: object) -> list[Mapping[str, Any]]:
-    """A Gang's affinity is whatever somebody wrote: what has no right form is not there."""
+    """Affinity is user input without a schema: entries of another type are ignored."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

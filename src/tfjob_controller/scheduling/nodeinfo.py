@@ -1,4 +1,8 @@
-"""What a node has left, as an immutable value; and nodes that suit alike, in groups that have alike left."""
+"""The capacity of one node: as an account that changes with every event, and as the immutable value that readers see.
+
+`NodeAccount` records what pods and reservations use; `NodeInfo` is a snapshot of it. `CandidateNodes` groups the nodes
+that pass one filter by their free capacity, so that placement looks at each distinct capacity once.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ from tfjob_controller.scheduling.nodefilter import NodeFilter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeInfo:
-    """What a node has left. `key` is equal for rooms that are alike, whatever the node.
+    """What a node has left. `free_key` is equal for nodes with equal free capacity.
 
-    `reserved` is what reservations take whose pods are not there: without them there would be so much more.
+    `reserved` is what reservations use whose pods do not exist yet; it is already subtracted from `free`.
     """
 
     node: Node
@@ -31,12 +35,13 @@ class NodeInfo:
 
 @dataclass(slots=True)
 class CandidateNodes:
-    """The nodes that suit one constraint, by what they have left."""
+    """The nodes that pass one filter, grouped by free capacity."""
 
     node_filter: NodeFilter
     groups: dict[tuple[tuple[str, int], ...], dict[str, NodeInfo]] = field(default_factory=dict)
 
     def replace(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        """Replaces the info of one node; None stands for a node that does not exist."""
         if old is not None and old.name in self.groups.get(old.free_key, ()):
             group = self.groups[old.free_key]
             del group[old.name]
@@ -48,7 +53,7 @@ class CandidateNodes:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfoChange:
-    """One node's room before and after; None where the node was not there."""
+    """The info of one node before and after a change; None where the node did not exist."""
 
     before: NodeInfo | None
     after: NodeInfo | None
@@ -56,25 +61,25 @@ class NodeInfoChange:
 
 @dataclass(frozen=True, slots=True)
 class FreedCapacity:
-    """Room on a node that counts as taken in the view, and will come free by itself: a pod that is ending."""
+    """Capacity that counts as used in the view and will be freed, for example by a terminating pod."""
 
     node: str
     amounts: Mapping[str, int]
 
 
 def nodes_without_capacity(
-    rooms: Mapping[str, NodeInfo], names: Iterable[str], amounts: Sequence[tuple[str, int]]
+    node_infos: Mapping[str, NodeInfo], names: Iterable[str], amounts: Sequence[tuple[str, int]]
 ) -> set[str]:
-    """Those of `names` without room for this; of others nothing is known.
+    """Returns those of `names` that lack the capacity for `amounts`. Unknown nodes are not among them.
 
-    kube-scheduler waits meanwhile: plain loops take half a generator's time.
+    kube-scheduler waits for the result: plain loops take half the time of a generator.
     """
     full: set[str] = set()
     for name in names:
-        room = rooms.get(name)
-        if room is None:
+        info = node_infos.get(name)
+        if info is None:
             continue
-        free = room.free
+        free = info.free
         for resource, value in amounts:
             if free.get(resource, 0) < value:
                 full.add(name)
@@ -84,43 +89,43 @@ def nodes_without_capacity(
 
 @dataclass(slots=True)
 class NodeAccount:
-    """Pods may be known before their node is, and may outlive it. `pods` and `reservations` count what is there."""
+    """Records the use of one node. Pods may be known before their node is, and may outlive it."""
 
     node: Node | None = None
     pods: int = 0
     reservations: int = 0
     _allocatable: dict[str, int] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
-    # Of `_used`, what gangs take with pods and reservations: the rest is foreign.
+    # The part of `_used` that belongs to pods and reservations of gangs.
     _by_gangs: dict[str, int] = field(default_factory=dict)
-    # Of `_by_gangs`, what reservations take whose pods are not there.
+    # The part of `_by_gangs` that belongs to reservations whose pods do not exist.
     _reserved: dict[str, int] = field(default_factory=dict)
 
     def set_node(self, node: Node) -> bool:
-        """The node is so now. False if that is as good as it was. Quantities that are none count as nothing."""
-        if self.node is not None and _is_alike(self.node, node):
+        """Sets the node. Returns False if nothing relevant changed. Invalid quantities count as absent."""
+        if self.node is not None and _is_equivalent(self.node, node):
             return False
         self.node, self._allocatable = node, _allocatable(node)
         return True
 
     def add(self, amounts: Amounts, sign: int, *, is_gang: bool) -> None:
-        """A pod's, or with -1 give it back."""
+        """Adds what a pod uses, or subtracts it with `sign` -1."""
         add_amounts(self._used, amounts, sign)
         if is_gang:
             add_amounts(self._by_gangs, amounts, sign)
 
     def reserve(self, amounts: Amounts, sign: int) -> None:
-        """The same for a reservation whose pod is not there."""
+        """Does the same for a reservation whose pod does not exist."""
         self.add(amounts, sign, is_gang=True)
         add_amounts(self._reserved, amounts, sign)
 
     @property
     def is_empty(self) -> bool:
-        """Nothing need be remembered of it."""
+        """Whether the account can be dropped."""
         return self.node is None and not (self.pods or self.reservations)
 
     def node_info(self) -> NodeInfo | None:
-        """What is left, as a new value; None while there is no node."""
+        """Returns a snapshot, or None while the node does not exist."""
         if self.node is None:
             return None
         free = {name: value - self._used.get(name, 0) for name, value in self._allocatable.items()}
@@ -128,12 +133,12 @@ class NodeAccount:
         return NodeInfo(self.node, self._allocatable, free, tuple(free.items()), reserved)
 
     def free_without_gangs(self, free: Amounts) -> dict[str, int]:
-        """What would be left if there were no gangs, where this is."""
+        """Returns what would be free without any gang, given what is free now."""
         return {name: value + self._by_gangs.get(name, 0) for name, value in free.items()}
 
 
 def _allocatable(node: Node) -> dict[str, int]:
-    """In the order of names, so that like nodes have like keys."""
+    """Sorted by name, so that equal nodes have equal keys."""
     found: dict[str, int] = {}
     for name, text in sorted(node.status.allocatable.items()):
         try:
@@ -143,15 +148,15 @@ def _allocatable(node: Node) -> dict[str, int]:
     return found
 
 
-def _is_alike(old: Node, new: Node) -> bool:
-    """A kubelet reports every few minutes, and mostly nothing that matters here."""
+def _is_equivalent(old: Node, new: Node) -> bool:
+    """Whether nothing relevant differs: kubelets report every few minutes, mostly without a change."""
     return (
         old.spec == new.spec
         and old.status.allocatable == new.status.allocatable
         and old.metadata.labels == new.metadata.labels
-        and _ready_words(old) == _ready_words(new)
+        and _ready_statuses(old) == _ready_statuses(new)
     )
 
 
-def _ready_words(node: Node) -> list[str]:
+def _ready_statuses(node: Node) -> list[str]:
     return [each.status for each in node.status.conditions if each.type == "Ready"]

@@ -1,16 +1,17 @@
-"""Packs pods of a few kinds onto nodes of a few kinds, all or nothing, on few nodes.
+"""Packs a few kinds of pods onto nodes, all or nothing, on few nodes.
 
-Theory of operation. Nodes with equal room that suit the same kinds of pods are one `Group`. Three ways are tried:
+Theory of operation. Nodes with equal free capacity that accept the same pods form one `NodeGroup`. Three ways are
+tried:
 
-1. one node for all, the one that is left with least;
-2. greedy: again and again the node that takes most of what is left, and as the last one that which then is left with
-   least. A node is filled with a like share of every kind, rounded up, so that of few pods (parameter servers, a
-   chief) the first come to the node that takes most workers; what room is left is filled with whatever fits, the
-   scarcest kind first. Groups wait in a heap under what they took when they were last asked, which is never less than
-   what they take now, so that only a few are asked again;
-3. a search that backtracks, where the pods are of several kinds (of one kind, greedy is exact: it needs the fewest
-   nodes that there are). It is complete as long as its budget lasts, which is enough for clusters of some nodes and
-   gangs of some pods; beyond that a gang that would only just fit may be told that it does not.
+1. one node for all pods: the one that is left with the least;
+2. greedy: repeatedly the node that takes most of the remaining pods, and as the last one the node that is then left
+   with the least. A node is filled with an equal share of every kind, rounded up, so that the first of few pods
+   (parameter servers, a chief) run on the node with the most workers; what is still free is filled with whatever fits,
+   the scarcest kind first. Groups wait in a heap under what they took when they were last evaluated, which is never
+   less than what they take now, so that only a few are evaluated again;
+3. a search with backtracking, where there are several kinds of pods (for one kind, greedy is exact: it needs the fewest
+   nodes). It is complete as long as its budget lasts, which is enough for small clusters and gangs; beyond that, a gang
+   that would only just fit may be rejected.
 
 Everything is decided by numbers and then names, so equal input gives equal output.
 """
@@ -26,18 +27,18 @@ from typing import TypeAlias
 from tfjob_controller.api.podrequests import Amounts
 from tfjob_controller.scheduling.podsets import PodSet, total_requests
 
-# How many fills of a node the search looks at: a tenth of a second in all, and a lot for a small cluster.
+# How many fills the search tries: a tenth of a second in all, and plenty for a small cluster.
 _SEARCH_BUDGET = 20_000
-# And how many nodes: those that could take most. The search goes a level deeper with each.
+# How many nodes it uses, those that could take most: each adds a level of recursion.
 _SEARCHED_NODES = 200
 
-# How many pods of each demand, in the order of the demands.
+# How many pods of each pod_set, in the order of the pod_sets.
 Counts: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that are alike: `suits` says which demands they suit. Names are sorted."""
+    """Equal nodes: `accepts` says for each pod set whether they accept it. Names are sorted."""
 
     accepts: tuple[bool, ...]
     free: Amounts
@@ -46,59 +47,60 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PackingStep:
-    """What one node takes."""
+    """The number of pods of each kind that one node takes."""
 
     node: str
     counts: Counts
 
 
-def pack(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> list[PackingStep] | None:
-    """Where all pods go, the fullest nodes first; None if no way was found."""
-    wanted = tuple(each.count for each in demands)
+def pack(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> list[PackingStep] | None:
+    """Returns where all pods go, the fullest nodes first; None if no way was found."""
+    wanted = tuple(each.count for each in pod_sets)
     if not any(wanted):
         return []
-    most = capacities(groups, demands)
-    if any(count < each.count for count, each in zip(most, demands, strict=True)):
+    most = capacities(groups, pod_sets)
+    if any(count < each.count for count, each in zip(most, pod_sets, strict=True)):
         return None
-    scale = _Scale(groups, demands)
-    whole = _one_node(groups, demands, scale)
+    scale = _Scale(groups, pod_sets)
+    whole = _one_node(groups, pod_sets, scale)
     if whole is not None:
         return [PackingStep(whole, wanted)]
-    steps = _Packer(groups, demands, scale, most).greedy()
-    if steps is None and len(demands) > 1 and _is_enough_in_all(groups, demands):
-        steps = _search(groups, demands)
+    steps = _Packer(groups, pod_sets, scale, most).greedy()
+    if steps is None and len(pod_sets) > 1 and _is_sufficient_in_total(groups, pod_sets):
+        steps = _search(groups, pod_sets)
     return steps
 
 
 def group_nodes(nodes: Iterable[tuple[tuple[bool, ...], Amounts, str]]) -> list[NodeGroup]:
-    """Nodes (whom they suit, their room, their name) in groups of those that are alike."""
+    """Groups equal nodes (which pod sets they accept, their free capacity, their name)."""
     groups: dict[object, tuple[tuple[bool, ...], Amounts, list[str]]] = {}
-    for suits, free, name in nodes:
-        groups.setdefault((suits, tuple(free.items())), (suits, free, []))[2].append(name)
-    return [NodeGroup(suits, free, sorted(names)) for suits, free, names in groups.values()]
+    for accepts, free, name in nodes:
+        groups.setdefault((accepts, tuple(free.items())), (accepts, free, []))[2].append(name)
+    return [NodeGroup(accepts, free, sorted(names)) for accepts, free, names in groups.values()]
 
 
-def capacities(groups: Iterable[NodeGroup], demands: Sequence[PodSet]) -> list[int]:
-    """How many pods of each demand would fit if there were no others: no packing takes more."""
-    found = [0] * len(demands)
+def capacities(groups: Iterable[NodeGroup], pod_sets: Sequence[PodSet]) -> list[int]:
+    """Returns how many pods of each kind would fit without the others: an upper bound of every packing."""
+    found = [0] * len(pod_sets)
     for group in groups:
-        for index, demand in enumerate(demands):
+        for index, pod_set in enumerate(pod_sets):
             if group.accepts[index]:
-                found[index] += demand.capacity(group.free) * len(group.names)
+                found[index] += pod_set.capacity(group.free) * len(group.names)
     return found
 
 
 class _Scale:
-    """What makes amounts of different resources comparable: their share of all that is asked for.
+    """Makes amounts of different resources comparable: as a share of everything requested.
 
-    `waste` is what stays unused on a node: first valuable things that nobody here asked for (a GPU), then shares.
+    `waste` is what stays unused on a node: first valuable resources that the gang does not request (a GPU), then
+    shares.
     """
 
-    def __init__(self, groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> None:
-        total = total_requests(demands, [each.count for each in demands])
+    def __init__(self, groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> None:
+        total = total_requests(pod_sets, [each.count for each in pod_sets])
         share = {name: 1 / value for name, value in total.items() if value}
-        self.weights = [max(amount * share.get(name, 0) for name, amount in each.requests) for each in demands]
-        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.requests) for each in demands]
+        self.weights = [max(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
+        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
         self._base = [
             (
                 sum(1 for name, value in group.free.items() if value > 0 and "/" in name and name not in share),
@@ -112,26 +114,26 @@ class _Scale:
         return idle, whole - sum(size * count for size, count in zip(self._sizes, counts, strict=True))
 
 
-def _one_node(groups: Sequence[NodeGroup], demands: Sequence[PodSet], scale: _Scale) -> str | None:
-    """The node that takes all and is left with least."""
-    wanted = tuple(each.count for each in demands)
-    total = total_requests(demands, wanted)
-    fitting = (index for index, group in enumerate(groups) if _takes_all(group, wanted, total))
+def _one_node(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale) -> str | None:
+    """Returns the node that takes all pods and is left with the least."""
+    wanted = tuple(each.count for each in pod_sets)
+    total = total_requests(pod_sets, wanted)
+    fitting = (index for index, group in enumerate(groups) if _fits_all(group, wanted, total))
     best = min(fitting, key=lambda index: (scale.waste(index, wanted), groups[index].names[0]), default=None)
     return None if best is None else groups[best].names[0]
 
 
-def _is_enough_in_all(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> bool:
-    """Whether the nodes together have what all pods together need: without that no search helps."""
-    total = total_requests(demands, [each.count for each in demands])
+def _is_sufficient_in_total(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> bool:
+    """Whether the nodes together have what all pods together request: otherwise no search helps."""
+    total = total_requests(pod_sets, [each.count for each in pod_sets])
     return all(
         sum(max(group.free.get(name, 0), 0) * len(group.names) for group in groups) >= value
         for name, value in total.items()
     )
 
 
-def _takes_all(group: NodeGroup, wanted: Counts, total: Mapping[str, int]) -> bool:
-    if not all(suits or not count for suits, count in zip(group.accepts, wanted, strict=True)):
+def _fits_all(group: NodeGroup, wanted: Counts, total: Mapping[str, int]) -> bool:
+    if not all(accepts or not count for accepts, count in zip(group.accepts, wanted, strict=True)):
         return False
     free = group.free
     return all(free.get(name, 0) >= value for name, value in total.items() if value)
@@ -141,14 +143,14 @@ class _Packer:
     """The greedy way. Used once."""
 
     def __init__(
-        self, groups: Sequence[NodeGroup], demands: Sequence[PodSet], scale: _Scale, most: Sequence[int]
+        self, groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale, most: Sequence[int]
     ) -> None:
-        self._demands = demands
-        self._left = [each.count for each in demands]
+        self._pod_sets = pod_sets
+        self._left = [each.count for each in pod_sets]
         self._groups = groups
         self._next = [0] * len(groups)
         self._scale = scale
-        self._by_scarcity = sorted(range(len(demands)), key=lambda k: (most[k] / max(demands[k].count, 1), k))
+        self._by_scarcity = sorted(range(len(pod_sets)), key=lambda k: (most[k] / max(pod_sets[k].count, 1), k))
 
     def greedy(self) -> list[PackingStep] | None:
         steps: list[PackingStep] = []
@@ -192,11 +194,11 @@ class _Packer:
     def _last(self, index: int) -> int:
         """Of all groups that take the rest, the one that is left with least."""
         rest = tuple(self._left)
-        total = total_requests(self._demands, rest)
+        total = total_requests(self._pod_sets, rest)
         best = index
         best_key = self._waste(index, rest)
         for other, group in enumerate(self._groups):
-            if self._next[other] < len(group.names) and _takes_all(group, rest, total):
+            if self._next[other] < len(group.names) and _fits_all(group, rest, total):
                 key = self._waste(other, rest)
                 if key < best_key:
                     best, best_key = other, key
@@ -209,8 +211,8 @@ class _Packer:
         """As many nodes of the group as take the same; equal shares stay equal meanwhile."""
         group, first = self._groups[index], self._next[index]
         times = min(left // count for left, count in zip(self._left, counts, strict=True) if count)
-        if len(self._demands) > 1:
-            # Its share was rounded up: the next node's may be another.
+        if len(self._pod_sets) > 1:
+            # The share was rounded up: the next node may get another one.
             times = min(times, max(1, times // 2))
         times = min(times, len(group.names) - first)
         self._next[index] = first + times
@@ -219,19 +221,19 @@ class _Packer:
 
     def _fill(self, group: NodeGroup) -> Counts:
         """What one node of the group takes of what is left."""
-        left = [count if suits else 0 for count, suits in zip(self._left, group.accepts, strict=True)]
+        left = [count if accepts else 0 for count, accepts in zip(self._left, group.accepts, strict=True)]
         if sum(map(bool, left)) == 1:
             kind = next(index for index, count in enumerate(left) if count)
-            left[kind] = min(left[kind], self._demands[kind].capacity(group.free))
+            left[kind] = min(left[kind], self._pod_sets[kind].capacity(group.free))
             return tuple(left)
         counts = self._shares(left, group.free)
-        room = _less(group.free, total_requests(self._demands, counts))
+        free = _subtract(group.free, total_requests(self._pod_sets, counts))
         for kind in self._by_scarcity:
             if left[kind] > counts[kind]:
-                added = min(left[kind] - counts[kind], self._demands[kind].capacity(room))
+                added = min(left[kind] - counts[kind], self._pod_sets[kind].capacity(free))
                 if added:
                     counts[kind] += added
-                    room = _less(room, {name: value * added for name, value in self._demands[kind].requests})
+                    free = _subtract(free, {name: value * added for name, value in self._pod_sets[kind].requests})
         return tuple(counts)
 
     def _shares(self, left: list[int], free: Amounts) -> list[int]:
@@ -240,10 +242,10 @@ class _Packer:
         if not most:
             return left
         kind = left.index(most)
-        low, high = 0, min(most, self._demands[kind].capacity(free))
+        low, high = 0, min(most, self._pod_sets[kind].capacity(free))
         while low < high:
             middle = (low + high + 1) // 2
-            taken = total_requests(self._demands, [-(-count * middle // most) for count in left])
+            taken = total_requests(self._pod_sets, [-(-count * middle // most) for count in left])
             if all(free.get(name, 0) >= value for name, value in taken.items() if value):
                 low = middle
             else:
@@ -251,30 +253,30 @@ class _Packer:
         return [-(-count * low // most) for count in left]
 
 
-def _search(groups: Sequence[NodeGroup], demands: Sequence[PodSet]) -> list[PackingStep] | None:
-    """Try all ways, node by node, until the budget is spent."""
-    wanted = tuple(each.count for each in demands)
-    # Of nodes that are alike no more are needed than there are pods.
-    nodes = [(name, group) for group in groups if _is_useful(group, demands) for name in group.names[: sum(wanted)]]
-    nodes.sort(key=lambda each: (-sum(_alone(each[1], demands)), each[0]))
+def _search(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> list[PackingStep] | None:
+    """Tries all ways, node by node, until the budget is spent."""
+    wanted = tuple(each.count for each in pod_sets)
+    # Of equal nodes no more are needed than there are pods.
+    nodes = [(name, group) for group in groups if _is_useful(group, pod_sets) for name in group.names[: sum(wanted)]]
+    nodes.sort(key=lambda each: (-sum(_counts_alone(each[1], pod_sets)), each[0]))
     del nodes[_SEARCHED_NODES:]
     if len(nodes) * sum(wanted) > _SEARCH_BUDGET:
         return None
-    return _Search(nodes, demands).find(0, wanted)
+    return _Search(nodes, pod_sets).find(0, wanted)
 
 
 class _Search:
-    """Which fills of the nodes from `index` on take all that is left? Each question is answered once."""
+    """Finds fills of the nodes from an index on that take all remaining pods. Failed states are remembered."""
 
-    def __init__(self, nodes: Sequence[tuple[str, NodeGroup]], demands: Sequence[PodSet]) -> None:
+    def __init__(self, nodes: Sequence[tuple[str, NodeGroup]], pod_sets: Sequence[PodSet]) -> None:
         self._nodes = nodes
-        self._demands = demands
+        self._pod_sets = pod_sets
         self._hopeless: set[tuple[int, Counts]] = set()
         self._budget = _SEARCH_BUDGET
-        # What the nodes from each index on could take of each kind, alone.
-        capacity = [_alone(group, demands) for _, group in nodes]
+        # How many pods of each kind, alone, the nodes from each index on could take.
+        capacity = [_counts_alone(group, pod_sets) for _, group in nodes]
         sums = itertools.accumulate(
-            reversed(capacity), lambda a, b: tuple(map(sum, zip(a, b, strict=True))), initial=(0,) * len(demands)
+            reversed(capacity), lambda a, b: tuple(map(sum, zip(a, b, strict=True))), initial=(0,) * len(pod_sets)
         )
         self._most = list(sums)[::-1]
 
@@ -295,36 +297,38 @@ class _Search:
         return None
 
     def _fills(self, group: NodeGroup, left: Counts) -> list[Counts]:
-        """All fills of a node to which nothing can be added: no other is better for those who come after."""
+        """Returns all maximal fills of a node: a smaller one is never better for the nodes that follow."""
         fills: list[tuple[Counts, Amounts]] = [((), group.free)]
-        for kind, demand in enumerate(self._demands):
+        for kind, pod_set in enumerate(self._pod_sets):
             wider: list[tuple[Counts, Amounts]] = []
             for counts, free in fills:
-                most = min(left[kind], demand.capacity(free)) if group.accepts[kind] else 0
+                most = min(left[kind], pod_set.capacity(free)) if group.accepts[kind] else 0
                 self._budget -= most
                 if self._budget < 0:
                     return []
-                wider += [((*counts, count), _less(free, dict(demand.requests), count)) for count in range(most + 1)]
+                wider += [
+                    ((*counts, count), _subtract(free, dict(pod_set.requests), count)) for count in range(most + 1)
+                ]
             fills = wider
-        return [counts for counts, free in fills if not self._takes_more(group, left, counts, free)]
+        return [counts for counts, free in fills if not self._fits_more(group, left, counts, free)]
 
-    def _takes_more(self, group: NodeGroup, left: Counts, counts: Counts, free: Amounts) -> bool:
+    def _fits_more(self, group: NodeGroup, left: Counts, counts: Counts, free: Amounts) -> bool:
         return any(
-            group.accepts[kind] and counts[kind] < left[kind] and demand.capacity(free) > 0
-            for kind, demand in enumerate(self._demands)
+            group.accepts[kind] and counts[kind] < left[kind] and pod_set.capacity(free) > 0
+            for kind, pod_set in enumerate(self._pod_sets)
         )
 
 
-def _is_useful(group: NodeGroup, demands: Sequence[PodSet]) -> bool:
-    return any(_alone(group, demands))
+def _is_useful(group: NodeGroup, pod_sets: Sequence[PodSet]) -> bool:
+    return any(_counts_alone(group, pod_sets))
 
 
-def _alone(group: NodeGroup, demands: Sequence[PodSet]) -> Counts:
+def _counts_alone(group: NodeGroup, pod_sets: Sequence[PodSet]) -> Counts:
     return tuple(
-        min(each.count, each.capacity(group.free)) if suits else 0
-        for each, suits in zip(demands, group.accepts, strict=True)
+        min(each.count, each.capacity(group.free)) if accepts else 0
+        for each, accepts in zip(pod_sets, group.accepts, strict=True)
     )
 
 
-def _less(free: Amounts, taken: Amounts, times: int = 1) -> dict[str, int]:
+def _subtract(free: Amounts, taken: Amounts, times: int = 1) -> dict[str, int]:
     return {name: value - taken.get(name, 0) * times for name, value in free.items()}

@@ -1,10 +1,10 @@
 """A node for every member of a gang, or for none.
 
-Where it goes, in this order: all on one node if one can take it; all within one domain of a topology key (a zone, a
-rack), the widest key first and each narrower one within what the wider ones left; on the fewest nodes; with the least
-left over; by name. If not all fit but the minimum does, as many as fit.
+Preferences, in this order: all members on one node; all within one domain of a topology key (a zone, a rack), the
+widest key first and each narrower one within the domain chosen before; the fewest nodes; the least capacity left over;
+the node's name. If not all members fit but the minimum does, as many as fit are placed.
 
-How far it is complete stands in `packing`: exactly for pods of one kind, else within a budget.
+`packing` says how complete the search is: exact for pods of one kind, otherwise within a budget.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tfjob_controller.scheduling.podsets import PodSet
 
 
 class NodeInfoLister(Protocol):
-    """Nodes and what they have left: `view.ClusterView`, or what could be (`supposed.Supposed`)."""
+    """Nodes and their free capacity: a `ClusterView`, or a `WhatIfView`."""
 
     @property
     def node_infos(self) -> Mapping[str, NodeInfo]:
-        """All nodes' rooms, by name."""
+        """All nodes, by name."""
 
-    def candidates(self, constraint: NodeFilter) -> CandidateNodes:
-        """The nodes that suit a constraint."""
+    def candidates(self, node_filter: NodeFilter) -> CandidateNodes:
+        """Returns the nodes that pass a filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The node of every member that is placed. `counts` is how many of each kind are."""
+    """The node of every placed member; `counts` is the number of placed pods of each kind."""
 
     node_of: Mapping[str, str]
     counts: Mapping[str, int]
 
     def by_node(self) -> tuple[NodePlacement, ...]:
-        """As a Gang's status has it."""
+        """Returns it in the form of a Gang's status."""
         nodes: dict[str, list[str]] = {}
         for member_id, node in self.node_of.items():
             nodes.setdefault(node, []).append(member_id)
@@ -48,111 +48,111 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NoFit:
-    """There is no room: `capacities` is how many pods of each kind would fit, each kind alone."""
+    """The minimum does not fit. `capacities` is how many pods of each kind would fit, each kind alone."""
 
     capacities: Mapping[str, int]
 
 
 NodePredicate = Callable[[NodeInfo], bool]
-# The value of one label of the node of this name.
+# Returns the topology domain of a node, by the node's name.
 DomainLookup = Callable[[str], str | None]
 
 
 def place(
     view: NodeInfoLister,
-    demands: Sequence[PodSet],
+    pod_sets: Sequence[PodSet],
     topology_keys: Sequence[str] = (),
-    usable: NodePredicate | None = None,
+    allowed: NodePredicate | None = None,
 ) -> Placement | NoFit:
-    """Place all, or as many as fit but no fewer than the least of each; `usable` keeps off some nodes."""
-    groups = _groups(view, demands, usable)
-    most = capacities(groups, demands)
-    if any(count < each.min_count for count, each in zip(most, demands, strict=True)):
-        return _no_fit(demands, most)
-    clipped = [each.with_count(min(each.count, count)) for each, count in zip(demands, most, strict=True)]
-    keys = [_labels(view, key) for key in topology_keys]
-    return _fullest(groups, clipped, keys) or _no_fit(demands, most)
+    """Places all pods, or as many as fit but at least the minimum of each kind, on the nodes that are `allowed`."""
+    groups = _groups(view, pod_sets, allowed)
+    most = capacities(groups, pod_sets)
+    if any(count < each.min_count for count, each in zip(most, pod_sets, strict=True)):
+        return _no_fit(pod_sets, most)
+    bounded = [each.with_count(min(each.count, count)) for each, count in zip(pod_sets, most, strict=True)]
+    keys = [_domain_lookup(view, key) for key in topology_keys]
+    return _largest(groups, bounded, keys) or _no_fit(pod_sets, most)
 
 
 def find_member_node(
     view: NodeInfoLister,
-    demand: PodSet,
+    pod_set: PodSet,
     exclude: Collection[str] = (),
     near: Collection[str] = (),
     nearest: Collection[str] = (),
 ) -> str | None:
-    """Another node for one pod: one of `nearest` if possible, else of `near` (where its siblings are), else any.
+    """Returns a node for one pod: one of `nearest` if possible, else of `near` (where its peers are), else any.
 
-    Of several the one that is left with least.
+    Of several it returns the one that is left with the least capacity.
     """
-    one = replace(demand, count=1, min_count=1)
+    one = replace(pod_set, count=1, min_count=1)
     for names in (*filter(None, (nearest, near)), None):
-        # Asking for each node takes its time where there are thousands.
-        usable = _allowed(names, exclude) if exclude or names is not None else None
-        placement = place(view, [one], usable=usable)
+        # A predicate is called for each node, of which there may be thousands.
+        allowed = _node_predicate(names, exclude) if exclude or names is not None else None
+        placement = place(view, [one], allowed=allowed)
         if isinstance(placement, Placement):
             return next(iter(placement.node_of.values()))
     return None
 
 
-def _labels(view: NodeInfoLister, key: str) -> DomainLookup:
+def _domain_lookup(view: NodeInfoLister, key: str) -> DomainLookup:
     return lambda name: view.node_infos[name].node.metadata.labels.get(key)
 
 
-def _allowed(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate:
-    return lambda room: room.name not in exclude and (names is None or room.name in names)
+def _node_predicate(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate:
+    return lambda info: info.name not in exclude and (names is None or info.name in names)
 
 
-def _fullest(groups: Sequence[NodeGroup], demands: list[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
-    """All of the demands, else for one kind after another as many as fit beside the least of those that follow."""
-    placement = _local(groups, demands, keys)
-    if placement is not None or all(each.min_count == each.count for each in demands):
+def _largest(groups: Sequence[NodeGroup], pod_sets: list[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
+    """Places everything; otherwise for one kind after another as many as fit beside the minimum of the next ones."""
+    placement = _local(groups, pod_sets, keys)
+    if placement is not None or all(each.min_count == each.count for each in pod_sets):
         return placement
-    reduced = [each.with_count(each.min_count) for each in demands]
+    reduced = [each.with_count(each.min_count) for each in pod_sets]
     if _local(groups, reduced, keys) is None:
         return None
-    for index, demand in enumerate(demands):
-        low, high = demand.min_count, demand.count
+    for index, pod_set in enumerate(pod_sets):
+        low, high = pod_set.min_count, pod_set.count
         while low < high:
             middle = (low + high + 1) // 2
-            reduced[index] = demand.with_count(middle)
+            reduced[index] = pod_set.with_count(middle)
             low, high = (middle, high) if pack(groups, reduced) is not None else (low, middle - 1)
-        reduced[index] = demand.with_count(low)
+        reduced[index] = pod_set.with_count(low)
     return _local(groups, reduced, keys)
 
 
-def _local(groups: Sequence[NodeGroup], demands: Sequence[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
-    """On one node, else in the narrowest domain that takes all, else wherever it fits."""
-    steps = pack(groups, demands)
+def _local(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
+    """Places on one node, otherwise in the narrowest domain that fits, otherwise anywhere."""
+    steps = pack(groups, pod_sets)
     if steps is None or len(steps) < 2:
-        return None if steps is None else _named(steps, demands)
-    for labels in keys:
-        inner = _in_a_domain(groups, demands, labels)
+        return None if steps is None else _name_members(steps, pod_sets)
+    for domain_of in keys:
+        inner = _best_domain(groups, pod_sets, domain_of)
         if inner is not None:
             groups, steps = inner
-    return _named(steps, demands)
+    return _name_members(steps, pod_sets)
 
 
-def _in_a_domain(
-    groups: Sequence[NodeGroup], demands: Sequence[PodSet], labels: DomainLookup
+def _best_domain(
+    groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], domain_of: DomainLookup
 ) -> tuple[Sequence[NodeGroup], list[PackingStep]] | None:
-    """The domain that takes all on the fewest nodes: those that have least room come first, then by name."""
+    """Returns the domain that fits on the fewest nodes; of several the one with the least capacity, then by name."""
     found: list[tuple[tuple[int, list[int], str], Sequence[NodeGroup], list[PackingStep]]] = []
-    for domain, inside in sorted(_domains(groups, labels).items()):
-        steps = pack(inside, demands)
+    for domain, inside in sorted(_domains(groups, domain_of).items()):
+        steps = pack(inside, pod_sets)
         if steps is not None:
-            found.append(((len(steps), capacities(inside, demands), domain), inside, steps))
+            found.append(((len(steps), capacities(inside, pod_sets), domain), inside, steps))
     best = min(found, key=lambda each: each[0], default=None)
     return None if best is None else best[1:]
 
 
-def _domains(groups: Sequence[NodeGroup], labels: DomainLookup) -> dict[str, list[NodeGroup]]:
-    """The nodes by the value of a label; those that have none belong to no domain."""
+def _domains(groups: Sequence[NodeGroup], domain_of: DomainLookup) -> dict[str, list[NodeGroup]]:
+    """Groups the nodes by the value of a label; nodes without it belong to no domain."""
     domains: dict[str, list[NodeGroup]] = {}
     for group in groups:
         names: dict[str, list[str]] = {}
         for name in group.names:
-            domain = labels(name)
+            domain = domain_of(name)
             if domain is not None:
                 names.setdefault(domain, []).append(name)
         for domain, inside in names.items():
@@ -160,47 +160,47 @@ def _domains(groups: Sequence[NodeGroup], labels: DomainLookup) -> dict[str, lis
     return domains
 
 
-def _named(steps: Iterable[PackingStep], demands: Sequence[PodSet]) -> Placement:
-    """Members by their numbers: neighbours stay together."""
-    placed = [0] * len(demands)
+def _name_members(steps: Iterable[PackingStep], pod_sets: Sequence[PodSet]) -> Placement:
+    """Assigns members to nodes by index, so that neighbours stay together."""
+    placed = [0] * len(pod_sets)
     node_of: dict[str, str] = {}
     for step in steps:
         for index, count in enumerate(step.counts):
             for number in range(placed[index], placed[index] + count):
-                node_of[f"{demands[index].name}-{number}"] = step.node
+                node_of[f"{pod_sets[index].name}-{number}"] = step.node
             placed[index] += count
-    return Placement(node_of, {each.name: count for each, count in zip(demands, placed, strict=True)})
+    return Placement(node_of, {each.name: count for each, count in zip(pod_sets, placed, strict=True)})
 
 
-def _no_fit(demands: Sequence[PodSet], most: Sequence[int]) -> NoFit:
-    return NoFit({each.name: count for each, count in zip(demands, most, strict=True)})
+def _no_fit(pod_sets: Sequence[PodSet], most: Sequence[int]) -> NoFit:
+    return NoFit({each.name: count for each, count in zip(pod_sets, most, strict=True)})
 
 
-def _groups(view: NodeInfoLister, demands: Sequence[PodSet], usable: NodePredicate | None) -> list[NodeGroup]:
-    """The nodes that suit any of the demands, those that are alike together."""
-    constraints = list(dict.fromkeys(each.node_filter for each in demands))
-    if len(constraints) == 1:
-        return _one_pool(view, constraints[0], len(demands), usable)
-    suited = {each: view.candidates(each) for each in constraints}
+def _groups(view: NodeInfoLister, pod_sets: Sequence[PodSet], allowed: NodePredicate | None) -> list[NodeGroup]:
+    """Returns the nodes that accept any of the pods, grouped by equality."""
+    filters = list(dict.fromkeys(each.node_filter for each in pod_sets))
+    if len(filters) == 1:
+        return _groups_of_one_filter(view, filters[0], len(pod_sets), allowed)
+    candidates = {each: view.candidates(each) for each in filters}
     masks: dict[str, list[bool]] = {}
-    rooms: dict[str, NodeInfo] = {}
-    for index, each in enumerate(demands):
-        for group in suited[each.node_filter].groups.values():
-            for name, room in group.items():
-                rooms[name] = room
-                masks.setdefault(name, [False] * len(demands))[index] = True
-    kept = rooms.values() if usable is None else filter(usable, rooms.values())
-    return group_nodes((tuple(masks[room.name]), room.free, room.name) for room in kept)
+    node_infos: dict[str, NodeInfo] = {}
+    for index, each in enumerate(pod_sets):
+        for group in candidates[each.node_filter].groups.values():
+            for name, info in group.items():
+                node_infos[name] = info
+                masks.setdefault(name, [False] * len(pod_sets))[index] = True
+    infos = node_infos.values() if allowed is None else filter(allowed, node_infos.values())
+    return group_nodes((tuple(masks[info.name]), info.free, info.name) for info in infos)
 
 
-def _one_pool(
-    view: NodeInfoLister, constraint: NodeFilter, count: int, usable: NodePredicate | None
+def _groups_of_one_filter(
+    view: NodeInfoLister, node_filter: NodeFilter, count: int, allowed: NodePredicate | None
 ) -> list[NodeGroup]:
-    """The same where all demands suit the same nodes: their pool is in groups already."""
-    suits = (True,) * count
+    """Does the same where all pods have the same filter: its candidates are grouped already."""
+    accepts = (True,) * count
     found: list[NodeGroup] = []
-    for group in view.candidates(constraint).groups.values():
-        names = sorted(group if usable is None else (name for name, room in group.items() if usable(room)))
+    for group in view.candidates(node_filter).groups.values():
+        names = sorted(group if allowed is None else (name for name, info in group.items() if allowed(info)))
         if names:
-            found.append(NodeGroup(suits, group[names[0]].free, names))
+            found.append(NodeGroup(accepts, group[names[0]].free, names))
     return found

@@ -1,4 +1,4 @@
-"""A gang's members, compiled for placing: what each kind of pod takes, what it asks of a node, how many there are."""
+"""A gang's members, compiled for placement: requests, node filter and number of each kind of pod."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfjob_controller.scheduling.nodefilter import NodeFilter, node_filter_of
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Like pods: between `least` and `count` of them, each taking `amounts`."""
+    """Equal pods: between `min_count` and `count` of them, each with the same requests and node filter."""
 
     name: str
     count: int
@@ -21,11 +21,12 @@ class PodSet:
     node_filter: NodeFilter
 
     def with_count(self, count: int) -> PodSet:
+        """Returns the same pod set with no more than `count` pods."""
         return replace(self, count=count, min_count=min(self.min_count, count))
 
     def capacity(self, free: Amounts) -> int:
-        """How many of these pods this room can take."""
-        # A plain loop: nothing here runs more often.
+        """Returns how many of these pods fit into this free capacity."""
+        # A plain loop: this is the hottest function of placement.
         least = -1
         for name, amount in self.requests:
             fits = free.get(name, 0) // amount
@@ -37,7 +38,7 @@ class PodSet:
 
 
 def pod_set_of(member: Member, least: int | None = None) -> PodSet:
-    """The demand of one member of a Gang; a quantity that is none raises ValueError."""
+    """Returns the pod set of one member of a Gang. Raises ValueError for an invalid quantity."""
     count = max(member.count, 0)
     amounts = tuple(sorted(amounts_of(member).items()))
     least = count if least is None else max(0, min(least, count))
@@ -45,41 +46,41 @@ def pod_set_of(member: Member, least: int | None = None) -> PodSet:
 
 
 def pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
-    """The demands of a gang, in the order of its members; a quantity that is none raises ValueError.
+    """Returns the pod sets of a gang, in the order of its members. Raises ValueError for an invalid quantity.
 
-    A gang starts with one pod at least: where the least of all its members is none, the first of them needs one.
+    A gang starts with at least one pod: where all minimums are zero, the first kind needs one.
     """
-    demands = tuple(pod_set_of(member, spec.min_members.get(member.name)) for member in spec.members)
-    first = next((each for each in demands if each.count), None)
-    if first is None or any(each.min_count for each in demands):
-        return demands
-    return tuple(replace(each, min_count=1) if each is first else each for each in demands)
+    pod_sets = tuple(pod_set_of(member, spec.min_members.get(member.name)) for member in spec.members)
+    first = next((each for each in pod_sets if each.count), None)
+    if first is None or any(each.min_count for each in pod_sets):
+        return pod_sets
+    return tuple(replace(each, min_count=1) if each is first else each for each in pod_sets)
 
 
 def valid_pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
-    """The same of a gang that is placed already, whose spec may have been changed to nonsense since.
+    """Returns the pod sets of an admitted gang, whose spec may have become invalid since.
 
-    Without the members that ask for it: their pods count with what they really take, once they are there.
+    Members with invalid quantities are left out: their pods count with their actual requests once they exist.
     """
-    return tuple(demand for member in spec.members if (demand := _demand_or_none(member)) is not None)
+    return tuple(pod_set for member in spec.members if (pod_set := _pod_set_or_none(member)) is not None)
 
 
-def _demand_or_none(member: Member) -> PodSet | None:
+def _pod_set_or_none(member: Member) -> PodSet | None:
     try:
         return pod_set_of(member)
     except ValueError:
         return None
 
 
-def requests_by_kind(demands: Iterable[PodSet]) -> dict[str, Mapping[str, int]]:
-    """What a pod of each member takes: `ClusterView.reserve` wants it so."""
-    return {each.name: dict(each.requests) for each in demands}
+def requests_by_kind(pod_sets: Iterable[PodSet]) -> dict[str, Mapping[str, int]]:
+    """Returns what a pod of each kind requests, as `ClusterView.reserve` expects it."""
+    return {each.name: dict(each.requests) for each in pod_sets}
 
 
-def total_requests(demands: Sequence[PodSet], counts: Sequence[int]) -> dict[str, int]:
-    """What so many of each take together."""
+def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[str, int]:
+    """Returns what so many pods of each pod set request together."""
     total: dict[str, int] = {}
-    for demand, count in zip(demands, counts, strict=True):
-        for name, amount in demand.requests:
+    for pod_set, count in zip(pod_sets, counts, strict=True):
+        for name, amount in pod_set.requests:
             total[name] = total.get(name, 0) + amount * count
     return total

@@ -1,12 +1,11 @@
-"""Who comes first: priority, then age, then name; and who has waited so long that others must step back.
+"""The order of the queue: priority, then time in the queue, then name.
 
-A gang's age counts from `status.queuedTime`, which an attempt that failed does not set back, or else from its
-creation. A gang that rests after a failed attempt (`status.requeueTime`) keeps its place but is not considered.
+A gang is queued since `status.queuedTime`, which a failed attempt does not reset, or else since its creation. A gang
+that backs off after a failed attempt (`status.requeueTime`) keeps its position but is not considered. A backoff longer
+than `MAX_BACKOFF_SECONDS` was written by another clock or by hand, and is ignored.
 
-No rest is longer than `REST_CAP_SECONDS`: whatever says so was written by another clock, or by hand, and is no rest.
-
-A gang of a higher priority always comes first, so a stream of such can hold a lower one back for ever: that is what
-priorities are for. Among equals nobody starves, since whoever has waited longest gets all room that it could use.
+A gang of a higher priority always comes first, so a stream of such gangs can hold back a lower one for ever. Among
+gangs of equal priority none starves: whichever has waited longest gets all capacity that it could use.
 """
 
 from __future__ import annotations
@@ -19,34 +18,34 @@ from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.util.timestamps import parse_time_or_none
 
-# The longest rest after a failed attempt.
+# The longest backoff after a failed attempt.
 MAX_BACKOFF_SECONDS = 60.0
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedGang:
-    """A gang in the queue, and since when it counts as waiting."""
+    """A gang in the queue, and the time since which it is queued."""
 
     key: str
     gang: Gang
     since: datetime
 
     def is_backing_off(self, now: datetime) -> bool:
-        """Whether it rests after an attempt that failed."""
+        """Whether it backs off after a failed attempt."""
         return backoff_seconds(self.gang, now) > 0
 
     def waiting_seconds(self, now: datetime) -> float:
-        """How long it has waited; not below 0, whatever the clocks say."""
+        """Returns how long it has been queued; never negative, whatever the clocks say."""
         return max((now - self.since).total_seconds(), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class NominatedNodes:
-    """Nodes that no other gang may be placed on until this one has started: `decide` is told.
+    """Nodes that are nominated for a gang until it has started: no other gang may be placed on them.
 
-    `given` is by node what it will take there, from when others have begun to give members away for it: that is not
-    for pods of no gang either.
+    `released` is, by node, the capacity that other gangs have begun to release for it; pods without a gang may not use
+    it either.
     """
 
     gang_key: str
@@ -55,14 +54,14 @@ class NominatedNodes:
 
 
 def backoff_seconds(gang: Gang, now: datetime) -> float:
-    """How long the gang still rests after an attempt that failed; 0 if it does not."""
+    """Returns how long the gang still backs off after a failed attempt; 0 if it does not."""
     until = parse_time_or_none(gang.status.requeue_time)
     left = (until - now).total_seconds() if until is not None else 0.0
     return left if 0 < left <= MAX_BACKOFF_SECONDS else 0.0
 
 
 def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
-    """The gangs that wait, first comes first; suspended ones do not wait."""
+    """Returns the pending gangs in queue order; suspended gangs are not queued."""
     waiting = [QueuedGang(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
     waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
     return waiting

@@ -26,8 +26,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     preferred_nodes,
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.decisions import AdmissionDecider, Admit, Unschedulable
-from tfjob_controller.scheduling.decisions import AdmissionPolicy as DecidePolicy
+from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit, Unschedulable
 from tfjob_controller.scheduling.placement import Placement, find_member_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.scheduling.queue import NominatedNodes, queue_order
@@ -61,7 +60,7 @@ class SimulatedGangScheduler:
         self._policy = policy
         self._settings = settings
         self._decider = AdmissionDecider(
-            view, DecidePolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds)
+            view, AdmissionPolicy(starvation_timeout_seconds=settings.starvation_timeout_seconds)
         )
         self._scale_policy = AutoscalingPolicy(settings.scale_down_after_seconds, settings.scale_up_after_seconds)
         self._jobs: dict[str, SimJob] = {}
@@ -111,13 +110,13 @@ class SimulatedGangScheduler:
         """Whether any gang has started."""
         if not self._waiting:
             return False
-        verdicts = self._decider.decide(list(self._waiting.values()), now, kept)
-        admitted = [each for each in verdicts if isinstance(each, Admit)]
-        for verdict in verdicts:
-            if isinstance(verdict, Unschedulable):
-                raise RuntimeError(f"{verdict.gang_key} can never start: {verdict.message}")
-        for verdict in admitted:
-            self._bind(verdict, self._nodes_of(verdict), now)
+        decisions = self._decider.decide(list(self._waiting.values()), now, kept)
+        admitted = [each for each in decisions if isinstance(each, Admit)]
+        for decision in decisions:
+            if isinstance(decision, Unschedulable):
+                raise RuntimeError(f"{decision.gang_key} can never start: {decision.message}")
+        for decision in admitted:
+            self._bind(decision, self._nodes_of(decision), now)
         return bool(admitted)
 
     def _nodes_of(self, admit: Admit) -> Mapping[str, str]:
@@ -126,12 +125,12 @@ class SimulatedGangScheduler:
         if self._policy.locality:
             return nodes
         self._view.unreserve(gang_key)
-        demands = pod_sets_of(self._waiting[gang_key].spec)
+        pod_sets = pod_sets_of(self._waiting[gang_key].spec)
         # As pods would be made, kind by kind.
-        members = [f"{each.name}-{index}" for each in demands for index in range(admit.placement.counts[each.name])]
-        spread = reserve_spread(self._view, gang_key, demands, members, admit.attempt)
+        members = [f"{each.name}-{index}" for each in pod_sets for index in range(admit.placement.counts[each.name])]
+        spread = reserve_spread(self._view, gang_key, pod_sets, members, admit.attempt)
         if spread is None:
-            self._view.reserve(gang_key, nodes, requests_by_kind(demands), attempt=admit.attempt)
+            self._view.reserve(gang_key, nodes, requests_by_kind(pod_sets), attempt=admit.attempt)
         return nodes if spread is None else spread
 
     def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
@@ -212,25 +211,25 @@ class SimulatedGangScheduler:
     def _added(self, gang: Gang, members: list[str], kept: NominatedNodes | None) -> dict[str, str]:
         """Nodes for members that come; none for those for which there is no room."""
         found: dict[str, str] = {}
-        demands = {each.name: each for each in pod_sets_of(gang.spec)} if members else {}
+        pod_sets = {each.name: each for each in pod_sets_of(gang.spec)} if members else {}
         for member in members:
-            demand = demands[kind_of(member)]
+            pod_set = pod_sets[kind_of(member)]
             node = self._node_for(
-                demand, placed_nodes(gang.status) | found, frozenset() if kept is None else kept.nodes
+                pod_set, placed_nodes(gang.status) | found, frozenset() if kept is None else kept.nodes
             )
             if node is None:
                 break
-            requests = requests_by_kind([demand])
+            requests = requests_by_kind([pod_set])
             self._view.reserve(key_of(gang), {member: node}, requests, attempt=gang.status.attempt)
             found[member] = node
         return found
 
-    def _node_for(self, demand: PodSet, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
+    def _node_for(self, pod_set: PodSet, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
         """Near its parameter servers, else near any of its own; without locality where there is most room."""
         if self._policy.locality:
-            near, nearest = set(placed.values()), preferred_nodes(placed, demand.name)
-            return find_member_node(self._view, demand, exclude, near=near, nearest=nearest)
-        return select_node(self._view, demand, spread=True, exclude=exclude)
+            near, nearest = set(placed.values()), preferred_nodes(placed, pod_set.name)
+            return find_member_node(self._view, pod_set, exclude, near=near, nearest=nearest)
+        return select_node(self._view, pod_set, spread=True, exclude=exclude)
 
     def _wake_at(self, due: datetime | None) -> None:
         """Look again then, though nothing else may happen."""

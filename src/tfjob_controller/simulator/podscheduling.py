@@ -38,7 +38,7 @@ class _Pod:
 
     job: str
     member: str
-    demand: PodSet
+    pod_set: PodSet
     order: int
     tried_ms: int = 0
     attempts: int = 0
@@ -57,7 +57,7 @@ class _Partial:
     """A job of which not all pods have a node."""
 
     job: SimJob
-    demands: Mapping[str, PodSet]
+    pod_sets: Mapping[str, PodSet]
     incarnation: int = 0
     node_of: dict[str, str] = field(default_factory=dict)
 
@@ -93,8 +93,8 @@ class SimulatedKubeScheduler:
     # What happens
 
     def arrive(self, job: SimJob) -> None:
-        demands = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}
-        self._partial[job.name] = _Partial(job, demands)
+        pod_sets = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}
+        self._partial[job.name] = _Partial(job, pod_sets)
         self._make_pods(self._partial[job.name])
 
     def ended(self, job: SimJob) -> None:
@@ -110,8 +110,8 @@ class SimulatedKubeScheduler:
             partial = self._partial.get(event.job)
             if partial is not None and partial.incarnation == event.incarnation:
                 self._order += 1
-                demand = partial.demands[kind_of(event.member)]
-                self._new.append(_Pod(event.job, event.member, demand, self._order))
+                pod_set = partial.pod_sets[kind_of(event.member)]
+                self._new.append(_Pod(event.job, event.member, pod_set, self._order))
         elif event.number == self._wake and self._dead_since is not None:
             self._evict()
 
@@ -132,7 +132,7 @@ class SimulatedKubeScheduler:
 
     def _make_pods(self, partial: _Partial) -> None:
         job, pause = partial.job, ms(self._settings.pod_seconds)
-        members = [f"{kind}-{index}" for kind, each in partial.demands.items() for index in range(each.count)]
+        members = [f"{kind}-{index}" for kind, each in partial.pod_sets.items() for index in range(each.count)]
         for number, member in enumerate(members):
             self._coming += 1
             self._timeline.put(self._timeline.now + number * pause, PodCreated(job.name, member, partial.incarnation))
@@ -141,15 +141,15 @@ class SimulatedKubeScheduler:
         """The jobs that have got a node for one pod more. Room only shrinks meanwhile."""
         now, hopeless, changed = self._timeline.now, set[PodSet](), dict[str, None]()
         for pod in line:
-            node = None if pod.demand in hopeless else select_node(self._view, pod.demand, spread=self._spread)
+            node = None if pod.pod_set in hopeless else select_node(self._view, pod.pod_set, spread=self._spread)
             if node is None:
-                hopeless.add(pod.demand)
+                hopeless.add(pod.pod_set)
                 self._order += 1
                 pod.order, pod.tried_ms, pod.attempts = self._order, now, pod.attempts + 1
                 self._waiting.append(pod)
                 continue
             partial = self._partial[pod.job]
-            requests = requests_by_kind([pod.demand])
+            requests = requests_by_kind([pod.pod_set])
             self._view.reserve(key(partial.job), {pod.member: node}, requests, attempt=partial.incarnation)
             partial.node_of[pod.member] = node
             changed[pod.job] = None
@@ -204,12 +204,12 @@ def _holds_gpus(partial: _Partial) -> bool:
     return bool(gpus_by_node(partial.job, partial.node_of))
 
 
-def select_node(view: ClusterView, demand: PodSet, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:
+def select_node(view: ClusterView, pod_set: PodSet, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:
     """None if no node has room for it but those that are to `exclude`."""
     best: tuple[float, str] | None = None
-    for group in view.candidates(demand.node_filter).groups.values():
+    for group in view.candidates(pod_set.node_filter).groups.values():
         room = next(iter(group.values()))
-        if not demand.capacity(room.free):
+        if not pod_set.capacity(room.free):
             continue
         share = room.free["cpu"] / room.allocatable["cpu"]
         score = -share if spread else share
@@ -222,18 +222,18 @@ def select_node(view: ClusterView, demand: PodSet, *, spread: bool, exclude: Set
 
 
 def reserve_spread(
-    view: ClusterView, key: str, demands: Iterable[PodSet], members: Iterable[str], attempt: int
+    view: ClusterView, key: str, pod_sets: Iterable[PodSet], members: Iterable[str], attempt: int
 ) -> dict[str, str] | None:
     """Nodes for these members, one by one, reserved; None, and nothing is reserved, if one finds no room."""
-    of_kind = {each.name: each for each in demands}
+    of_kind = {each.name: each for each in pod_sets}
     node_of: dict[str, str] = {}
     for member in members:
-        demand = of_kind[kind_of(member)]
-        node = select_node(view, demand, spread=True)
+        pod_set = of_kind[kind_of(member)]
+        node = select_node(view, pod_set, spread=True)
         if node is None:
             for placed in node_of:
                 view.unreserve_member(key, placed)
             return None
-        view.reserve(key, {member: node}, requests_by_kind([demand]), attempt=attempt)
+        view.reserve(key, {member: node}, requests_by_kind([pod_set]), attempt=attempt)
         node_of[member] = node
     return node_of

@@ -21,25 +21,25 @@ def full() -> ClusterView:
 def test_what_is_freed_can_be_placed_on_and_the_view_does_not_change() -> None:
     view = full()
     version = view.version
-    demand = pod_set_of(workers(2))
-    assert isinstance(place(view, [demand]), NoFit)
+    pod_set = pod_set_of(workers(2))
+    assert isinstance(place(view, [pod_set]), NoFit)
     supposed = WhatIfView(view, [FreedCapacity("m", {"cpu": 1000}), FreedCapacity("m", {"cpu": 1000, "pods": 1})])
-    found = place(supposed, [demand])
+    found = place(supposed, [pod_set])
     assert isinstance(found, Placement)
     assert set(found.node_of.values()) == {"m"}
     assert (supposed.node_infos["m"].free["cpu"], supposed.node_infos["n"].free["cpu"]) == (2000, 0)
     assert (view.version, view.free("m")["cpu"]) == (version, 0)
-    assert isinstance(place(view, [demand]), NoFit)
+    assert isinstance(place(view, [pod_set]), NoFit)
 
 
 def test_nodes_that_become_alike_stand_together() -> None:
     view = a_view(a_node("n", "2"), a_node("m", "2"))
     view.reserve("ns/g", {"worker-0": "n"}, TWO, attempt=1)
-    demand = pod_set_of(workers(4))
+    pod_set = pod_set_of(workers(4))
     supposed = WhatIfView(view, [FreedCapacity("n", {"cpu": 2000, "pods": 1})])
-    (group,) = supposed.candidates(demand.node_filter).groups.values()
+    (group,) = supposed.candidates(pod_set.node_filter).groups.values()
     assert set(group) == {"n", "m"}
-    assert [len(group) for group in view.candidates(demand.node_filter).groups.values()] == [1, 1]
+    assert [len(group) for group in view.candidates(pod_set.node_filter).groups.values()] == [1, 1]
 
 
 def test_room_on_a_node_that_is_gone_or_closed_helps_nobody() -> None:

@@ -39,10 +39,10 @@ def full(name: str = "n") -> ClusterView:
 
 def test_who_fits_is_admitted_and_reserved_in_the_same_step() -> None:
     view = a_view(a_node("n", "4"))
-    (verdict,) = decide_once(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
-    assert isinstance(verdict, Admit)
-    assert (verdict.gang_key, verdict.attempt) == ("ns/a", 3)
-    assert view.reserved_members("ns/a") == verdict.placement.node_of
+    (decision,) = decide_once(view, [a_gang("a", workers(3), status=GangStatus(attempt=2))], NOW, POLICY)
+    assert isinstance(decision, Admit)
+    assert (decision.gang_key, decision.attempt) == ("ns/a", 3)
+    assert view.reserved_members("ns/a") == decision.placement.node_of
     assert view.free("n")["cpu"] == 1000
 
 
@@ -106,8 +106,8 @@ def test_positions_count_those_who_wait() -> None:
         a_gang("c", workers(1), age_seconds=7),
         a_gang("d", workers(4), age_seconds=6),
     ]
-    verdicts = decide_once(full(), gangs, NOW, POLICY)
-    assert [(each.gang_key, each.position) for each in verdicts if isinstance(each, Pending)] == [
+    decisions = decide_once(full(), gangs, NOW, POLICY)
+    assert [(each.gang_key, each.position) for each in decisions if isinstance(each, Pending)] == [
         ("ns/a", 1),
         ("ns/d", 2),
     ]
@@ -125,9 +125,9 @@ def test_positions_count_those_who_wait() -> None:
     ],
 )
 def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Member, ...]) -> None:
-    (verdict,) = decide_once(full(), [a_gang("a", *members)], NOW, POLICY)
-    assert isinstance(verdict, Unschedulable)
-    assert verdict.reason == EXCEEDS_CLUSTER_CAPACITY
+    (decision,) = decide_once(full(), [a_gang("a", *members)], NOW, POLICY)
+    assert isinstance(decision, Unschedulable)
+    assert decision.reason == EXCEEDS_CLUSTER_CAPACITY
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_who_could_not_fit_an_empty_cluster_is_told_at_once(members: tuple[Membe
 )
 def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
     view = a_view(a_node("n", "1"), node)  # type: ignore[arg-type]  # a Node, whatever pytest thinks
-    (verdict,) = decide_once(view, [a_gang("a", workers(5))], NOW, POLICY)
-    assert isinstance(verdict, Pending)
+    (decision,) = decide_once(view, [a_gang("a", workers(5))], NOW, POLICY)
+    assert isinstance(decision, Pending)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +154,16 @@ def test_nonsense_harms_only_the_gang_that_asks_for_it(members: tuple[Member, ..
 
 
 def test_a_negative_count_is_none_at_all() -> None:
-    (verdict,) = decide_once(full(), [a_gang("a", workers(-3))], NOW, POLICY)
-    assert isinstance(verdict, Admit)
-    assert verdict.placement.node_of == {}
+    (decision,) = decide_once(full(), [a_gang("a", workers(-3))], NOW, POLICY)
+    assert isinstance(decision, Admit)
+    assert decision.placement.node_of == {}
 
 
 def test_the_least_is_enough() -> None:
     view = full()
-    (verdict,) = decide_once(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
-    assert isinstance(verdict, Admit)
-    assert verdict.placement.counts == {"worker": 2}
+    (decision,) = decide_once(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
+    assert isinstance(decision, Admit)
+    assert decision.placement.counts == {"worker": 2}
 
 
 def test_an_unchanged_situation_has_the_very_same_words() -> None:
@@ -216,8 +216,8 @@ def test_nodes_that_are_kept_are_for_nobody_else_whoever_comes_first() -> None:
     assert isinstance(words["ns/first"], Pending)
     assert words["ns/first"].message == HELD_BACK
     view = a_view(a_node("n", "4"), a_node("m", "2"))
-    verdicts = decide_once(view, [first, keeper], NOW, POLICY, kept)
-    found = {each.gang_key: set(each.placement.node_of.values()) for each in verdicts if isinstance(each, Admit)}
+    decisions = decide_once(view, [first, keeper], NOW, POLICY, kept)
+    found = {each.gang_key: set(each.placement.node_of.values()) for each in decisions if isinstance(each, Admit)}
     assert found == {"ns/first": {"m"}, "ns/keeper": {"n"}}
 
 
@@ -227,14 +227,14 @@ def test_a_gang_that_starves_does_not_keep_others_off_what_is_kept_for_them() ->
     view.set_pod(a_pod("busy", "m", "4", gang="other", member="worker-0"))
     keeper = a_gang("keeper", workers(4))
     assert admitted(view, starving, keeper) == []
-    verdicts = decide_once(view, [starving, keeper], NOW, POLICY, kept_for("keeper", "n"))
-    assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
+    decisions = decide_once(view, [starving, keeper], NOW, POLICY, kept_for("keeper", "n"))
+    assert [each.gang_key for each in decisions if isinstance(each, Admit)] == ["ns/keeper"]
 
 
 def test_gangs_that_ask_for_the_same_are_tried_apart_where_nodes_are_kept_for_one() -> None:
     twins = [a_gang("first", workers(2), priority=9), a_gang("keeper", workers(2))]
-    verdicts = decide_once(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
-    assert [each.gang_key for each in verdicts if isinstance(each, Admit)] == ["ns/keeper"]
+    decisions = decide_once(full(), twins, NOW, POLICY, kept_for("keeper", "n"))
+    assert [each.gang_key for each in decisions if isinstance(each, Admit)] == ["ns/keeper"]
     decider = AdmissionDecider(full(), POLICY)
     decider.decide(twins[:1], NOW, kept_for("keeper", "n"))
     assert [type(each) for each in decider.decide(twins[:1], NOW)] == [Admit]

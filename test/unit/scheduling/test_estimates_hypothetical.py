@@ -15,7 +15,7 @@ FOUR = (pod_set_of(workers(4)),)
 
 def standing_of(view: ClusterView) -> HypotheticalCapacity:
     standing = HypotheticalCapacity(view)
-    standing.start_pass(NOW)
+    standing.start_cycle(NOW)
     return standing
 
 
@@ -42,8 +42,8 @@ def test_nodes_that_are_ill_or_cordoned_count() -> None:
 
 
 def test_kinds_must_fit_together() -> None:
-    demands = (pod_set_of(workers(2)), pod_set_of(workers(3, name="ps")))
-    assert not standing_of(busy(a_node("n", "4"))).fits_empty(demands)
+    pod_sets = (pod_set_of(workers(2)), pod_set_of(workers(3, name="ps")))
+    assert not standing_of(busy(a_node("n", "4"))).fits_empty(pod_sets)
 
 
 def test_nodes_that_come_are_seen_at_once() -> None:
@@ -54,19 +54,19 @@ def test_nodes_that_come_are_seen_at_once() -> None:
     assert standing.fits_empty(FOUR)
 
 
-def test_the_picture_without_gangs_is_kept_for_a_while() -> None:
+def test_the_snapshot_without_gangs_is_kept_for_a_while() -> None:
     view = busy(a_node("n", "4"))
     standing = standing_of(view)
     assert not standing.fits_without_gangs(FOUR)
     view.remove_pod("ns/foreign")
-    standing.start_pass(NOW + timedelta(seconds=10))
+    standing.start_cycle(NOW + timedelta(seconds=10))
     assert not standing.fits_without_gangs(FOUR)
-    standing.start_pass(NOW + timedelta(seconds=11))
+    standing.start_cycle(NOW + timedelta(seconds=11))
     assert standing.fits_without_gangs(FOUR)
 
 
-def test_in_one_pass_one_gang_is_asked() -> None:
+def test_in_one_cycle_one_gang_is_evaluated() -> None:
     standing = standing_of(busy(a_node("n")))
-    assert [standing.may_ask(), standing.may_ask()] == [True, False]
-    standing.start_pass(NOW)
-    assert standing.may_ask()
+    assert [standing.may_evaluate(), standing.may_evaluate()] == [True, False]
+    standing.start_cycle(NOW)
+    assert standing.may_evaluate()

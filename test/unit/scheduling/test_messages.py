@@ -17,9 +17,9 @@ def waiting(nodes: list[Node], busy: dict[str, str], *members: Member) -> Pendin
     view = a_view(*nodes)
     for node, cpu in busy.items():
         view.set_pod(a_pod(f"busy-{node}", node, cpu, gang="other", member=f"worker-{node}"))
-    (verdict,) = decide_once(view, [a_gang("a", *members)], NOW, AdmissionPolicy())
-    assert isinstance(verdict, Pending)
-    return verdict
+    (decision,) = decide_once(view, [a_gang("a", *members)], NOW, AdmissionPolicy())
+    assert isinstance(decision, Pending)
+    return decision
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def waiting(nodes: list[Node], busy: dict[str, str], *members: Member) -> Pendin
 def test_why_a_gang_waits(
     nodes: list[Node], busy: dict[str, str], members: tuple[Member, ...], message: str, missing: tuple[Missing, ...]
 ) -> None:
-    verdict = waiting(nodes, busy, *members)
-    assert verdict.message == message.replace(" x ", " \u00d7 ")
+    decision = waiting(nodes, busy, *members)
+    assert decision.message == message.replace(" x ", " \u00d7 ")
     if missing:
-        assert verdict.missing == missing
+        assert decision.missing == missing
 
 
 def test_what_happens_to_be_free_beyond_whole_pods_is_not_told() -> None:

@@ -11,8 +11,8 @@ from tfjob_controller.scheduling.placement import NoFit, Placement, find_member_
 from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 
 
-def placed(nodes: list[Node], *demands: PodSet, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    found = place(a_view(*nodes), demands, keys)
+def placed(nodes: list[Node], *pod_sets: PodSet, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    found = place(a_view(*nodes), pod_sets, keys)
     assert isinstance(found, Placement)
     return {each.node: list(each.members) for each in found.by_node()}
 
@@ -120,7 +120,7 @@ def test_a_gang_of_none_fits_anywhere() -> None:
 
 def test_only_usable_nodes_are_used() -> None:
     view = a_view(a_node("a", "1"), a_node("b", "1"))
-    found = place(view, [of(workers(1))], usable=lambda room: room.name != "a")
+    found = place(view, [of(workers(1))], allowed=lambda room: room.name != "a")
     assert isinstance(found, Placement)
     assert found.by_node() == (NodePlacement("b", ("worker-0",)),)
 
@@ -155,8 +155,8 @@ def test_kinds_that_compete_are_all_placed_if_there_is_a_way() -> None:
 def test_on_many_different_nodes_the_search_ends() -> None:
     """Each kind would fit alone, but both want the same half of the only nodes that have it."""
     nodes = [a_node(f"n{index:04}", f"{index + 1}m", gpu="1") for index in range(2000)]
-    demands = [of(workers(1500, "1m", resources={GPU: "1"})), of(workers(501, "1m", name="ps", resources={GPU: "1"}))]
-    assert isinstance(place(a_view(*nodes), demands), NoFit)
+    pod_sets = [of(workers(1500, "1m", resources={GPU: "1"})), of(workers(501, "1m", name="ps", resources={GPU: "1"}))]
+    assert isinstance(place(a_view(*nodes), pod_sets), NoFit)
     few = [of(workers(1, "1m", name=name, resources={GPU: "1"}, node_selector={"zone": "a"})) for name in "abc"]
     lone = [a_node(f"z{index}", "1", gpu="1", labels={"zone": "a"}) for index in range(2)]
     assert isinstance(place(a_view(*nodes, *lone), [*few, of(workers(1, "1m", resources={GPU: "1"}))]), NoFit)

@@ -218,7 +218,7 @@ class ResizeRequests:
             return ResizePlan()
         ending, until = self._elastic.ending(now)
         waited_at = self._elastic.waited_at
-        plan = plan_resizes(self._view, queue(), running, now, self._policy, ending=ending, waited_at=waited_at)
+        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=waited_at)
         end = self._clock.monotonic()
         if not plan.resizes and plan.nominated is None:
             self._rests_until = end + _REST_FACTOR * (end - begin)

@@ -1,7 +1,7 @@
-"""A gang whose size may be changed while it runs, as the rules of scaling see it.
+"""A running gang whose size may change, as the autoscaling rules see it, and the plans that the rules return.
 
-A kind of member is elastic if the Gang names it both in `minMembers` and in `maxMembers`; of several the first is the
-one that is resized. Its member 0 stays as long as the gang does, and so do the members of all other kinds.
+A kind of member is elastic if the Gang names it both in `minMembers` and in `maxMembers`; of several kinds the first is
+resized. Member 0 of the kind stays as long as the gang exists, and so do the members of all other kinds.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.timestamps import parse_time_or_none
 
-# Whoever else a gang has, its workers want to be near these.
+# Workers should run near these.
 PARAMETER_SERVERS = "ps"
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticGang:
-    """One elastic kind of members of a bound gang.
+    """The elastic kind of members of a bound gang.
 
-    `demand` is that of one member. `nodes` are the present nodes of those that have one; `count` is how many the gang
-    asks for now, between `least` and `most`. `anchors` are nodes where members would rather be: those of the gang's
-    parameter servers, or, where it has none, of its members of other kinds.
+    `pod_set` is that of one member. `nodes` are the nodes of the members that have one; `count` is how many the gang
+    has in its spec, between `min_members` and `max_members`. `preferred_nodes` are those of the gang's parameter
+    servers or, without any, of its members of other kinds.
 
-    `may_resize` is false while it is being resized, and from when a first member has ended on. `target` and `leaving`
-    are what it has been asked for already, with `reason`; without that `target` is `count`.
+    `is_resizable` is false while the gang is being resized, and once one of its members has ended. `target`, `leaving`
+    and `reason` are those of the current resize request; without one, `target` equals `count`.
     """
 
     key: str
@@ -50,36 +50,36 @@ class ElasticGang:
 
     @property
     def is_shrinking(self) -> bool:
-        """Whether it has been asked for less, and has not followed yet."""
+        """Whether its owner has been requested to shrink it, and has not done so yet."""
         return self.target < self.count
 
     @property
     def is_growing(self) -> bool:
-        """Whether it has been asked for more, and has not followed yet."""
+        """Whether its owner has been requested to grow it, and has not done so yet."""
         return self.target > self.count
 
     def removal_order(self) -> Sequence[str]:
-        """The members that may go, those first that go first: off the anchors, then those of the highest index."""
-        may_go = [member for member in self.nodes if _index(member)]
-        may_go.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -_index(member)))
-        return may_go
+        """Returns the removable members, first those off the preferred nodes, then those with the highest index."""
+        removable = [member for member in self.nodes if _index_of(member)]
+        removable.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -_index_of(member)))
+        return removable
 
     def index_order(self, members: Iterable[str]) -> tuple[str, ...]:
-        """These, in order."""
-        return tuple(sorted(members, key=_index))
+        """Returns these members by index."""
+        return tuple(sorted(members, key=_index_of))
 
     def removable_count(self) -> int:
-        """How many of its members may go in all."""
+        """Returns how many of its members may be removed in all."""
         spare = len(self.nodes) - self.min_members
-        # Where gangs wait most of those that run are at their least, and this is asked of all of them in each pass.
+        # While gangs are pending most running gangs are at their minimum, and each cycle calls this for all of them.
         if spare <= 0:
             return 0
         return min(
-            spare, len(self.nodes) - sum(1 for member in self.nodes if member.endswith("0") and not _index(member))
+            spare, len(self.nodes) - sum(1 for member in self.nodes if member.endswith("0") and not _index_of(member))
         )
 
     def surplus_ratio(self, members: int) -> float:
-        """With so many members: how far it is above its minimum, from 0 to 1."""
+        """Returns how far it is above its minimum with so many members, from 0 to 1."""
         return (
             (members - self.min_members) / (self.max_members - self.min_members)
             if self.max_members > self.min_members
@@ -88,32 +88,32 @@ class ElasticGang:
 
 
 def elastic_kind(spec: GangSpec) -> Member | None:
-    """The kind of member that may be resized; None if none may."""
+    """Returns the kind of member that may be resized; None if none may."""
     return next(
         (each for each in spec.members if each.name in spec.min_members and each.name in spec.max_members), None
     )
 
 
 def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool = False) -> ElasticGang | None:
-    """None for a gang that is never resized by load.
+    """Returns the elastic gang; None if the gang is not elastic.
 
-    `is_finishing`: some member has ended, and will not run again. `is_changing`: pods of members that the gang has no
-    more are still there, or some of those that it has are not there yet.
+    `is_finishing`: some member has ended and will not run again. `is_changing`: pods of removed members still exist, or
+    pods of added members do not exist yet.
     """
     member = elastic_kind(gang.spec)
-    demand = None if member is None else _demand(member)
-    if member is None or demand is None:
+    pod_set = None if member is None else _pod_set(member)
+    if member is None or pod_set is None:
         return None
     status, spec = gang.status, gang.spec
     placed = placed_nodes(status)
-    nodes = {each: node for each, node in placed.items() if kind_of(each) == member.name and _index(each) >= 0}
+    nodes = {each: node for each, node in placed.items() if kind_of(each) == member.name and _index_of(each) >= 0}
     wanted = {each for each in wanted_members(gang) if kind_of(each) == member.name}
     target = _target(status, spec, member)
     is_over = spec.suspend or gang.metadata.deletion_timestamp is not None
     return ElasticGang(
         key=key_of(gang),
         kind=member.name,
-        pod_set=demand,
+        pod_set=pod_set,
         nodes=nodes,
         min_members=spec.min_members[member.name],
         max_members=spec.max_members[member.name],
@@ -132,12 +132,12 @@ def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool
 
 
 def _target(status: GangStatus, spec: GangSpec, member: Member) -> int:
-    """What it has been asked for; nothing that is out of its limits, which may be others by now, or were edited."""
+    """The requested size. One that is out of the limits, which may have changed or been edited, counts as none."""
     target = status.target_members.get(member.name, member.count)
     return target if spec.min_members[member.name] <= target <= spec.max_members[member.name] else member.count
 
 
-def _demand(member: Member) -> PodSet | None:
+def _pod_set(member: Member) -> PodSet | None:
     try:
         return pod_set_of(member).with_count(1)
     except ValueError:
@@ -145,20 +145,20 @@ def _demand(member: Member) -> PodSet | None:
 
 
 def preferred_nodes(placed: Mapping[str, str], kind: str) -> frozenset[str]:
-    """The nodes that members of this kind would rather be on; `placed` is the node of each member of the gang."""
+    """Returns the nodes near which members of this kind should run; `placed` is the node of each member."""
     servers = frozenset(node for member, node in placed.items() if kind_of(member) == PARAMETER_SERVERS)
     return servers or frozenset(node for member, node in placed.items() if kind_of(member) != kind)
 
 
-def _index(member: str) -> int:
-    """-1 of what is no name of a member."""
+def _index_of(member: str) -> int:
+    """Returns -1 for an invalid member name."""
     index = member.rpartition("-")[2]
     return int(index) if index.isascii() and index.isdecimal() and len(index) < 10 else -1
 
 
 @dataclass(frozen=True, slots=True)
 class AutoscalingPolicy:
-    """`topology_keys` as for placing: node labels, the widest first."""
+    """`topology_keys` as for placement: node labels, the widest domain first."""
 
     scale_down_after_seconds: float = 30.0
     scale_up_after_seconds: float = 60.0
@@ -167,7 +167,7 @@ class AutoscalingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequest:
-    """What a gang should be told: to have `target` members of this kind, without those that are `leaving`."""
+    """A gang should have `target` members of this kind, without those that are `leaving`."""
 
     key: str
     kind: str
@@ -178,7 +178,7 @@ class ResizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResizePlan:
-    """All wishes that should stand now. `due`: when to ask again at the latest, though nothing has changed."""
+    """All resize requests that should stand now. `recheck_time`: plan again by then, even if nothing has changed."""
 
     resizes: tuple[ResizeRequest, ...] = ()
     nominated: NominatedNodes | None = None

@@ -1,16 +1,16 @@
-"""Which members of running gangs go, so that a gang which waits fits: all or nothing, and none that need not.
+"""Which members of running gangs are removed so that a pending gang fits: all or nothing, and no more than needed.
 
-Theory of operation. Members are lined up, and the shortest beginning of the line is taken with which the gang that
-waits fits, tried with the live placement. Then all are spared whose room its placement does not use, and at last each
-one without which it still fits. Three lines are tried, until one gives a plan:
+Theory of operation. Candidates are ordered, and the shortest prefix is taken with which the pending gang fits, tried
+with the live placement. Then victims are spared whose capacity its placement does not use, and finally each one without
+which it still fits. Three orders are tried until one gives a plan:
 
-1. the order of the policy: the lowest priority first, then from whoever is furthest above its minimum, member by member
-   (`Elastic.leavers`);
-2. node by node, those first where the gang that waits gets most for each member that goes: it may need a whole node,
-   and the first line takes one here and one there;
-3. all ways, as far as a budget goes, which is enough for clusters of some nodes and gangs of some members.
+1. the policy: the lowest priority first, then the gang furthest above its minimum, member by member
+   (`ElasticGang.removal_order`);
+2. node by node, first those where the pending gang gains most for each removed member: it may need a whole node, and
+   the first order removes one member here and one there;
+3. all combinations within a budget, which is enough for small clusters and gangs.
 
-What all resources together make impossible is not tried at all: that is what most questions end with.
+What is impossible for all resources in total is not tried at all: most calls end there.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement
 from tfjob_controller.scheduling.podsets import PodSet, total_requests
 
-# How many placements the third line may try, and how many nodes they may look at in all: a tenth of a second or less.
+# How many placements the third order may try, and how many nodes in all: a tenth of a second or less.
 _SEARCHED_PLACEMENTS = 200
 _SEARCHED_NODES = 2_000
-# How many members the last step of sparing looks at, one placement each.
+# How many victims are spared one by one, with one placement each.
 _SPARED_ONE_BY_ONE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A member that may go."""
+    """A member that may be removed."""
 
     gang: ElasticGang
     member: str
@@ -46,17 +46,17 @@ class Victim:
 
     @property
     def freed(self) -> FreedCapacity:
-        """The room that it would leave."""
+        """The capacity that its removal frees."""
         return FreedCapacity(self.node, dict(self.gang.pod_set.requests))
 
 
-# Where the gang that waits would be placed if these were gone.
+# Returns the placement of the pending gang if these victims were removed.
 TrialPlacement = Callable[[Iterable[Victim]], Placement | None]
 
 
 @dataclass(frozen=True, slots=True)
 class VictimSelection:
-    """Who goes, and where the gang that waits then comes."""
+    """The victims, and where the pending gang is then placed."""
 
     victims: Sequence[Victim]
     placement: Placement
@@ -64,48 +64,48 @@ class VictimSelection:
 
 def select_victims(
     view: ClusterView,
-    least: Sequence[PodSet],
+    pod_sets: Sequence[PodSet],
     candidates: Sequence[ElasticGang],
-    ending: Sequence[FreedCapacity],
-    trial: TrialPlacement,
+    freed: Sequence[FreedCapacity],
+    try_placement: TrialPlacement,
 ) -> VictimSelection | None:
-    """`least` is all that is to be placed; `trial` places it with `ending` gone too. None if there is no way."""
-    if not candidates or not _is_enough_in_all(view, least, candidates, ending):
+    """Returns None if there is no way. `try_placement` places `pod_sets` with `freed` and the victims' capacity."""
+    if not candidates or not _is_sufficient_in_total(view, pod_sets, candidates, freed):
         return None
-    line = _by_policy(candidates)
-    found = _shortest(line, trial)
+    line = _policy_order(candidates)
+    found = _shortest_prefix(line, try_placement)
     if found is None:
-        found = _other_ways(view, least, candidates, ending, trial)
-    return None if found is None else _spared(view, least, ending, found, trial)
+        found = _select_otherwise(view, pod_sets, candidates, freed, try_placement)
+    return None if found is None else _spare(view, pod_sets, freed, found, try_placement)
 
 
-def _by_policy(candidates: Iterable[ElasticGang]) -> list[Victim]:
-    """All that may go, one after another from whoever is furthest above its minimum then."""
+def _policy_order(candidates: Iterable[ElasticGang]) -> list[Victim]:
+    """All removable members; each next one from the gang that is furthest above its minimum then."""
     heap = [(each.priority, -each.surplus_ratio(len(each.nodes)), each.key, 0, each) for each in candidates]
     heapq.heapify(heap)
-    leavers = {each.key: each.removal_order() for each in candidates}
+    removable = {each.key: each.removal_order() for each in candidates}
     line: list[Victim] = []
     while heap:
-        _, _, key, gone, gang = heapq.heappop(heap)
-        line.append(Victim(gang, leavers[key][gone]))
-        gone += 1
-        if gone < gang.removable_count():
-            heapq.heappush(heap, (gang.priority, -gang.surplus_ratio(len(gang.nodes) - gone), key, gone, gang))
+        _, _, key, removed, gang = heapq.heappop(heap)
+        line.append(Victim(gang, removable[key][removed]))
+        removed += 1
+        if removed < gang.removable_count():
+            heapq.heappush(heap, (gang.priority, -gang.surplus_ratio(len(gang.nodes) - removed), key, removed, gang))
     return line
 
 
-def _shortest(line: Sequence[Victim], trial: TrialPlacement) -> VictimSelection | None:
-    """The shortest beginning that is enough. Mostly few are, and more take longer to try: so by doubling."""
+def _shortest_prefix(line: Sequence[Victim], try_placement: TrialPlacement) -> VictimSelection | None:
+    """Returns the shortest prefix that is enough, by doubling: mostly few are, and longer ones take longer to try."""
     low, high = 0, min(1, len(line))
-    placement = trial(line[:high])
+    placement = try_placement(line[:high])
     while placement is None:
         if high == len(line):
             return None
         low, high = high + 1, min(2 * high, len(line))
-        placement = trial(line[:high])
+        placement = try_placement(line[:high])
     while low < high:
         middle = (low + high) // 2
-        found = trial(line[:middle])
+        found = try_placement(line[:middle])
         if found is None:
             low = middle + 1
         else:
@@ -113,64 +113,64 @@ def _shortest(line: Sequence[Victim], trial: TrialPlacement) -> VictimSelection 
     return VictimSelection(line[:high], placement)
 
 
-def _is_enough_in_all(
-    view: ClusterView, least: Sequence[PodSet], candidates: Iterable[ElasticGang], ending: Iterable[FreedCapacity]
+def _is_sufficient_in_total(
+    view: ClusterView, pod_sets: Sequence[PodSet], candidates: Iterable[ElasticGang], freed: Iterable[FreedCapacity]
 ) -> bool:
-    """Whether what is free, and what would be, is as much as is needed, resource by resource."""
-    lacking = total_requests(least, [each.count for each in least])
-    for constraint in {each.node_filter for each in least}:
-        for key, group in view.candidates(constraint).groups.items():
-            _subtract(lacking, key, len(group))
-    for each in ending:
-        _subtract(lacking, each.amounts.items(), 1)
+    """Whether the capacity that is free, or could be, is as much as is requested, resource by resource."""
+    missing = total_requests(pod_sets, [each.count for each in pod_sets])
+    for node_filter in {each.node_filter for each in pod_sets}:
+        for key, group in view.candidates(node_filter).groups.items():
+            _subtract(missing, key, len(group))
+    for each in freed:
+        _subtract(missing, each.amounts.items(), 1)
     for gang in candidates:
-        _subtract(lacking, gang.pod_set.requests, gang.removable_count())
-    return all(value <= 0 for value in lacking.values())
+        _subtract(missing, gang.pod_set.requests, gang.removable_count())
+    return all(value <= 0 for value in missing.values())
 
 
-def _subtract(lacking: dict[str, int], amounts: Iterable[tuple[str, int]], times: int) -> None:
+def _subtract(missing: dict[str, int], amounts: Iterable[tuple[str, int]], times: int) -> None:
     for name, value in amounts:
-        if value > 0 and name in lacking:
-            lacking[name] -= value * times
+        if value > 0 and name in missing:
+            missing[name] -= value * times
 
 
-# The other lines
+# The second and the third order
 
 
-def _other_ways(
+def _select_otherwise(
     view: ClusterView,
-    least: Sequence[PodSet],
+    pod_sets: Sequence[PodSet],
     candidates: Sequence[ElasticGang],
-    ending: Sequence[FreedCapacity],
-    trial: TrialPlacement,
+    freed: Sequence[FreedCapacity],
+    try_placement: TrialPlacement,
 ) -> VictimSelection | None:
-    """For what the policy's own order does not find."""
-    everybody = [Victim(gang, member) for gang in candidates for member in gang.removal_order()]
-    if trial(everybody) is None:
+    """Tries the second and the third order."""
+    all_victims = [Victim(gang, member) for gang in candidates for member in gang.removal_order()]
+    if try_placement(all_victims) is None:
         return None
-    found = _shortest(_node_by_node(view, least, candidates, ending), trial)
+    found = _shortest_prefix(_node_order(view, pod_sets, candidates, freed), try_placement)
     if found is not None:
         return found
     budget = min(_SEARCHED_PLACEMENTS, _SEARCHED_NODES // max(len(view.node_infos), 1))
-    return _Search(candidates, trial, budget).find(0, [])
+    return _Search(candidates, try_placement, budget).find(0, [])
 
 
-def _node_by_node(
-    view: ClusterView, least: Sequence[PodSet], candidates: Iterable[ElasticGang], ending: Sequence[FreedCapacity]
+def _node_order(
+    view: ClusterView, pod_sets: Sequence[PodSet], candidates: Iterable[ElasticGang], freed: Sequence[FreedCapacity]
 ) -> list[Victim]:
-    """No more from each gang than it may lose."""
+    """No more members of each gang than it may lose."""
     by_node: dict[str, list[Victim]] = {}
     for gang in candidates:
         for member in gang.removal_order():
             victim = Victim(gang, member)
             by_node.setdefault(victim.node, []).append(victim)
-    with_all = WhatIfView(view, [*ending, *(each.freed for some in by_node.values() for each in some)])
+    with_all = WhatIfView(view, [*freed, *(each.freed for some in by_node.values() for each in some)])
 
     def gain(node: str) -> float:
-        room = with_all.node_infos.get(node)
-        if room is None:
+        info = with_all.node_infos.get(node)
+        if info is None:
             return 0.0
-        share = max(min(each.capacity(room.free), each.count) / max(each.count, 1) for each in least)
+        share = max(min(each.capacity(info.free), each.count) / max(each.count, 1) for each in pod_sets)
         return share / len(by_node[node])
 
     left = {gang.key: gang.removable_count() for gang in candidates}
@@ -184,11 +184,11 @@ def _node_by_node(
 
 
 class _Search:
-    """As many from every gang as it may lose, in all ways, gang by gang. Used once."""
+    """Tries all combinations, gang by gang, with as many members of each as it may lose. Used once."""
 
-    def __init__(self, candidates: Sequence[ElasticGang], trial: TrialPlacement, budget: int) -> None:
+    def __init__(self, candidates: Sequence[ElasticGang], try_placement: TrialPlacement, budget: int) -> None:
         self._candidates = candidates
-        self._trial = trial
+        self._try_placement = try_placement
         self._budget = budget
 
     def find(self, index: int, chosen: list[Victim]) -> VictimSelection | None:
@@ -196,7 +196,7 @@ class _Search:
         if self._budget < 0:
             return None
         rest = [Victim(gang, member) for gang in self._candidates[index:] for member in gang.removal_order()]
-        placement = self._trial([*chosen, *rest])
+        placement = self._try_placement([*chosen, *rest])
         if placement is None:
             return None
         if index == len(self._candidates):
@@ -210,7 +210,7 @@ class _Search:
 
 
 def _choices(gang: ElasticGang) -> Iterator[Sequence[str]]:
-    """So many from each node: which of those on one node go makes no difference."""
+    """How many of each node: which members of one node are removed makes no difference."""
     by_node: dict[str, list[str]] = {}
     for member in gang.removal_order():
         by_node.setdefault(gang.nodes[member], []).append(member)
@@ -230,52 +230,52 @@ def _split(nodes: Sequence[Sequence[str]], count: int) -> Iterator[Sequence[str]
 # Sparing
 
 
-def _spared(
+def _spare(
     view: ClusterView,
-    least: Sequence[PodSet],
-    ending: Sequence[FreedCapacity],
+    pod_sets: Sequence[PodSet],
+    freed: Sequence[FreedCapacity],
     found: VictimSelection,
-    trial: TrialPlacement,
+    try_placement: TrialPlacement,
 ) -> VictimSelection:
-    """Without those that are not needed; the last in the line are spared first."""
-    victims = _used(view, least, ending, found)
-    placement = trial(victims)
+    """Drops victims that are not needed, the last ones first."""
+    victims = _used_victims(view, pod_sets, freed, found)
+    placement = try_placement(victims)
     if placement is None:
-        # Packing is not exact for gangs of several kinds: what it finds in more room it may miss in less.
+        # Packing is not exact for several kinds of pods: what fits into more capacity may not be found in less.
         victims, placement = list(found.victims), found.placement
     for victim in list(reversed(victims))[:_SPARED_ONE_BY_ONE]:
         others = [each for each in victims if each is not victim]
-        without = trial(others)
+        without = try_placement(others)
         if without is not None:
             victims, placement = others, without
     return VictimSelection(victims, placement)
 
 
-def _used(
-    view: ClusterView, least: Sequence[PodSet], ending: Sequence[FreedCapacity], found: VictimSelection
+def _used_victims(
+    view: ClusterView, pod_sets: Sequence[PodSet], freed: Sequence[FreedCapacity], found: VictimSelection
 ) -> list[Victim]:
-    """Those whose room the placement takes."""
-    left = _left_over(view, least, ending, found)
-    kept: list[Victim] = []
+    """Returns the victims whose capacity the placement uses."""
+    left = _free_after_placement(view, pod_sets, freed, found)
+    used: list[Victim] = []
     for victim in reversed(found.victims):
-        room = left.get(victim.node)
+        free = left.get(victim.node)
         amounts = victim.gang.pod_set.requests
-        if room is None or all(room.get(name, 0) >= value for name, value in amounts):
-            if room is not None:
+        if free is None or all(free.get(name, 0) >= value for name, value in amounts):
+            if free is not None:
                 for name, value in amounts:
-                    room[name] = room.get(name, 0) - value
+                    free[name] = free.get(name, 0) - value
         else:
-            kept.append(victim)
-    return kept[::-1]
+            used.append(victim)
+    return used[::-1]
 
 
-def _left_over(
-    view: ClusterView, least: Sequence[PodSet], ending: Sequence[FreedCapacity], found: VictimSelection
+def _free_after_placement(
+    view: ClusterView, pod_sets: Sequence[PodSet], freed: Sequence[FreedCapacity], found: VictimSelection
 ) -> dict[str, dict[str, int]]:
-    """What is left on the nodes of the placement once it is there."""
-    supposed = WhatIfView(view, [*ending, *(each.freed for each in found.victims)])
-    amounts = {each.name: each.requests for each in least}
-    left = {node: dict(supposed.node_infos[node].free) for node in set(found.placement.node_of.values())}
+    """Returns what is left on the nodes of the placement."""
+    what_if = WhatIfView(view, [*freed, *(each.freed for each in found.victims)])
+    amounts = {each.name: each.requests for each in pod_sets}
+    left = {node: dict(what_if.node_infos[node].free) for node in set(found.placement.node_of.values())}
     for member, node in found.placement.node_of.items():
         for name, value in amounts[kind_of(member)]:
             left[node][name] = left[node].get(name, 0) - value
