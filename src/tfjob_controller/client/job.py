@@ -215,12 +215,12 @@ class Job:
         return Reader(self._connection.requester, self.namespace, self._seen.kind)
 
     def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
-        from tfjob_controller.client.listwatch import watch
+        from tfjob_controller.client.listwatch import watch_job
 
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         deadline = self._connection.clock.monotonic() + seconds
         with self._connection.plainly():
-            yield from watch(self._connection, self._seen.kind, self.namespace, self.name, deadline)
+            yield from watch_job(self._connection, self._seen.kind, self.namespace, self.name, deadline)
 
     def _client(self) -> ResourceClient[Snapshot]:
         return self._connection.of(self._seen.kind)

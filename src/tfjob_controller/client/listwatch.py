@@ -1,26 +1,35 @@
-"""One job as it changes: a watch that goes on after what ends watches.
+"""Lists and watches jobs in the caller's own thread: one job until a deadline, or the rows of a table for ever.
 
-Theory of operation. `Course` says which request is next and what its end means (a broken connection, a version that is
-compacted away, a server that knows no streaming lists); this module sends it, in the caller's own thread. What can only
-be mended by a person (no rights, not logged in, no such kind) is raised; everything else rests and is tried again until
-the deadline. So that a silent connection cannot outlast the deadline, a timer closes the stream then.
+Theory of operation. `ListWatchState` decides which request comes next and what its failure means (a broken connection,
+a compacted version, a server without streaming lists); `ListWatcher` sends it. What only a person can correct (missing
+rights, an expired login, an unknown kind) is raised; after any other failure the watcher backs off and tries again
+until its deadline. A timer closes the stream at the deadline, so that a silent connection cannot outlast it.
 
-Source: kube/cache/reflector.py, which does the same for caches, for ever and in a thread.
+Source: kube/cache/reflector.py, which does the same for caches; kubectl pkg/cmd/get (`--watch`); apiserver
+pkg/endpoints/handlers/response.go (events as tables).
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+import msgspec
 
 from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import JobKind, Snapshot, snapshot_decoder
+from tfjob_controller.client.reader import TABLE, Reader, TableRow
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
+    Decode,
     DeleteDelta,
     Delta,
     ObjectReader,
@@ -30,33 +39,53 @@ from tfjob_controller.kube.cache.watchdecoder import (
     replace_of,
     version_of_delta,
 )
-from tfjob_controller.kube.codec import decode_list
+from tfjob_controller.kube.codec import decode_list, decoder_for
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of, version_of
 from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.util.backoff import DecorrelatedBackoff
+from tfjob_controller.util.clock import Clock
 
-# See kube/cache/reflector.py: bookmarks come each minute.
+# The server sends a bookmark each minute; see kube/cache/reflector.py.
 _SILENT_SECONDS = 70.0
 _WATCH_SECONDS = 300.0
-_ANSWER_SECONDS = 30.0
+_LIST_TIMEOUT_SECONDS = 30.0
+# Rows that wait to be printed; further ones stay with the server.
+_MAX_QUEUED_ROWS = 500
 
 
-def watch(
-    connection: Connection, kind: JobKind, namespace: str, name: str, deadline: float
-) -> Iterator[Snapshot | None]:
-    """Its state now and after each change, None while it is not there; ends at `deadline` (monotonic).
+class TableStreams(Protocol):
+    """A transport that can be asked for watch events as tables."""
 
-    Raises `ApiError` for what no waiting mends.
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, accept: str = ...
+    ) -> LineStream: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSource(Generic[ObjectT]):
+    """What is listed and watched. `open_stream` and `list` get a query and a timeout in seconds.
+
+    Without `has_streaming_lists` the initial state is always listed.
     """
-    watcher = _Watcher(connection, kind, namespace, name, deadline)
-    while watcher.left() > 0:
-        yield from watcher.next_request()
+
+    open_stream: Callable[[dict[str, str], float], LineStream]
+    list: Callable[[dict[str, str], float], ReplaceDelta[ObjectT]]
+    decode: Decode[ObjectT]
+    has_streaming_lists: bool = True
+
+
+def is_permanent(error: ApiError) -> bool:
+    """Whether only a person can correct what the server refused."""
+    return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
 
 
 @contextmanager
 def closed_after(seconds: float, close: Callable[[], None]) -> Iterator[None]:
-    """Calls `close` in a thread of its own if the block has not ended by then, so that nothing in it waits longer."""
+    """Calls `close` in a thread of its own unless the block ends within `seconds`."""
+    if seconds == math.inf:
+        yield
+        return
     timer = threading.Timer(max(0.0, min(seconds, threading.TIMEOUT_MAX)), close)
     timer.daemon = True
     timer.start()
@@ -66,91 +95,209 @@ def closed_after(seconds: float, close: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def is_final(error: ApiError) -> bool:
-    """Whether only a person can change what the server refused."""
-    return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
+class ListWatcher(Generic[ObjectT]):
+    """For one thread. With `version` it watches on from there; `on_interruption` is called when a request fails."""
 
-
-class _Watcher:
-    """For one thread."""
-
-    def __init__(self, connection: Connection, kind: JobKind, namespace: str, name: str, deadline: float) -> None:
-        self._requester = connection.requester
-        self._clock = connection.clock
-        self._path = kind.resource.path(namespace)
-        self._name = name
+    def __init__(
+        self,
+        source: WatchSource[ObjectT],
+        clock: Clock,
+        *,
+        deadline: float = math.inf,
+        version: int | None = None,
+        on_interruption: Callable[[ApiError], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._clock = clock
         self._deadline = deadline
-        self._reader = ObjectReader(snapshot_decoder(kind))
+        self._on_interruption = on_interruption
+        self._reader = ObjectReader(source.decode)
+        self._backoff = DecorrelatedBackoff(clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
         self._state = ListWatchState()
-        self._backoff = DecorrelatedBackoff(self._clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
+        if version is not None:
+            self._state.record_list(version)
 
-    def left(self) -> float:
+    def deltas(self) -> Iterator[Delta[ObjectT]]:
+        """Lists and changes until the deadline. Raises `ApiError` for a permanent failure."""
+        while self._remaining_seconds() > 0:
+            yield from self._next_request()
+
+    def _remaining_seconds(self) -> float:
         return self._deadline - self._clock.monotonic()
 
-    def next_request(self) -> Iterator[Snapshot | None]:
-        """What one list or watch says; rests after one that failed."""
+    def _next_request(self) -> Iterator[Delta[ObjectT]]:
         begin, opened = self._clock.monotonic(), False
         try:
-            if self._state.mode is RequestMode.LIST:
-                yield from self._told(self._list())
+            if self._has_to_list():
+                yield self._recorded(self._list())
                 return
             with self._stream() as lines:
                 opened = True
-                yield from self._follow(lines)
+                yield from self._watch(lines)
         except ApiError as error:
-            if is_final(error) or (error.is_not_found and not opened):
+            if is_permanent(error) or (error.is_not_found and not opened):
                 raise
             silent = opened and self._clock.monotonic() - begin >= _SILENT_SECONDS
             self._state.record_failure(error, opened=opened, silent=silent)
-            self._rest(error)
+            if self._on_interruption is not None and not opened:
+                self._on_interruption(error)
+            delay = self._backoff.next_seconds(error.retry_after_seconds or 0.0)
+            self._clock.sleep(min(delay, max(0.0, self._remaining_seconds())), threading.Event())
 
-    def _rest(self, error: ApiError) -> None:
-        seconds = self._backoff.next_seconds(error.retry_after_seconds or 0.0)
-        self._clock.sleep(min(seconds, max(0.0, self.left())), threading.Event())
+    def _has_to_list(self) -> bool:
+        mode = self._state.mode
+        return mode is RequestMode.LIST or (mode is RequestMode.STREAM and not self._source.has_streaming_lists)
 
-    def _query(self, seconds: float = 0.0) -> dict[str, str]:
-        return self._state.query(math.ceil(seconds)) | {"fieldSelector": f"metadata.name={self._name}"}
-
-    def _list(self) -> Delta[Snapshot]:
-        timeout = max(0.001, min(_ANSWER_SECONDS, self.left()))
-        body = self._requester.request("GET", self._path, query=self._query(), timeout_seconds=timeout, retry=False)
-        try:
-            page = decode_list(body)
-            found = (self._reader.read(item) for item in page.items)
-            return replace_of({key_of(each): each for each in found}, int(page.resource_version))
-        except ValueError as error:
-            raise ApiError(NO_RESPONSE, "BrokenList", f"the server sent what is no list: {error}") from None
+    def _list(self) -> ReplaceDelta[ObjectT]:
+        timeout = max(0.001, min(_LIST_TIMEOUT_SECONDS, self._remaining_seconds()))
+        return self._source.list(self._state.query(0), timeout)
 
     @contextmanager
     def _stream(self) -> Iterator[LineStream]:
-        """Closed at the deadline, whoever reads it."""
-        left = max(0.001, self.left())
-        query = self._query(min(_WATCH_SECONDS, left))
+        left = max(0.001, self._remaining_seconds())
+        query = self._state.query(math.ceil(min(_WATCH_SECONDS, left)))
         with (
-            self._requester.stream(self._path, query=query, read_timeout_seconds=min(_SILENT_SECONDS, left)) as lines,
-            closed_after(self.left(), lines.close),
+            self._source.open_stream(query, min(_SILENT_SECONDS, left)) as lines,
+            closed_after(self._remaining_seconds(), lines.close),
         ):
             yield lines
 
-    def _follow(self, lines: LineStream) -> Iterator[Snapshot | None]:
+    def _watch(self, lines: LineStream) -> Iterator[Delta[ObjectT]]:
         decoder = WatchDecoder(self._reader, initial_events=self._state.mode is RequestMode.STREAM)
-        heard = False
+        has_begun = False
         for line in lines:
-            heard = True
-            if (event := decoder.feed(line)) is not None:
-                yield from self._told(event)
-            if self.left() <= 0:
+            has_begun = True
+            if (delta := decoder.feed(line)) is not None:
+                yield self._recorded(delta)
+            if self._remaining_seconds() <= 0:
                 return
-        if (decoder.is_listing or not heard) and self.left() > 0:
+        if (decoder.is_listing or not has_begun) and self._remaining_seconds() > 0:
             raise ApiError(NO_RESPONSE, "CutShort", "the watch ended before it had begun")
 
-    def _told(self, event: Delta[Snapshot]) -> Iterator[Snapshot | None]:
-        if isinstance(event, ReplaceDelta):
-            self._state.record_list(event.version)
-            yield event.objects[0] if event.objects else None
-            return
-        self._state.record_progress(version_of_delta(event))
-        if isinstance(event, UpsertDelta):
-            yield event.obj
-        elif isinstance(event, DeleteDelta):
+    def _recorded(self, delta: Delta[ObjectT]) -> Delta[ObjectT]:
+        if isinstance(delta, ReplaceDelta):
+            self._state.record_list(delta.version)
+        else:
+            self._state.record_progress(version_of_delta(delta))
+        return delta
+
+
+def watch_job(
+    connection: Connection, kind: JobKind, namespace: str, name: str, deadline: float
+) -> Iterator[Snapshot | None]:
+    """The state of a job now and after each change, None while it does not exist; ends at `deadline` (monotonic).
+
+    Raises `ApiError` for a permanent failure.
+    """
+    requester, path = connection.requester, kind.resource.path(namespace)
+    selector = {"fieldSelector": f"metadata.name={name}"}
+    reader = ObjectReader(snapshot_decoder(kind))
+
+    def open_stream(query: dict[str, str], timeout_seconds: float) -> LineStream:
+        return requester.stream(path, query=query | selector, read_timeout_seconds=timeout_seconds)
+
+    def list_job(query: dict[str, str], timeout_seconds: float) -> ReplaceDelta[Snapshot]:
+        body = requester.request("GET", path, query=query | selector, timeout_seconds=timeout_seconds, retry=False)
+        try:
+            page = decode_list(body)
+            found = (reader.read(item) for item in page.items)
+            return replace_of({key_of(each): each for each in found}, int(page.resource_version))
+        except ValueError as error:
+            raise ApiError(NO_RESPONSE, "BrokenList", f"the response is not a list: {error}") from None
+
+    source = WatchSource(open_stream, list_job, snapshot_decoder(kind))
+    for delta in ListWatcher(source, connection.clock, deadline=deadline).deltas():
+        if isinstance(delta, ReplaceDelta):
+            yield delta.objects[0] if delta.objects else None
+        elif isinstance(delta, UpsertDelta):
+            yield delta.obj
+        elif isinstance(delta, DeleteDelta):
             yield None
+
+
+class _RowObject(msgspec.Struct, frozen=True):
+    """A row with its metadata in the place where objects have it."""
+
+    metadata: ObjectMeta
+    row: TableRow
+
+
+class _EventTable(msgspec.Struct, frozen=True):
+    """The table of one event; its column definitions are null after the first event."""
+
+    rows: list[TableRow] | None = None
+
+
+_decode_table = decoder_for(_EventTable)
+
+
+def _row_object(row: TableRow) -> _RowObject:
+    return _RowObject(row.object.metadata, row)
+
+
+def _decode_row(raw: bytes | msgspec.Raw) -> _RowObject:
+    rows = _decode_table(raw).rows
+    if not rows:
+        raise ValueError("the server sent a table without a row")
+    return _row_object(rows[0])
+
+
+def watch_rows(
+    streams: TableStreams, reader: Reader, version: int, notify: Callable[[str], None], clock: Clock
+) -> Iterator[TableRow]:
+    """The row of each job that is added, changed or deleted after `version`, for ever.
+
+    `notify` is told once what interrupts the watch. After a relist only newer rows follow; deletions that happened in
+    between are not visible. Raises `ApiError` for a permanent failure.
+    """
+    path = reader.kind.resource.path(reader.namespace)
+    selector = {"labelSelector": reader.label_selector} if reader.label_selector else {}
+    notified = ""
+
+    def open_stream(query: dict[str, str], timeout_seconds: float) -> LineStream:
+        return streams.stream(path, query=query | selector, read_timeout_seconds=timeout_seconds, accept=TABLE)
+
+    def list_rows(query: dict[str, str], timeout_seconds: float) -> ReplaceDelta[_RowObject]:
+        pages = list(reader.tables())
+        rows = tuple(_row_object(row) for page in pages for row in page.rows or ())
+        return ReplaceDelta(rows, int(pages[0].metadata.resource_version))
+
+    def on_interruption(error: ApiError) -> None:
+        nonlocal notified
+        if error.message != notified:
+            notify(f"{error.message}; trying again")
+            notified = error.message
+
+    source = WatchSource(open_stream, list_rows, _decode_row, has_streaming_lists=False)
+    for delta in ListWatcher(source, clock, version=version, on_interruption=on_interruption).deltas():
+        if isinstance(delta, ReplaceDelta):
+            yield from (each.row for each in delta.objects if version_of(each) > version)
+        elif isinstance(delta, UpsertDelta):
+            yield delta.obj.row
+        elif isinstance(delta, DeleteDelta) and delta.last_state is not None:
+            yield delta.last_state.row
+        version = version_of_delta(delta)
+
+
+def merge_rows(watches: Sequence[Iterator[TableRow]]) -> Iterator[tuple[int, TableRow]]:
+    """The rows of all watches as they come, each with the index of its watch. Raises what a watch raises.
+
+    Each watch is read by a thread of its own, which blocks while nobody takes its rows.
+    """
+    items: queue.Queue[tuple[int, TableRow] | Exception] = queue.Queue(_MAX_QUEUED_ROWS)
+
+    def read(index: int, rows: Iterator[TableRow]) -> None:
+        try:
+            for row in rows:
+                items.put((index, row))
+        except Exception as error:  # the caller has to see any failure
+            items.put(error)
+
+    # Daemons, since Ctrl-C must end the program while they read.
+    for index, rows in enumerate(watches):
+        threading.Thread(target=functools.partial(read, index, rows), name=f"watch-{index}", daemon=True).start()
+    while True:
+        item = items.get()
+        if isinstance(item, Exception):
+            raise item
+        yield item

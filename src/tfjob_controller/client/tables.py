@@ -1,4 +1,7 @@
-"""Rows that show themselves: as text in a terminal, as HTML in a notebook."""
+"""Tables that show themselves as text in a terminal and as HTML in a notebook.
+
+Everything in HTML is escaped, since jobs are written by strangers.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Generic, TypeAlias, TypeVar, overload
 
-from tfjob_controller.client.text import one_line
+from tfjob_controller.client.text import TextTable
 
 T = TypeVar("T")
 Columns: TypeAlias = Mapping[str, Callable[[T], str]]
+
+_LEFT = ' style="text-align: left"'
 
 
 class Table(Sequence[T], Generic[T]):
@@ -37,7 +42,7 @@ class Table(Sequence[T], Generic[T]):
     def __repr__(self) -> str:
         if not self._items:
             return "(none)"
-        return as_text(self._headers(), self._rows())
+        return "\n".join(TextTable(self._headers(), self._rows()).lines())
 
     def _repr_html_(self) -> str:
         return html_table(self._headers(), self._rows()) if self._items else html_paragraph("(none)")
@@ -47,17 +52,6 @@ class Table(Sequence[T], Generic[T]):
 
     def _rows(self) -> list[list[str]]:
         return [[cell(item) for cell in self._columns.values()] for item in self._items]
-
-
-def as_text(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side; cells without words are `-`, and each is on one line."""
-    lines = [[header.upper() for header in headers], *([one_line(cell) or "-" for cell in row] for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(headers))]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(line.rstrip() for line in padded)
-
-
-_LEFT = ' style="text-align: left"'
 
 
 def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

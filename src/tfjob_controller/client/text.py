@@ -1,26 +1,38 @@
-"""Words of others on one line. Only the standard library, since a refusal of the command line is told so, too."""
+"""Text for people: single lines, ages, replica ranges, and tables with aligned columns.
+
+Everything that comes from a cluster passes `one_line`, since a program must not control the reader's terminal. Only the
+standard library is imported, because the plugin reports errors of its command line with these functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from tfjob_controller.util.text import escape
 from tfjob_controller.util.timestamps import parse_time
 
+# Each unit is used for ages below this many seconds.
+_UNITS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
+_COLUMN_GAP = 2
+# The last column is folded where at least this much width remains for it; otherwise the terminal folds the line.
+_MIN_FOLDED_WIDTH = 30
+
+# Decorates the text of a cell: gets the index of its line (the header is line 0, if there is one), of its column, and
+# the text.
+Style: TypeAlias = Callable[[int, int, str], str]
+
 
 def one_line(text: str) -> str:
-    """Without control characters: what a program wrote must not rule the reader's terminal."""
+    """The text on one line, with control characters escaped."""
     shown = (each if each.isprintable() else " " if each.isspace() else escape(each) for each in text)
     return " ".join("".join(shown).split())
 
 
-# Below these many seconds an age is said in the unit before.
-_UNITS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
-
-
 def age(moment: str | None, now: datetime) -> str:
-    """Such as 45s, 12m, 3h or 5d; empty for no moment (RFC 3339)."""
+    """The time since `moment` (RFC 3339), such as 45s, 12m, 3h or 5d; empty for None."""
     if not moment:
         return ""
     seconds = max(0, int((now - parse_time(moment)).total_seconds()))
@@ -41,3 +53,75 @@ def replica_ranges(replicas: Sequence[str]) -> str:
         else:
             runs.append((role, index, index))
     return ", ".join(f"{role}-{first}" + (f"..{last}" if last > first else "") for role, first, last in runs)
+
+
+def display_width(text: str) -> int:
+    """The number of terminal cells that the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(each) for each in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def fold(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` cells, broken at spaces; a longer word is broken anywhere."""
+    lines, line = list[str](), ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if display_width(joined) <= width:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        *full, line = _pieces(word, width)
+        lines.extend(full)
+    return [*lines, line]
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    piece = ""
+    for character in word:
+        if piece and display_width(piece) + _character_width(character) > width:
+            yield piece
+            piece = ""
+        piece += character
+    yield piece
+
+
+class TextTable:
+    """Rows with aligned columns. Each cell is on one line, and an empty cell shows as `-`."""
+
+    def __init__(self, headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+        head = [] if headers is None else [[header.upper() for header in headers]]
+        self._rows = [*head, *map(_cleaned, rows)]
+        self._widths = [max(map(display_width, column)) for column in zip(*self._rows, strict=True)]
+
+    def lines(self, width: int | None = None, style: Style | None = None) -> list[str]:
+        """All lines; where enough of `width` remains for the last column, that is folded."""
+        left = 0 if width is None else width - sum(self._widths[:-1]) - _COLUMN_GAP * (len(self._widths) - 1)
+        lines: list[str] = []
+        for index, cells in enumerate(self._rows):
+            folded = fold(cells[-1], left) if left >= _MIN_FOLDED_WIDTH else [cells[-1]]
+            lines.append(self._line([*cells[:-1], folded[0]], index, style))
+            lines.extend(self._line([*[""] * (len(cells) - 1), each], index, style) for each in folded[1:])
+        return lines
+
+    def line(self, cells: Sequence[str]) -> str:
+        """A further row below the same columns, which keep their widths."""
+        return self._line(_cleaned(cells), len(self._rows), None)
+
+    def _line(self, cells: Sequence[str], index: int, style: Style | None) -> str:
+        parts = []
+        for column, (text, width) in enumerate(zip(cells, self._widths, strict=True)):
+            shown = style(index, column, text) if style is not None and text else text
+            parts.append(shown + " " * (width - display_width(text)))
+        return (" " * _COLUMN_GAP).join(parts).rstrip()
+
+
+def _cleaned(row: Sequence[str]) -> list[str]:
+    return [one_line(cell) or "-" for cell in row]

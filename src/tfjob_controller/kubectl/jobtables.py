@@ -9,7 +9,7 @@ import msgspec
 
 from tfjob_controller.client.kinds import JobKind
 from tfjob_controller.client.reader import TablePage, TableRow
-from tfjob_controller.client.text import one_line
+from tfjob_controller.client.text import TextTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,8 @@ class GrowingTable:
     """A table whose rows go on to come, below the same headers. It keeps the widths of its columns, and no rows."""
 
     def __init__(self, tables: Sequence[JobList], *, with_namespace: bool, wide: bool) -> None:
-        headers, rows = rows_of(tables, with_namespace=with_namespace, wide=wide)
-        shown = [[header.upper() for header in headers], *([one_line(cell) or "-" for cell in row] for row in rows)]
-        self._widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        self._lines = [self._padded(cells) for cells in shown]
+        self._table = TextTable(*rows_of(tables, with_namespace=with_namespace, wide=wide))
+        self._lines = self._table.lines()
         self._tables = [JobList(each.kind, [msgspec.structs.replace(each.pages[0], rows=None)]) for each in tables]
         self._headers = merged_headers(tables, wide=wide)
         self._with_namespace = with_namespace
@@ -106,7 +104,4 @@ class GrowingTable:
             with_namespace=self._with_namespace,
             with_kind=len(self._tables) > 1,
         )
-        return self._padded([one_line(cell) or "-" for cell in cells])
-
-    def _padded(self, cells: Sequence[str]) -> str:
-        return "  ".join(cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)).rstrip()
+        return self._table.line(cells)

@@ -7,7 +7,6 @@ a colour of its own on a terminal.
 from __future__ import annotations
 
 import math
-import os
 import queue
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,12 @@ from tfjob_controller.client.listwatch import closed_after
 from tfjob_controller.client.logs import MAX_FOLLOWED, LogOptions, LogReader
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.output import escape_terminal_controls, print_notice, text_after_carriage_return
+from tfjob_controller.kubectl.output import (
+    escape_terminal_controls,
+    is_coloured,
+    print_notice,
+    text_after_carriage_return,
+)
 from tfjob_controller.kubectl.session import Session
 
 # Of the 16 that every terminal has, those that can be read on black and on white.
@@ -62,11 +66,6 @@ def follow_chief(session: Session, job: Job, timeout_seconds: float | None = Non
         print_logs(session, job, LogOptions(follow=True, over_restarts=True), sys.stdout, timeout_seconds)
     except (ApiError, ClientError) as error:
         print_notice(error.message if isinstance(error, ApiError) else str(error))
-
-
-def is_coloured(out: IO[str]) -> bool:
-    """See https://no-color.org: any value but the empty one."""
-    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:

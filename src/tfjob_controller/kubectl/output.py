@@ -1,33 +1,55 @@
-"""What commands print: JSON and YAML for programs, tables for people. Heavy parts are loaded when they are used."""
+"""What commands print: JSON and YAML for programs, tables and fields for people, escaped log lines.
+
+msgspec and PyYAML are imported when they are used, so that importing this module costs little.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import IO, Any
 
-from tfjob_controller.client.text import age, one_line
+from tfjob_controller.client.text import TextTable, age, fold, one_line
 from tfjob_controller.kubectl.arguments import JSON, YAML
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 
-# What JSON may hold as it is. In YAML it is escaped already.
-_RULES = re.compile(f"[{CONTROL_CHARACTERS}]")
+# JSON may contain these characters as they are; YAML escapes them.
+_CONTROL = re.compile(f"[{CONTROL_CHARACTERS}]")
+# All control characters and escape sequences except colours, tabs and carriage returns, which progress bars need.
+_CONTROL_BUT_COLOURS = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{CONTROL_CHARACTERS}]")
+# Bytes that are not valid UTF-8 do nothing to a terminal; they pass unchanged.
+_ENCODING = ("utf-8", "surrogateescape")
+
+# SGR parameters of ECMA-48.
+_BOLD, _CYAN, _GREEN, _YELLOW, _BOLD_RED = "1", "36", "32", "33", "1;31"
+_STYLES = {
+    "Running": _CYAN,
+    "Succeeded": _GREEN,
+    "Done": _GREEN,
+    "Failed": _BOLD_RED,
+    "Warning": _YELLOW,
+    "Creating": _YELLOW,
+    "CleanUp": _YELLOW,
+}
 
 
 def print_value(value: Any, output: str) -> int:
-    """A value that msgspec can encode, as JSON or YAML; returns the exit code."""
+    """Print a value that msgspec can encode, as JSON or YAML; returns the exit code."""
     import msgspec
 
     body = msgspec.json.encode(value)
     if output == JSON:
-        print(_RULES.sub(_escaped, msgspec.json.format(body, indent=2).decode()))
+        print(_CONTROL.sub(_json_escape, msgspec.json.format(body, indent=2).decode()))
     else:
-        print(in_yaml(msgspec.json.decode(body)), end="")
+        print(to_yaml(msgspec.json.decode(body)), end="")
     return 0
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _json_escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
@@ -35,39 +57,73 @@ def is_for_programs(output: str) -> bool:
     return output in (JSON, YAML)
 
 
-def in_yaml(value: Any) -> str:
+def to_yaml(value: Any) -> str:
     import yaml
 
     return str(yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=False, width=120))
 
 
 def print_notice(words: str) -> None:
-    """To the person, beside the answer, on one line whatever the words hold."""
+    """Print one line to standard error, beside the answer."""
     print(one_line(words), file=sys.stderr)
-
-
-def screen() -> Any:
-    """A `Screen` on standard output."""
-    from tfjob_controller.kubectl.screen import Screen
-
-    return Screen(sys.stdout)
 
 
 def ago(moment: str, now: datetime) -> str:
     return f"{age(moment, now)} ago" if moment else ""
 
 
-# Escape sequences but for colours. Tabs and carriage returns stay: progress is shown with them.
-_RULES = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{CONTROL_CHARACTERS}]")
-# Bytes of no encoding are nothing to a terminal: they go through as they are.
-_ENCODING = ("utf-8", "surrogateescape")
+def is_coloured(out: IO[str]) -> bool:
+    """Whether colours may be written; any NO_COLOR but the empty one forbids them (https://no-color.org)."""
+    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Screen:
+    """Prints for people: folded and coloured on a terminal, one unpadded line per row elsewhere.
+
+    `out` is standard output and `width` that of the terminal unless they are given.
+    """
+
+    def __init__(self, out: IO[str] | None = None, *, width: int | None = None) -> None:
+        self._out = out or sys.stdout
+        self._width = shutil.get_terminal_size().columns if width is None and self._out.isatty() else width
+        self._has_colours = is_coloured(self._out)
+
+    def heading(self, text: str) -> None:
+        self._print("", *(self._styled(each, _BOLD) for each in self._folded(text)))
+
+    def line(self, text: str) -> None:
+        self._print(*self._folded(text))
+
+    def fields(self, fields: Mapping[str, str]) -> None:
+        """Names and values; those without a value are left out."""
+        rows = [(name, value) for name, value in fields.items() if value]
+        if rows:
+            self._print(*TextTable(None, rows).lines(self._width, self._style_of_field))
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self._print(*TextTable(headers, rows).lines(self._width, self._style_of_cell))
+
+    def _folded(self, text: str) -> list[str]:
+        return fold(one_line(text), self._width) if self._width else [one_line(text)]
+
+    def _style_of_field(self, line: int, column: int, text: str) -> str:
+        return self._styled(text, _STYLES.get(text, "") if column else _BOLD)
+
+    def _style_of_cell(self, line: int, column: int, text: str) -> str:
+        return self._styled(text, _STYLES.get(text, "") if line else _BOLD)
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if style and self._has_colours else text
+
+    def _print(self, *lines: str) -> None:
+        self._out.write("".join(f"{line}\n" for line in lines))
 
 
 def escape_terminal_controls(line: bytes) -> bytes:
-    """The line with such bytes to be seen, by their numbers."""
-    return _RULES.sub(lambda match: escape(match[0]), line.decode(*_ENCODING)).encode(*_ENCODING)
+    """A line of a log with control characters and escape sequences except colours made visible."""
+    return _CONTROL_BUT_COLOURS.sub(lambda match: escape(match[0]), line.decode(*_ENCODING)).encode(*_ENCODING)
 
 
 def text_after_carriage_return(line: bytes) -> bytes:
-    """What is left of a line that its program wrote over: a prefix before it would be written over, too."""
+    """The part of a line that its program did not overwrite; a prefix before the line would be overwritten as well."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]

@@ -12,10 +12,10 @@ from tfjob_controller.kubectl.arguments import JobName, UsageError
 if TYPE_CHECKING:
     from tfjob_controller.client.client import Client
     from tfjob_controller.client.job import Job
+    from tfjob_controller.client.listwatch import TableStreams
     from tfjob_controller.kube.config.kubeconfig import Config
     from tfjob_controller.kube.http.transport import Transport
     from tfjob_controller.kube.requester import LineStream, Requester
-    from tfjob_controller.kubectl.watchedrows import TableStreams
 
 _TOO_MANY_REQUESTS = 429
 

@@ -14,7 +14,7 @@ from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import ClientError, JobDeletedError, JobFailedError, WaitTimeoutError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import TFJOB, Snapshot, snapshot_decoder
-from tfjob_controller.client.listwatch import watch
+from tfjob_controller.client.listwatch import watch_job
 from tfjob_controller.kube.errors import ApiError
 
 END = bookmark(5, ends_list=True)
@@ -38,7 +38,7 @@ def listed(*bodies: bytes) -> bytes:
 def played(*answers: Answer, count: int = 100) -> tuple[list[str | None], ScriptedRequester]:
     """The first phases that a watch tells, None for a job that is not there."""
     requester = ScriptedRequester(*answers)
-    seen = watch(Connection(requester, "ns", "there", clock=PatientClock()), TFJOB, "ns", "a", deadline=1e6)
+    seen = watch_job(Connection(requester, "ns", "there", clock=PatientClock()), TFJOB, "ns", "a", deadline=1e6)
     return [each and each.phase for each in islice(seen, count)], requester
 
 

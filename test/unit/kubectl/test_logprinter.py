@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from tfjob_controller.kubectl.logprinter import is_coloured, line_prefixes
+from tfjob_controller.kubectl.logprinter import line_prefixes
+from tfjob_controller.kubectl.output import is_coloured
 
 
 class Terminal(io.StringIO):

@@ -14,10 +14,10 @@ from tfjob_controller.kubectl.arguments import JSON, YAML, UsageError, parse, pr
 from tfjob_controller.kubectl.logprinter import _Printer
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
-    in_yaml,
     print_notice,
     print_value,
     text_after_carriage_return,
+    to_yaml,
 )
 
 # Clear the screen, set the title, 8-bit codes, text that runs backwards, a line that is none.
@@ -71,7 +71,7 @@ def test_what_is_for_programs_rules_no_terminal_and_means_the_same(
     shown = capsys.readouterr().out
     assert is_harmless(shown)
     assert (json.loads if output == JSON else yaml.safe_load)(shown) == {"message": HARM, HARM: 1}
-    assert yaml.safe_load(in_yaml(HARM)) == HARM
+    assert yaml.safe_load(to_yaml(HARM)) == HARM
 
 
 @pytest.mark.parametrize(

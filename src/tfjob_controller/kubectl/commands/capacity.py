@@ -39,7 +39,7 @@ def _run_queue(session: Session, parsed: Namespace) -> int:
     from datetime import UTC, datetime
 
     from tfjob_controller.kubectl.gangqueue import read_queue, rows_of, summary
-    from tfjob_controller.kubectl.output import is_for_programs, print_notice, print_value, screen
+    from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 
     queue = read_queue(session.requester, session.scope)
     if is_for_programs(parsed.output):
@@ -48,7 +48,7 @@ def _run_queue(session: Session, parsed: Namespace) -> int:
         print_notice(f"No gang waits; {summary(queue)}.")
         return 0
     wide = parsed.output == WIDE
-    screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not session.scope, wide=wide))
+    Screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not session.scope, wide=wide))
     print_notice(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
     return 0
 
@@ -70,7 +70,7 @@ def _add_top_arguments(parser: ArgumentParser) -> None:
 
 def _run_top(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.kubectl.nodeusage import cluster_usage, rows_of
-    from tfjob_controller.kubectl.output import is_for_programs, print_notice, print_value, screen
+    from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 
     nodes, pods, why = _read(session)
     found = cluster_usage(pods, session.scope, nodes)
@@ -81,7 +81,7 @@ def _run_top(session: Session, parsed: Namespace) -> int:
     if not found.holdings and not found.nodes:
         print_notice(f"No job holds anything in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
         return 0
-    screen().table(*rows_of(found, with_namespace=not session.scope))
+    Screen().table(*rows_of(found, with_namespace=not session.scope))
     return 0
 
 

@@ -42,12 +42,12 @@ def _add_describe_arguments(parser: ArgumentParser) -> None:
 def _run_describe(session: Session, parsed: Namespace) -> int:
     from datetime import UTC, datetime
 
-    from tfjob_controller.kubectl.output import is_for_programs, print_value, screen
+    from tfjob_controller.kubectl.output import Screen, is_for_programs, print_value
 
     description = session.job(parsed.job).describe()
     if is_for_programs(parsed.output):
         return print_value(description, parsed.output)
-    _print_description(screen(), description, datetime.now(UTC))
+    _print_description(Screen(), description, datetime.now(UTC))
     return 0
 
 
@@ -147,7 +147,7 @@ def _run_explain(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.client.diagnostics.collection import collect_diagnostics
     from tfjob_controller.client.diagnostics.diagnosis import diagnose
     from tfjob_controller.client.diagnostics.timeline import log_entry, sort_entries, timeline
-    from tfjob_controller.kubectl.output import is_for_programs, print_notice, print_value, screen
+    from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 
     case = collect_diagnostics(session.requester, session.job(parsed.job).snapshot)
     entries, found = timeline(case), diagnose(case)
@@ -158,7 +158,7 @@ def _run_explain(session: Session, parsed: Namespace) -> int:
         entries = sort_entries([*entries, *map(log_entry, logs)])
     if is_for_programs(parsed.output):
         return print_value(_value(case, entries, found), parsed.output)
-    _print(screen(), entries, found)
+    _print(Screen(), entries, found)
     for line in case.unread:
         print_notice(f"not read: {line}")
     return 0

@@ -91,17 +91,19 @@ def _watch(listed: Sequence[JobList], session: Session, parsed: Namespace) -> in
     """Until Ctrl-C. The kinds are those that the cluster had at the start, also without a job."""
     import sys
 
+    from tfjob_controller.client.listwatch import merge_rows, watch_rows
     from tfjob_controller.kubectl.jobtables import GrowingTable
     from tfjob_controller.kubectl.output import print_notice
-    from tfjob_controller.kubectl.watchedrows import RowWatch, merged
+    from tfjob_controller.util.clock import RealClock
 
     shown = GrowingTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
     print("\n".join(shown.lines()), flush=True)
+    clock = RealClock()
     watches = [
-        RowWatch(session.table_streams, _reader(session, each.kind, parsed), each.version, print_notice)
+        watch_rows(session.table_streams, _reader(session, each.kind, parsed), each.version, print_notice, clock)
         for each in listed
     ]
-    for index, row in merged(watches):
+    for index, row in merge_rows(watches):
         print(shown.line(index, row))
         sys.stdout.flush()
     return 0
@@ -117,14 +119,14 @@ def _print_names(listed: Sequence[JobList]) -> int:
 
 def _print_tables(listed: Sequence[JobList], session: Session, parsed: Namespace) -> int:
     from tfjob_controller.kubectl.jobtables import rows_of
-    from tfjob_controller.kubectl.output import print_notice, screen
+    from tfjob_controller.kubectl.output import Screen, print_notice
 
     if not listed:
         what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
         labelled = " with these labels" if parsed.selector else ""
         print_notice(f"No {what}{labelled} in {f'namespace {session.scope}' if session.scope else 'any namespace'}.")
         return 0
-    screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
+    Screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
     return 0
 
 

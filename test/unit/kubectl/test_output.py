@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tfjob_controller.client.text import one_line
-from tfjob_controller.kubectl.screen import Screen
+from tfjob_controller.kubectl.output import Screen
 
 LONG = "word " * 100
 

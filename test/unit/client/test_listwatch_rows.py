@@ -11,9 +11,9 @@ import pytest
 from helpers.scripted import Answer, PatientClock, ScriptedLines, ScriptedRequester
 from helpers.things import error_line
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
+from tfjob_controller.client.listwatch import merge_rows, watch_rows
 from tfjob_controller.client.reader import TABLE, Reader
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.watchedrows import RowWatch, merged
 
 
 class Streams:
@@ -49,8 +49,8 @@ def played(*answers: Answer, count: int) -> tuple[list[list[object]], Streams, l
     """The cells of the first rows, and what was said meanwhile."""
     streams, told = Streams(*answers), list[str]()
     reader = Reader(streams.requester, "ns", TFJOB, "team=a")
-    watch = RowWatch(streams, reader, 5, told.append, PatientClock())
-    return [each.cells for each in islice(watch.rows(), count)], streams, told
+    watch = watch_rows(streams, reader, 5, told.append, PatientClock())
+    return [each.cells for each in islice(watch, count)], streams, told
 
 
 def test_every_change_is_a_row_and_a_deletion_is_the_last_one() -> None:
@@ -101,10 +101,10 @@ def test_what_no_waiting_changes_is_raised(error: ApiError) -> None:
 
 def test_rows_of_several_watches_come_with_their_place_and_one_that_cannot_go_on_ends_all() -> None:
     silent = Streams([line("ADDED", "a", 6)], ApiError(403, "Forbidden", "no rights any more"))
-    watch = RowWatch(silent, Reader(silent.requester, "ns", TFJOB), 5, print, PatientClock())
+    watch = watch_rows(silent, Reader(silent.requester, "ns", TFJOB), 5, print, PatientClock())
     refused = Streams([line("ADDED", "b", 7)], ApiError(403, "Forbidden", "no rights any more"))
-    other = RowWatch(refused, Reader(refused.requester, "ns", TRAINJOB), 5, print, PatientClock())
+    other = watch_rows(refused, Reader(refused.requester, "ns", TRAINJOB), 5, print, PatientClock())
     found: list[tuple[int, object]] = []
     with pytest.raises(ApiError, match="no rights any more"):
-        found.extend((index, each.cells) for index, each in merged([watch, other]))
+        found.extend((index, each.cells) for index, each in merge_rows([watch, other]))
     assert found in ([(0, ["a", 6])], [(1, ["b", 7])], [(0, ["a", 6]), (1, ["b", 7])], [(1, ["b", 7]), (0, ["a", 6])])
