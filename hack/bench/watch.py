@@ -14,14 +14,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report, size
 from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.kube.cache.informer import Informer
-from tfjob_controller.kube.cache.store import by_controller_uid, by_label
+from tfjob_controller.kube.cache.store import by_controller_uid
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
@@ -86,9 +86,15 @@ class FromMemory:
         self._closed.set()
 
 
+def _job_of(pod: Pod) -> Iterable[str]:
+    """Index function: the job that the pod's label names."""
+    name = pod.metadata.labels.get("tf_job_name")
+    return () if name is None else (name,)
+
+
 def informer_of_pods(requester: Requester) -> Informer[Pod]:
     """With an index by function and one by name, as the controller has them."""
-    indexers = {"owner": by_controller_uid, "job": by_label("tf_job_name")}
+    indexers = {"owner": by_controller_uid, "job": _job_of}
     return Informer(requester, PODS, decoder_for(Pod), indexers=indexers, clock=RealClock())
 
 

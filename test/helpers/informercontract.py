@@ -88,7 +88,7 @@ class InformerContract:
 
     def synced(self, informer: Informer[Thing]) -> None:
         informer.start()
-        assert informer.wait_for_sync(LIMIT_SECONDS), informer.last_error
+        eventually(lambda: informer.is_synced)
 
     def test_it_follows_what_happens(self, informer: Informer[Thing], collection: Collection, diary: Diary) -> None:
         collection.put("there", 1)

@@ -19,7 +19,7 @@ from helpers.cluster import (
 from helpers.informercontract import LIMIT_SECONDS, Diary, InformerContract
 from helpers.poll import eventually
 from helpers.things import Thing, decode_thing
-from localcluster.api import Api
+from localcluster.api import APPLY_PATCH, Api
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import APISERVER
 from tfjob_controller.kube import codec
@@ -29,7 +29,6 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import ObjectMeta, Resource, version_of
-from tfjob_controller.kube.requester import APPLY_PATCH
 from tfjob_controller.util.clock import RealClock
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -125,7 +124,7 @@ def running(informer: Informer[Thing]) -> Iterator[tuple[Informer[Thing], Diary]
     informer.add_handler(diary)
     informer.start()
     try:
-        assert informer.wait_for_sync(LIMIT_SECONDS), informer.last_error
+        eventually(lambda: informer.is_synced)
         yield informer, diary
     finally:
         assert informer.stop(LIMIT_SECONDS)
@@ -209,7 +208,7 @@ def test_a_missing_crd_is_named_until_it_is_there(parcels: Parcels, api: Api) ->
         assert "does not serve Gadget bench.example.com/v1; is its CRD installed?" in informer.last_error
         assert not informer.is_synced
         api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _crd_of(gadgets))
-        assert informer.wait_for_sync(30.0)
+        eventually(lambda: informer.is_synced)
         eventually(lambda: informer.last_error == "", timeout=LIMIT_SECONDS)
     finally:
         api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.bench.example.com")

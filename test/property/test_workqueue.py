@@ -165,7 +165,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(self.model.queued) == set(self.model.dirty) - self.model.processing
 
     def teardown(self) -> None:
-        """Whatever happened: a drain ends once the workers have worked everything off."""
+        """Whatever happened: nothing is left once the workers have processed everything."""
         self.queue.shut_down()
         self.model.shut_down()
         for item in set(self.model.processing):
@@ -174,7 +174,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.get()
             for item in set(self.model.processing):
                 self.done(item)
-        assert eventually(lambda: self.queue.shut_down_with_drain(0.0))
+        assert eventually(lambda: len(self.queue) == 0)
+        assert self.queue.statistics().processing == 0
 
 
 TestQueue = QueueMachine.TestCase

@@ -70,12 +70,10 @@ class ResourceClient(Generic[ObjectT]):
         """Replace; with a `resourceVersion` in the body raises `is_conflict` if somebody wrote since."""
         return self._object("PUT", self._resource.path(namespace, name, subresource), body)
 
-    def patch(
-        self, namespace: str, name: str, body: Body, *, content_type: str = MERGE_PATCH, subresource: str = ""
-    ) -> ObjectT:
-        """Change some fields; the content type says how (custom resources know no strategic merge)."""
+    def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "") -> ObjectT:
+        """Change some fields by a merge patch, which custom resources support as well."""
         path = self._resource.path(namespace, name, subresource)
-        return self._object("PATCH", path, body, content_type)
+        return self._object("PATCH", path, body, MERGE_PATCH)
 
     def delete(
         self,
@@ -99,18 +97,6 @@ class ResourceClient(Generic[ObjectT]):
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
-
-    def delete_collection(self, namespace: str, label_selector: str, *, propagation: str = "Background") -> None:
-        """Ask for the deletion of all that match. Never of everything: an empty selector is a `ValueError`."""
-        if not label_selector:
-            raise ValueError("delete_collection needs a label selector")
-        query = {"labelSelector": label_selector}
-        self._send(
-            "DELETE",
-            self._resource.path(namespace),
-            encode({"propagationPolicy": propagation}),
-            query=query,
-        )
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
         """All that match, in pages, as one version (raises `is_gone` if that is compacted away between two pages)."""

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 # No HTTP answer at all: refused, reset, timed out, TLS.
 NO_RESPONSE = 0
 
-# A refusal by quota has no reason of its own (apiserver pkg/admission/plugin/resourcequota/controller.go). That a
-# template lacks what a quota demands (`failed quota`) is not among them: that does not pass.
-_QUOTA_WORDS = ("exceeded quota: ", "status unknown for quota: ")
-
 
 class ApiError(Exception):
     """The API server refused, or did not answer.
@@ -76,26 +72,12 @@ class ApiError(Exception):
         return self.status == 410 or self.reason in ("Expired", "Gone")
 
     @property
-    def is_invalid(self) -> bool:
-        return self.status == 422
-
-    @property
     def is_too_many_requests(self) -> bool:
         return self.status == 429
 
     @property
     def is_server_error(self) -> bool:
         return self.status >= 500
-
-    @property
-    def is_namespace_terminating(self) -> bool:
-        """A create was refused since its namespace is going away (403 with cause NamespaceTerminating)."""
-        return "NamespaceTerminating" in self.cause_reasons
-
-    @property
-    def is_quota_exceeded(self) -> bool:
-        """A ResourceQuota is used up, or so new that its use is not counted yet. Both pass without our doing."""
-        return self.is_forbidden and any(words in self.message for words in _QUOTA_WORDS)
 
     @property
     def is_retryable(self) -> bool:

@@ -12,9 +12,6 @@ from tfjob_controller.kube.flowcontrol import Priority
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 

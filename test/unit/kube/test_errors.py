@@ -14,11 +14,8 @@ PREDICATES = (
     "is_already_exists",
     "is_conflict",
     "is_gone",
-    "is_invalid",
     "is_too_many_requests",
     "is_server_error",
-    "is_namespace_terminating",
-    "is_quota_exceeded",
     "is_retryable",
 )
 
@@ -31,10 +28,10 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.b
         pytest.param(ApiError(NO_RESPONSE, "Timeout", "m"), {"is_no_response", "is_retryable"}, id="no answer"),
         pytest.param(ApiError(401, "Unauthorized", "m"), {"is_unauthorized"}, id="401"),
         pytest.param(ApiError(403, "Forbidden", "no rights"), {"is_forbidden"}, id="403"),
-        pytest.param(ApiError(403, "Forbidden", QUOTA), {"is_forbidden", "is_quota_exceeded"}, id="403 quota"),
+        pytest.param(ApiError(403, "Forbidden", QUOTA), {"is_forbidden"}, id="403 quota"),
         pytest.param(
             ApiError(403, "Forbidden", "forbidden: status unknown for quota: q, resources: pods"),
-            {"is_forbidden", "is_quota_exceeded"},
+            {"is_forbidden"},
             id="403 quota not counted yet",
         ),
         pytest.param(
@@ -44,14 +41,14 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.b
         ),
         pytest.param(
             ApiError(403, "Forbidden", "m", cause_reasons=["NamespaceTerminating"]),
-            {"is_forbidden", "is_namespace_terminating"},
+            {"is_forbidden"},
             id="403 namespace",
         ),
         pytest.param(ApiError(404, "NotFound", "m"), {"is_not_found"}, id="404"),
         pytest.param(ApiError(409, "AlreadyExists", "m"), {"is_already_exists"}, id="409 exists"),
         pytest.param(ApiError(409, "Conflict", "m"), {"is_conflict"}, id="409 conflict"),
         pytest.param(ApiError(410, "Expired", "m"), {"is_gone"}, id="410"),
-        pytest.param(ApiError(422, "Invalid", "m"), {"is_invalid"}, id="422"),
+        pytest.param(ApiError(422, "Invalid", "m"), set(), id="422"),
         pytest.param(
             ApiError(429, "TooManyRequests", "m"), {"is_too_many_requests", "is_retryable"}, id="429 is worth a retry"
         ),
@@ -61,10 +58,6 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: q, requested: count/jobs.b
 )
 def test_each_refusal_has_just_its_own_predicates(error: ApiError, true: set[str]) -> None:
     assert {name for name in PREDICATES if getattr(error, name)} == true
-
-
-def test_a_quota_is_told_from_missing_rights_by_the_servers_words_only_if_it_refused() -> None:
-    assert not ApiError(500, "InternalError", QUOTA).is_quota_exceeded
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ same order; a slow one delays only itself. An own write that was assumed takes t
 - `is_initial` is True for everything up to the end of the first list; `has_synced` says that the handler has been
   handed (not: has finished with) all of that.
 - What a handler raises is logged and counted; the next change is delivered as if nothing had been.
-- With `resync_seconds` each handler gets every object again as `on_update(obj, obj)`, first after that time and then in
-  intervals of that plus up to a fifth of it, so that many informers do not do it at once. 0 never does.
 
 `stop` ends all threads, also one that is blocked in a read. An informer runs once.
 Source: client-go tools/cache shared_informer.go, the_real_fifo.go.
@@ -67,7 +65,6 @@ class Informer(Generic[ObjectT]):
         field_selector: str = "",
         indexers: Mapping[str, IndexFunction[ObjectT]] | None = None,
         clock: Clock,
-        resync_seconds: float = 0.0,
         read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
         rng: random.Random | None = None,
     ) -> None:
@@ -75,12 +72,10 @@ class Informer(Generic[ObjectT]):
         self.name = resource.plural
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
-        self._resync_seconds = resync_seconds
         self._lock = threading.Lock()
         self._feeds: list[HandlerProcessor[ObjectT]] = []
         self._started = False
         self._stopped = threading.Event()
-        self._synced = threading.Event()
         self._reflector = Reflector(
             requester,
             resource,
@@ -105,8 +100,6 @@ class Informer(Generic[ObjectT]):
                 name or f"{self.name}-{len(self._feeds)}",
                 self.store,
                 clock=self._clock,
-                resync_seconds=self._resync_seconds,
-                rng=self._rng,
             )
             self._feeds.append(feed)
             if self._started:
@@ -151,10 +144,6 @@ class Informer(Generic[ObjectT]):
         """Why there is no watch just now, in words a user can act on; empty when all is well."""
         return self._reflector.last_error
 
-    def wait_for_sync(self, timeout_seconds: float) -> bool:
-        """Wait, in real time, until `is_synced`; False if it was not in time."""
-        return self._synced.wait(timeout_seconds)
-
     def statistics(self) -> InformerStatistics:
         with self._lock:
             feeds = [*self._feeds]
@@ -179,7 +168,6 @@ class Informer(Generic[ObjectT]):
             self.store.skip(event.key, event.version)
         else:
             self.store.replace(event.objects, event.version, event.unreadable)
-            self._synced.set()
 
 
 class InformerGroup:

@@ -5,8 +5,6 @@ Threads: the store's writers put, under the store's lock; one thread takes. Othe
 
 from __future__ import annotations
 
-import math
-import random
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -21,9 +19,6 @@ from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
-
-# Added to a resync interval at random, as a share of it.
-_RESYNC_JITTER = 0.2
 
 HandledT = TypeVar("HandledT", bound=Object, contravariant=True)
 
@@ -69,16 +64,10 @@ class HandlerProcessor(Generic[ObjectT]):
         store: Store[ObjectT],
         *,
         clock: Clock,
-        resync_seconds: float,
-        rng: random.Random,
     ) -> None:
         self._handler = handler
         self._name = name
-        self._store = store
         self._clock = clock
-        self._rng = rng
-        self._resync_seconds = resync_seconds
-        self._resync_at = clock.monotonic() + resync_seconds if resync_seconds else math.inf
         self._inbox: deque[Change[ObjectT]] = deque()
         self._filled = threading.Condition()
         self._stopped = threading.Event()
@@ -125,24 +114,14 @@ class HandlerProcessor(Generic[ObjectT]):
                 if self._stopped.is_set():
                     return
                 self._deliver(change)
-            if self._clock.monotonic() >= self._resync_at:
-                self._resync()
 
     def _take(self) -> Iterable[Change[ObjectT]]:
-        """All that is in the inbox, once there is something; nothing when a resync is due."""
+        """The content of the inbox, once there is some; nothing after `stop`."""
         with self._filled:
             while not (self._inbox or self._stopped.is_set()):
-                remaining = self._resync_at - self._clock.monotonic()
-                if remaining <= 0:
-                    break
-                self._clock.wait(self._filled, None if remaining == math.inf else remaining)
+                self._clock.wait(self._filled, None)
             taken, self._inbox = self._inbox, deque()
             return taken
-
-    def _resync(self) -> None:
-        """Put every object into the inbox once more, in order with all other changes."""
-        self._resync_at = self._clock.monotonic() + self._resync_seconds * (1 + self._rng.random() * _RESYNC_JITTER)
-        self._store.replay(self._put)
 
     def _deliver(self, change: Change[ObjectT]) -> None:
         try:

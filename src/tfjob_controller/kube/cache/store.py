@@ -55,7 +55,7 @@ class Added(msgspec.Struct, Generic[ObjectT], frozen=True):
 
 
 class Updated(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """A newer state of the same object (same uid); the same state twice is a resync."""
+    """A newer state of the same object (same uid)."""
 
     old: ObjectT
     new: ObjectT
@@ -81,16 +81,6 @@ def by_controller_uid(obj: Object) -> Iterable[str]:
     """Index function: the uid of the controlling owner, if there is one."""
     owner = controller_of(obj)
     return (owner.uid,) if owner else ()
-
-
-def by_label(name: str) -> Callable[[Object], Iterable[str]]:
-    """Index function: the value of one label, where an object has it."""
-
-    def values(obj: Object) -> Iterable[str]:
-        value = obj.metadata.labels.get(name)
-        return () if value is None else (value,)
-
-    return values
 
 
 class Store(Generic[ObjectT]):
@@ -126,7 +116,7 @@ class Store(Generic[ObjectT]):
             return [self._objects[key] for key in self._indexes[index].keys(value)]
 
     def index_values(self, index: str) -> Sequence[str]:
-        """All values that some object has now in that index."""
+        """All values that some object has now in that index (client-go's ListIndexFuncValues)."""
         with self._lock:
             return self._indexes[index].values()
 
@@ -221,12 +211,6 @@ class Store(Generic[ObjectT]):
             if self._synced:
                 listener(Synced())
             self._listeners.append(listener)
-
-    def replay(self, listener: Listener[ObjectT]) -> None:
-        """Tell one listener the present state once more, as updates that change nothing (resync)."""
-        with self._lock:
-            for obj in self._objects.values():
-                listener(Updated(obj, obj))
 
     # Under the lock
 

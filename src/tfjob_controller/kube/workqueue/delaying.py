@@ -80,11 +80,6 @@ class DelayingQueue(Generic[ItemT]):
         self._queue.shut_down()
         self._stop()
 
-    def shut_down_with_drain(self, timeout_seconds: float | None = None) -> bool:
-        drained = self._queue.shut_down_with_drain(timeout_seconds)
-        self._stop()
-        return drained
-
     @property
     def is_shutting_down(self) -> bool:
         return self._queue.is_shutting_down

@@ -105,14 +105,11 @@ class WorkQueue(Generic[ItemT]):
         self.clock = clock
         self.name = name
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
-        lock = threading.Lock()
-        self._available = threading.Condition(lock)  # workers wait here for an item
-        self._idle = threading.Condition(lock)  # a drain waits here for the last item
+        self._available = threading.Condition()  # guards everything here; workers wait on it for an item
         self._queued: _PriorityFifo[ItemT] = _PriorityFifo()
         self._dirty: dict[ItemT, int] = {}  # items that need work, with their priority: queued, or added in processing
         self._processing: dict[ItemT, int] = {}  # with the priority that each had in the queue
         self._is_shutting_down = False
-        self._is_draining = False
 
     def add(self, item: ItemT, priority: int = 0) -> None:
         """Mark an item as needing work. Ignored once the queue shuts down."""
@@ -164,8 +161,6 @@ class WorkQueue(Generic[ItemT]):
             if item in self._dirty:
                 self._queued.push(item, self._dirty[item])
                 self._available.notify()
-            elif not self._busy():
-                self._idle.notify_all()
 
     def __len__(self) -> int:
         """Items that wait for a worker. Only to be shown: it has changed by the time the caller looks at it."""
@@ -173,24 +168,10 @@ class WorkQueue(Generic[ItemT]):
             return len(self._queued)
 
     def shut_down(self) -> None:
-        """Ignore what is added from now on. Workers finish what is queued, then get ShutDown. Ends a drain's wait."""
+        """Ignore further adds. Workers process the queued items, then `get` raises ShutDown."""
         with self._available:
-            self._begin_shut_down(is_draining=False)
-
-    def shut_down_with_drain(self, timeout_seconds: float | None = None) -> bool:
-        """Like `shut_down`, and wait until every item that is queued or in processing is done; False if it was not.
-
-        Without a limit it waits for ever if a worker never says `done`; another thread's `shut_down` ends that.
-        """
-        with self._available:
-            self._begin_shut_down(is_draining=True)
-            until = None if timeout_seconds is None else self.clock.monotonic() + timeout_seconds
-            while self._busy() and self._is_draining:
-                left = None if until is None else until - self.clock.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self.clock.wait(self._idle, left)
-            return not self._busy()
+            self._is_shutting_down = True
+            self._available.notify_all()
 
     @property
     def is_shutting_down(self) -> bool:
@@ -226,12 +207,3 @@ class WorkQueue(Generic[ItemT]):
         self._dirty[item] = priority
         if item not in self._processing:
             self._queued.raise_priority(item, priority)
-
-    def _begin_shut_down(self, *, is_draining: bool) -> None:
-        self._is_shutting_down = True
-        self._is_draining = is_draining
-        self._available.notify_all()
-        self._idle.notify_all()
-
-    def _busy(self) -> bool:
-        return bool(self._processing) or len(self._queued) > 0

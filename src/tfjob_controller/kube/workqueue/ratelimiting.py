@@ -154,9 +154,6 @@ class RateLimitingQueue(Generic[ItemT]):
     def shut_down(self) -> None:
         self._queue.shut_down()
 
-    def shut_down_with_drain(self, timeout_seconds: float | None = None) -> bool:
-        return self._queue.shut_down_with_drain(timeout_seconds)
-
     @property
     def is_shutting_down(self) -> bool:
         return self._queue.is_shutting_down

@@ -40,10 +40,10 @@ class Diary:
 
 
 class Setup:
-    def __init__(self, resync_seconds: float = 0.0, requester: FedRequester | None = None) -> None:
+    def __init__(self, requester: FedRequester | None = None) -> None:
         self.clock = FakeClock()
         self.requester = requester or FedRequester()
-        self.informer = Informer(self.requester, THINGS, decode_thing, clock=self.clock, resync_seconds=resync_seconds)
+        self.informer = Informer(self.requester, THINGS, decode_thing, clock=self.clock)
 
     def started(self, *lines: bytes) -> Informer[Thing]:
         self.informer.start()
@@ -89,10 +89,10 @@ def test_a_handler_finds_in_the_store_what_it_is_told_or_newer(setup: Setup) -> 
 
 def test_it_is_synced_once_the_whole_list_is_there(setup: Setup) -> None:
     informer = setup.started(line("ADDED", A5))
-    assert not informer.wait_for_sync(0.05)
+    assert not informer.is_synced
     assert not informer.is_synced
     setup.requester.feed(bookmark(6, ends_list=True))
-    assert informer.wait_for_sync(60.0)
+    eventually(lambda: informer.is_synced)
     assert informer.is_synced
     assert len(informer.store) == 1
 
@@ -106,7 +106,7 @@ def test_a_handler_has_synced_when_it_was_handed_the_whole_list(setup: Setup) ->
 
     registration = setup.informer.add_handler(Slow())
     informer = setup.started(*LIST_OF_A)
-    assert informer.wait_for_sync(60.0)
+    eventually(lambda: informer.is_synced)
     assert not registration.has_synced
     go_on.set()
     assert eventually(lambda: registration.has_synced, timeout=5.0)
@@ -151,7 +151,7 @@ def test_an_assumed_write_is_told_once(setup: Setup) -> None:
     diary = Diary()
     setup.informer.add_handler(diary)
     informer = setup.started(*LIST_OF_A)
-    assert informer.wait_for_sync(60.0)
+    eventually(lambda: informer.is_synced)
     assert informer.store.assume(A7)
     setup.requester.feed(line("MODIFIED", A7), line("MODIFIED", A8))
     hears(diary, ("add", "a", True), ("update", "a", "5", "7"), ("update", "a", "7", "8"))
@@ -177,41 +177,12 @@ def test_an_undecodable_object_never_stops_the_watch(setup: Setup) -> None:
     assert informer.statistics().reflector.undecodable == 1
 
 
-def test_a_resync_hands_every_object_again_after_its_time() -> None:
-    setup = Setup(resync_seconds=100.0)
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    setup.started(*LIST_OF_A)
-    hears(diary, ("add", "a", True))
-    setup.clock.await_waiters(1)
-    setup.clock.advance(99.0)
-    setup.clock.await_waiters(1)
-    assert len(diary.entries) == 1
-    setup.clock.advance(1.0)
-    hears(diary, ("add", "a", True), ("update", "a", "5", "5"))
-    setup.clock.await_waiters(1)
-    setup.clock.advance(120.0)
-    hears(diary, ("add", "a", True), ("update", "a", "5", "5"), ("update", "a", "5", "5"))
-    assert setup.informer.stop(60.0)
-
-
-def test_without_resync_nothing_is_handed_again(setup: Setup) -> None:
-    diary = Diary()
-    setup.informer.add_handler(diary)
-    setup.started(*LIST_OF_A)
-    hears(diary, ("add", "a", True))
-    setup.clock.await_waiters(1)
-    setup.clock.advance(1e6)
-    setup.clock.await_waiters(1)
-    assert len(diary.entries) == 1
-
-
 def test_stop_leaves_no_thread_also_while_blocked_in_a_read() -> None:
     before = set(threading.enumerate())
-    setup = Setup(resync_seconds=10.0)
+    setup = Setup()
     setup.informer.add_handler(Diary())
     informer = setup.started(*LIST_OF_A)
-    assert informer.wait_for_sync(60.0)
+    eventually(lambda: informer.is_synced)
     assert {thread.name for thread in set(threading.enumerate()) - before} == {"informer-things", "handler-things-0"}
     assert informer.stop(60.0)
     assert set(threading.enumerate()) <= before
@@ -248,7 +219,7 @@ def test_several_informers_run_side_by_side() -> None:
     for number, setup in enumerate(setups):
         setup.started(line("ADDED", thing(f"only-{number}", 5)), bookmark(6, ends_list=True))
     for number, setup in enumerate(setups):
-        assert setup.informer.wait_for_sync(60.0)
+        eventually(lambda informer=setup.informer: informer.is_synced)
         assert [*setup.informer.store.keys()] == [f"ns/only-{number}"]
         assert setup.informer.stop(60.0)
 

@@ -15,7 +15,6 @@ from tfjob_controller.kube.cache.store import (
     Synced,
     Updated,
     by_controller_uid,
-    by_label,
 )
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 
@@ -113,8 +112,6 @@ def test_ready_made_index_functions() -> None:
     owned = Thing(meta)
     assert list(by_controller_uid(owned)) == ["u1"]
     assert list(by_controller_uid(A5)) == []
-    assert list(by_label("x")(owned)) == ["1"]
-    assert list(by_label("x")(A5)) == []
 
 
 # The watch
@@ -207,14 +204,6 @@ def test_who_subscribes_late_is_told_the_present_state_first() -> None:
     store.subscribe(told.append)
     store.upsert(thing("a", 11))
     assert told == [Added(A5), Synced(), Updated(A5, thing("a", 11))]
-
-
-def test_a_replay_tells_one_listener_every_object_as_an_update() -> None:
-    store = filled(A5)
-    others = told_by(store)
-    told: list[Change[Thing]] = []
-    store.replay(told.append)
-    assert (told, others) == ([Updated(A5, A5)], [])
 
 
 def test_readers_never_see_half_a_list() -> None:

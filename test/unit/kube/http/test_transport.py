@@ -27,7 +27,7 @@ from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.flowcontrol import Priority
 from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.http.transport import Transport, default_user_agent
-from tfjob_controller.kube.requester import JSON_PATCH
+from tfjob_controller.kube.requester import MERGE_PATCH
 from tfjob_controller.kube.trace import Trace, use_trace
 from tfjob_controller.util.clock import FakeClock
 
@@ -176,9 +176,9 @@ class TestWhatIsSent:
 
     def test_a_write_has_just_the_content_type_that_it_was_given(self, serve: Serve, connect: Connect) -> None:
         server = serve(ok)
-        connect(server.url, user_agent="mine/1").request("PATCH", PATH, body=b"[]", content_type=JSON_PATCH)
+        connect(server.url, user_agent="mine/1").request("PATCH", PATH, body=b"[]", content_type=MERGE_PATCH)
         (seen,) = server.requests
-        assert (seen.body, seen.headers["content-type"]) == (b"[]", JSON_PATCH)
+        assert (seen.body, seen.headers["content-type"]) == (b"[]", MERGE_PATCH)
         assert seen.headers["user-agent"] == "mine/1"
 
     def test_a_server_behind_a_path(self, serve: Serve, connect: Connect) -> None:

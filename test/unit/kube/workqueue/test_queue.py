@@ -327,74 +327,6 @@ class TestShutDown:
         queue.shut_down()
 
 
-class TestDrain:
-    def test_it_waits_for_items_in_processing(self, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.get()
-        drained = background(queue.shut_down_with_drain)
-        eventually(lambda: queue.is_shutting_down)
-        assert not drained.done()
-        queue.done("a")
-        assert drained.result(60) is True
-
-    def test_it_waits_for_items_that_are_still_queued(self, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.add("b")
-        drained = background(queue.shut_down_with_drain)
-        eventually(lambda: queue.is_shutting_down)
-        queue.done(queue.get())
-        assert not drained.done()
-        queue.done(queue.get())
-        assert drained.result(60) is True
-
-    def test_it_waits_for_a_dirty_item_to_be_processed_again(self, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.get()
-        queue.add("a")
-        drained = background(queue.shut_down_with_drain)
-        eventually(lambda: queue.is_shutting_down)
-        queue.done("a")
-        assert not drained.done()
-        queue.done(queue.get())
-        assert drained.result(60) is True
-
-    def test_one_item_that_nobody_has_taken_is_work_too(self, queue: Queue) -> None:
-        queue.add("a")
-        assert queue.shut_down_with_drain(0.0) is False
-
-    def test_an_empty_queue_is_drained_at_once(self, queue: Queue) -> None:
-        assert queue.shut_down_with_drain() is True
-
-    def test_what_is_added_during_it_is_ignored(self, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.get()
-        drained = background(queue.shut_down_with_drain)
-        eventually(lambda: queue.is_shutting_down)
-        queue.add("b")
-        queue.done("a")
-        assert drained.result(60) is True
-        assert len(queue) == 0
-
-    def test_it_gives_up_when_its_time_is_over(self, clock: FakeClock, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.get()
-        drained = background(lambda: queue.shut_down_with_drain(5.0))
-        clock.await_waiters(1)
-        clock.advance(4.9)
-        clock.await_waiters(1)
-        assert not drained.done()
-        clock.advance(0.1)
-        assert drained.result(60) is False
-
-    def test_a_plain_shut_down_ends_its_wait(self, queue: Queue, background: Background) -> None:
-        queue.add("a")
-        queue.get()
-        drained = background(queue.shut_down_with_drain)
-        eventually(lambda: queue.is_shutting_down)
-        queue.shut_down()
-        assert drained.result(60) is False
-
-
 class TestDelayingQueue:
     @pytest.mark.parametrize("seconds", [0.0, -1.0, -1e9])
     def test_no_delay_means_now(self, delaying: DelayingQueue[str], seconds: float) -> None:
@@ -529,10 +461,6 @@ class TestDelayingQueue:
             delaying.cancel(key)
             del key
         assert still_held(held) < 100
-
-    def test_a_drain_does_not_wait_for_delayed_items(self, delaying: DelayingQueue[str]) -> None:
-        delaying.add_after("a", 1e9)
-        assert delaying.shut_down_with_drain() is True
 
     def test_it_has_one_thread_which_starts_when_needed_and_ends_with_it(self, clock: FakeClock) -> None:
         def threads() -> list[str]:
@@ -784,7 +712,7 @@ class TestUnderLoad:
             for producer in [pool.submit(load.produce, first, 4) for first in range(4)]:
                 producer.result(60)
             eventually(lambda: load.seen == load.state)
-            assert load.queue.shut_down_with_drain(30.0)
+            load.queue.shut_down()
             for worker in workers:
                 worker.result(60)
         assert load.overlaps == []
