@@ -58,7 +58,7 @@ def test_one_file_is_copied(tmp_path: Path) -> None:
     [
         pytest.param("file:///no/such/folder", "not found (there is no file or folder /no/such/folder)", id="nothing"),
         pytest.param("file://{tmp}/empty", "nothing is there", id="an empty folder"),
-        pytest.param("file://{tmp}", "lie within each other", id="the target within the source"),
+        pytest.param("file://{tmp}", "must not contain each other", id="the target within the source"),
         pytest.param("ftp://host/x", "the scheme 'ftp' is unknown", id="unknown scheme"),
         pytest.param("gs+s3://host/x", "is unknown", id="odd scheme"),
     ],

@@ -141,7 +141,7 @@ def test_an_object_that_is_replaced_while_it_is_fetched_is_no_mixture(
             list(source.read(file, 0))
     fault = explain(refused.value, file.name)
     assert "has changed" in str(fault)
-    assert fault.is_passing
+    assert fault.is_transient
 
 
 @pytest.mark.parametrize(("encryption", "is_md5"), [("AES256", True), ("aws:kms", False)])

@@ -1,9 +1,9 @@
 """`tfjob-controller initialize dataset|model` and `tfjob-controller export`, from options to an exit code.
 
-The last line on standard error says why it failed, and nothing may follow it. In a container the same line is the
-termination message, from which the job's reason is made. So what libraries log is not shown at all; it would also tell
-URLs with what is secret in them. Exit codes: errors.py. SIGTERM and SIGINT end it at once; what has come so far is gone
-on with by the next run.
+The last line on standard error is the reason of a failure, and nothing may follow it. In a container the same line is
+the termination message, from which the job's reason is made. Libraries log nothing, because their lines could follow
+the reason, and can contain URLs with secrets. errors.py has the exit codes. SIGTERM and SIGINT end a command at once;
+the next run continues from there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from tfjob_controller.storage.crew import WORKER_NAME
 from tfjob_controller.storage.errors import EXIT_STOPPED, Stopped, StorageError, exit_code, explain
-from tfjob_controller.storage.exporting import export_folder
-from tfjob_controller.storage.initializing import initialize_folder
+from tfjob_controller.storage.exporter import export_folder
+from tfjob_controller.storage.initializer import initialize_folder
 from tfjob_controller.storage.options import ExportOptions, InitializeOptions
-from tfjob_controller.storage.redaction import Redactor
-from tfjob_controller.storage.uris import redact_urls
+from tfjob_controller.storage.uris import Redactor, redact_urls
+from tfjob_controller.storage.workerpool import THREAD_PREFIX
 
 PROGRAM = "tfjob-controller"
 # The default of a container's terminationMessagePath.
@@ -34,7 +33,7 @@ TERMINATION_LOG = "/dev/termination-log"
 
 
 def initialize(what: str, options: InitializeOptions, environ: Mapping[str, str] = os.environ) -> int:
-    """Fill the target folder; returns the exit code."""
+    """Fills the target folder; returns the exit code."""
     redact = Redactor(environ)
     return _run(
         f"initialize {what}", options.storage_uri, redact, lambda: initialize_folder(what, options, environ, redact)
@@ -42,7 +41,7 @@ def initialize(what: str, options: InitializeOptions, environ: Mapping[str, str]
 
 
 def export(options: ExportOptions, environ: Mapping[str, str] = os.environ) -> int:
-    """Send the source folder's files; returns the exit code."""
+    """Uploads the files of the source folder; returns the exit code."""
     redact = Redactor(environ)
     return _run("export", options.storage_uri, redact, lambda: export_folder(options, environ, redact))
 
@@ -64,13 +63,13 @@ def _run(command: str, uri: str, redact: Redactor, work: Callable[[], None]) -> 
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and SIGINT raise Stopped in the main thread, whatever that waits for."""
+    """SIGTERM and SIGINT raise Stopped in the main thread, also while it waits."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        # A second one must not break what the first one set going.
+        # A second signal must not interrupt the handling of the first one.
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_IGN)
         raise Stopped
@@ -84,26 +83,26 @@ def _stoppable() -> Iterator[None]:
 
 
 def _quiet_libraries() -> None:
-    """For good: a connection that nobody closed is told when the interpreter ends, after our last line."""
+    """Silences libraries until the process ends: they would report open connections after the last line."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    # A container's user often has no home; uploads by Xet keep something there.
+    # The user of a container often has no home folder, which uploads by Xet need.
     os.environ.setdefault("HF_HOME", os.path.join(tempfile.gettempdir(), "huggingface"))
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
 
 
 def _leave(line: str, code: int) -> int:
-    """Say the last line. A worker that still waits for a server would keep the process, or talk after it."""
+    """Prints the last line. A worker that is blocked by a server must neither keep the process nor print after it."""
     print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
     _write_termination_message(f"{PROGRAM}: {line}")
-    if any(thread.name.startswith(WORKER_NAME) for thread in threading.enumerate()):
+    if any(thread.name.startswith(THREAD_PREFIX) for thread in threading.enumerate()):
         sys.stdout.flush()
         os._exit(code)
     return code
 
 
 def _write_termination_message(line: str) -> None:
-    """Replaces the end of the log, which the kubelet would take otherwise. Only a kubelet creates the file."""
+    """Writes the termination message, which the kubelet prefers to the log. Only a kubelet creates the file."""
     with contextlib.suppress(OSError), open(os.open(TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC), "w") as file:
         file.write(line)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 EXIT_PERMANENT = 1
 EXIT_USAGE = 2
 # 128 and EX_TEMPFAIL of sysexits.h; above all that a signal makes (129 to 192).
-EXIT_PASSING = 128 + 75
+EXIT_TRANSIENT = 128 + 75
 EXIT_STOPPED = 128 + 15
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -32,7 +32,7 @@ _LOCAL = (
     errno.ENOTDIR,
     errno.ELOOP,
 )
-_PASSING_STATUSES = (408, 425, 429)
+_TRANSIENT_STATUSES = (408, 425, 429)
 _NAMED = {
     "GatedRepoError": "access is denied: its terms must be accepted on the hub, and HF_TOKEN be of one who has",
     "RepositoryNotFoundError": "the repository does not exist, or is private and HF_TOKEN may not read it",
@@ -43,7 +43,7 @@ _NAMED = {
     "RefreshError": "access is denied: Google does not take the credentials",
 }
 # Of aiohttp, httpx, botocore and fsspec; what Python itself has is an OSError.
-_PASSING_NAMES = {
+_TRANSIENT_NAMES = {
     "ClientError",
     "TransportError",
     "ConnectionError",
@@ -55,23 +55,23 @@ _PASSING_NAMES = {
 
 
 class StorageError(Exception):
-    """One line for people, without secrets; `is_passing` if the same may succeed later."""
+    """One line for people, without secrets. `is_transient` means that a later attempt can succeed."""
 
-    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+    def __init__(self, message: str, *, is_transient: bool = False) -> None:
         super().__init__(message)
-        self.is_passing = is_passing
+        self.is_transient = is_transient
 
 
 class Stopped(BaseException):
-    """SIGTERM or SIGINT has come; nothing but the command itself may catch it."""
+    """Raised on SIGTERM or SIGINT; only the command itself catches it."""
 
 
 def exit_code(error: StorageError) -> int:
-    return EXIT_PASSING if error.is_passing else EXIT_PERMANENT
+    return EXIT_TRANSIENT if error.is_transient else EXIT_PERMANENT
 
 
 def explain(error: BaseException, where: object) -> StorageError:
-    """What this error means for `where`, a URI or path as it may be shown. The text still has to be redacted."""
+    """What an error means for `where`, a URI or path without secrets. The message must still be redacted."""
     if isinstance(error, StorageError):
         return error
     for each in _chain(error):
@@ -79,14 +79,14 @@ def explain(error: BaseException, where: object) -> StorageError:
         if found is not None:
             return found
     words = _words(error)
-    if any(_names(each) & _PASSING_NAMES for each in _chain(error)):
-        return StorageError(f"{where}: {words}", is_passing=True)
+    if any(_names(each) & _TRANSIENT_NAMES for each in _chain(error)):
+        return StorageError(f"{where}: {words}", is_transient=True)
     if isinstance(error, FileNotFoundError):
         return StorageError(f"{where}: not found ({words})")
     if isinstance(error, PermissionError):
         return StorageError(f"{where}: access is denied ({words})")
-    is_passing = isinstance(error, (OSError, EOFError, asyncio.TimeoutError))
-    return StorageError(f"{where}: {words}", is_passing=is_passing)
+    is_transient = isinstance(error, (OSError, EOFError, asyncio.TimeoutError))
+    return StorageError(f"{where}: {words}", is_transient=is_transient)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -99,7 +99,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _known(error: BaseException, where: object) -> StorageError | None:
-    """What this one error says, its causes apart; None if nothing."""
+    """The meaning of one error without its causes; None if it is unknown."""
     if isinstance(error, ImportError):
         missing = getattr(error, "name", None) or error
         return StorageError(f"{where}: the package {missing} is missing: install tfjob-controller[storage]")
@@ -128,12 +128,12 @@ def _file_of(error: OSError) -> str:
 
 
 def _http_status(error: BaseException) -> int | None:
-    """What a server answered: by botocore, gcsfs, aiohttp, and by httpx and the hub, in this order."""
+    """The HTTP status of an error of botocore, gcsfs, aiohttp, httpx or the hub; tried in this order."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     elif "HttpError" in _names(error):
-        # Others have a `code`, too: aiohttp calls a connection that was cut 400.
+        # Other errors have a `code` too: aiohttp reports a broken connection as 400.
         found = getattr(error, "code", None)
     else:
         found = getattr(error, "status", None) or getattr(response, "status_code", None)
@@ -147,12 +147,12 @@ def _by_status(status: int, error: BaseException, where: object) -> StorageError
     if status in (404, 410):
         return StorageError(f"{where}: not found ({words})")
     if status == 412:
-        return StorageError(f"{where}: the file has changed while it was read ({words})", is_passing=True)
-    return StorageError(f"{where}: {words}", is_passing=status >= 500 or status in _PASSING_STATUSES)
+        return StorageError(f"{where}: the file has changed while it was read ({words})", is_transient=True)
+    return StorageError(f"{where}: {words}", is_transient=status >= 500 or status in _TRANSIENT_STATUSES)
 
 
 def _words(error: BaseException) -> str:
-    """What an error says, in one line; its class if it says nothing."""
+    """The message of an error on one line, or the name of its class."""
     text = " ".join(str(getattr(error, "message", "") or error).split())
     name = type(error).__name__
     if not text:

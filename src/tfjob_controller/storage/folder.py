@@ -1,12 +1,12 @@
-"""The folder that is filled: where a file goes, what is whole there already, and the mark that says all of it is.
+"""The target folder of an initializer: partial files, the journal of complete files, and the marker of a full copy.
 
-Theory of operation. A file grows under a name of our own beside its final one; the name holds a hash of what the source
-says of the file, so what is left of another version is never gone on with. When the part is whole and right it is
-synced and renamed, and a line in the journal says which version it was. So after a kill at any point: a final name
-means whole, a part may be gone on with, and the journal says which whole files belong to this source. At the end comes
-the marker, and the journal goes.
+Theory of operation. A file is written under a temporary name beside its final one. The temporary name contains a hash
+of the source's description of the file, so a partial file of another version is never continued. A complete and
+verified file is synced and renamed, and the journal records its version. After a kill at any point, a file under its
+final name is complete, a partial file can be continued, and the journal tells which complete files belong to this
+source. Once all files are complete, the marker is written and the journal is removed.
 
-No symbolic link in the folder is followed. Threads: `FilledFolder` may be used by several, one for each file.
+Symbolic links in the folder are never followed. Several threads may use one `FilledFolder`, each for another file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import threading
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import structlog
 
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import OWN_PREFIX, RemoteFile, checked_name, new_hash
-from tfjob_controller.storage.part import BLOCK_BYTES, Part
 from tfjob_controller.storage.uris import StorageUri
 
 MARKER = ".tfjob-initialized.json"
@@ -75,16 +75,16 @@ class FilledFolder:
             return True
         return file.digest is not None and _hash_of(path, file) == file.digest.value
 
-    def part_of(self, file: RemoteFile) -> Part:
+    def part_of(self, file: RemoteFile) -> PartialFile:
         """Where this version of the file grows; what a run before left of it is there."""
         name = hashlib.sha256(f"{file.name}\0{file.identity}\0{file.size}".encode("utf-8", "surrogateescape"))
         parent = self._path_of(file.name).parent
         parent.mkdir(parents=True, exist_ok=True)
         self._check_inside(parent)
-        return Part(parent / f"{OWN_PREFIX}{name.hexdigest()[:20]}{_PART_SUFFIX}", file)
+        return PartialFile(parent / f"{OWN_PREFIX}{name.hexdigest()[:20]}{_PART_SUFFIX}", file)
 
-    def accept(self, part: Part, file: RemoteFile) -> None:
-        """Give a part, which is whole and right, its final name."""
+    def accept(self, part: PartialFile, file: RemoteFile) -> None:
+        """Renames a complete and verified partial file to its final name, and records it in the journal."""
         path = self._path_of(file.name)
         if path.is_dir() and not path.is_symlink():
             raise StorageError(f"{file.name!r} is a file, and the folder has a folder of this name")
@@ -121,7 +121,7 @@ class FilledFolder:
         return path
 
     def _check_inside(self, folder: Path) -> None:
-        """No part of the way may be a symbolic link: what is behind it is not ours to write."""
+        """Refuses symbolic links in any part of the path, because they can lead out of the target folder."""
         if Path(os.path.realpath(folder)) != folder:
             raise StorageError(f"{folder} is or goes through a symbolic link: nothing is written there")
 
@@ -173,3 +173,91 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+BLOCK_BYTES = 8 * 2**20
+# A power failure can lose at most this many bytes, although the length of the file does not show it.
+SYNC_EVERY_BYTES = 4 * BLOCK_BYTES
+
+
+class PartialFile:
+    """An incomplete file, which knows its hash. A context manager, for one thread; `append` adds to its `size` bytes.
+
+    The content of an earlier run is continued if the source still describes the file in the same way. Without a hash to
+    verify, the last bytes are fetched again, since a power failure may have damaged them unnoticed.
+    """
+
+    def __init__(self, path: Path, file: RemoteFile, *, sync_every_bytes: int = SYNC_EVERY_BYTES) -> None:
+        self.path = path
+        self.size = 0
+        self._file = file
+        self._sync_every = sync_every_bytes
+        self._synced = 0
+        self._descriptor = -1
+        self._hash = new_hash(file.digest, file.size)
+
+    def __enter__(self) -> Self:
+        # O_NOFOLLOW: a symbolic link of this name is an error.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self.path, flags, 0o666)
+        self._go_on()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def append(self, block: bytes) -> None:
+        """Adds a block. If the file becomes longer than announced, discards the content and raises StorageError."""
+        if self._file.size is not None and self.size + len(block) > self._file.size:
+            self.restart()
+            raise self._wrong(f"more than the {self._file.size} bytes that were told have come")
+        written = 0
+        while written < len(block):
+            written += os.write(self._descriptor, memoryview(block)[written:])
+        self.size += len(block)
+        if self._hash is not None:
+            self._hash.update(block)
+        if self.size - self._synced >= self._sync_every:
+            os.fdatasync(self._descriptor)
+            self._synced = self.size
+
+    def restart(self) -> None:
+        """Discards the content."""
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self.size = self._synced = 0
+        self._hash = new_hash(self._file.digest, self._file.size)
+
+    def check_size(self) -> None:
+        """Raises StorageError unless the file has the size that the source announced."""
+        if self._file.size is not None and self.size != self._file.size:
+            raise self._wrong(f"only {self.size} of {self._file.size} bytes have come")
+
+    def has_right_hash(self) -> bool:
+        digest = self._file.digest
+        return digest is None or self._hash is None or self._hash.hexdigest() == digest.value
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def keep_as(self, path: Path) -> None:
+        """Renames the file; an existing file of that name is replaced."""
+        self.path.replace(path)
+
+    def _wrong(self, what: str) -> StorageError:
+        return StorageError(f"{self._file.name}: {what}", is_transient=True)
+
+    def _go_on(self) -> None:
+        there = os.fstat(self._descriptor).st_size
+        if not self._file.identity or there > (self._file.size or 0):
+            there = 0
+        elif self._file.digest is None:
+            there = max(0, there - self._sync_every)
+        os.ftruncate(self._descriptor, there)
+        while self.size < there:
+            block = os.read(self._descriptor, min(BLOCK_BYTES, there - self.size))
+            self.size += len(block)
+            if self._hash is not None:
+                self._hash.update(block)
+        self._synced = self.size

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfjob_controller.storage.buckets import BucketSource, Dialect, object_as_long_as, root_of
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import CRC32C, MD5, Digest
-from tfjob_controller.storage.ranged import Info
+from tfjob_controller.storage.objectstore import BucketSource, Info, ObjectTraits, object_as_long_as, root_of
 from tfjob_controller.storage.uris import StorageUri
 
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -49,7 +48,7 @@ def _token(environ: Mapping[str, str]) -> Any:
 
 def gs_source(uri: StorageUri, environ: Mapping[str, str]) -> BucketSource:
     """All objects below a prefix, or one object."""
-    dialect = Dialect(_identity, _digest, is_of_content=lambda *_: True)
+    dialect = ObjectTraits(_identity, _digest, is_of_content=lambda *_: True)
     return BucketSource(uri, connect(environ), dialect)
 
 
@@ -82,4 +81,4 @@ class GsSink:
     def put(self, path: Path, name: str) -> None:
         self._filesystem.put_file(str(path), f"{self._root}/{name}", chunksize=_PART_BYTES)
         if not self.has(path, name):
-            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_passing=True)
+            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_transient=True)

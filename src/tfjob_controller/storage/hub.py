@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from tfjob_controller.storage.files import GIT, OWN_PREFIX, SHA256, Digest, RemoteFile
-from tfjob_controller.storage.ranged import Info, read_ranged, relative_files
+from tfjob_controller.storage.objectstore import Info, read_blocks, relative_files
 from tfjob_controller.storage.uris import DATASET, StorageUri
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ACCESS_TOKEN")
@@ -58,7 +58,7 @@ class HubSource:
         return {root: self._filesystem.info(root, expand_info=True)} if list(found) == [root] else found
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        return read_ranged(self._filesystem, file, offset)
+        return read_blocks(self._filesystem, file, offset)
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
         return True

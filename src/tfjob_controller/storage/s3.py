@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfjob_controller.storage.buckets import BucketSource, Dialect, object_as_long_as, root_of
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest
-from tfjob_controller.storage.ranged import Info
+from tfjob_controller.storage.objectstore import BucketSource, Info, ObjectTraits, object_as_long_as, root_of
 from tfjob_controller.storage.uris import StorageUri
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -58,7 +57,7 @@ def _has_credentials() -> bool:
 
 def s3_source(uri: StorageUri, environ: Mapping[str, str]) -> BucketSource:
     """All objects below a prefix, or one object."""
-    return BucketSource(uri, connect(environ), Dialect(_etag, _digest, is_of_content=is_etag_md5))
+    return BucketSource(uri, connect(environ), ObjectTraits(_etag, _digest, is_of_content=is_etag_md5))
 
 
 def is_etag_md5(filesystem: Any, location: str) -> bool:
@@ -92,9 +91,9 @@ class S3Sink:
         self._filesystem.put_file(str(path), location, chunksize=_part_bytes(size), max_concurrency=_PARTS_AT_ONCE)
         self._filesystem.invalidate_cache()
         if int(self._filesystem.info(location)["size"]) != size:
-            raise StorageError(f"{name}: the bucket has another size of it than was sent", is_passing=True)
+            raise StorageError(f"{name}: the bucket has another size of it than was sent", is_transient=True)
         if not self.has(path, name) and is_etag_md5(self._filesystem, location):
-            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_passing=True)
+            raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_transient=True)
 
 
 def _part_bytes(size: int) -> int:

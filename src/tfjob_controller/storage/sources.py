@@ -1,32 +1,41 @@
-"""Where files come from: a listing, and the content of each from any byte on. One way in for all schemes."""
+"""Sources of files: one interface for all schemes, and the source of local files.
+
+Local files are read for `file://` URIs and for the folder that an exporter uploads.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from tfjob_controller.storage.files import RemoteFile
+import structlog
+
+from tfjob_controller.storage.errors import StorageError
+from tfjob_controller.storage.files import RemoteFile, is_own
+from tfjob_controller.storage.objectstore import read_blocks
 from tfjob_controller.storage.uris import StorageUri
 
 
 class Source(Protocol):
-    """May be used by several threads. Everything may raise whatever its library raises: see errors.explain."""
+    """A source of files, for several threads. Every method can raise errors of its library: see errors.explain."""
 
     def files(self) -> Sequence[RemoteFile]:
-        """All files below the URI, or the one that it names; folders are not among them. Empty if there is nothing."""
+        """All files below the URI, or the file that it names, without folders. Empty if there is none."""
 
     def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
-        """The content from this byte on, in blocks of at most some megabytes."""
+        """The content from this offset, in blocks of a few megabytes."""
 
     def is_digest_of_content(self, file: RemoteFile) -> bool:
-        """Asked when a digest differs: does the source really mean the content by it?"""
+        """Whether the digest is one of the content; called when the digests differ."""
 
 
 Environ = Mapping[str, str]
 
 
 def open_source(uri: StorageUri, environ: Environ) -> Source:
-    """The source of a URI. Its library is imported here. Raises ImportError, StorageError."""
+    """The source of a URI. Imports the library of its scheme. Raises ImportError, StorageError."""
     return _OPENERS[uri.scheme](uri, environ)
 
 
@@ -55,7 +64,6 @@ def _web(uri: StorageUri, environ: Environ) -> Source:
 
 
 def _local(uri: StorageUri, environ: Environ) -> Source:
-    from tfjob_controller.storage.local import LocalSource
 
     return LocalSource(uri.path)
 
@@ -68,3 +76,64 @@ _OPENERS: Mapping[str, Callable[[StorageUri, Environ], Source]] = {
     "https": _web,
     "file": _local,
 }
+
+
+_log = structlog.get_logger(__name__)
+
+
+class LocalSource:
+    """All files below a folder, or one file. Links to files are followed; links to folders are skipped with a warning.
+
+    With `is_confined` a link that leads out of the folder is refused, so that a training program cannot make the
+    exporter upload files of its own container.
+    """
+
+    def __init__(self, path: str, *, is_confined: bool = False) -> None:
+        import fsspec
+
+        self._root = path
+        self._is_confined = is_confined
+        self._filesystem = fsspec.filesystem("file")
+
+    def files(self) -> Sequence[RemoteFile]:
+        root = Path(self._root)
+        if root.is_file():
+            return [self._describe(root.name, root)]
+        if not root.is_dir():
+            raise FileNotFoundError(f"there is no file or folder {self._root}")
+        return [self._describe(str(path.relative_to(root)), path) for path in _walk(root)]
+
+    def read(self, file: RemoteFile, offset: int) -> Iterator[bytes]:
+        yield from read_blocks(self._filesystem, file, offset)
+        if _identity(os.stat(file.location)) != file.identity:
+            raise StorageError(f"{file.location}: the file has changed while it was read", is_transient=True)
+
+    def is_digest_of_content(self, file: RemoteFile) -> bool:
+        return True
+
+    def _describe(self, name: str, path: Path) -> RemoteFile:
+        real = Path(os.path.realpath(path))
+        if self._is_confined and not real.is_relative_to(os.path.realpath(self._root)):
+            raise StorageError(f"{path} is a link that leads out of {self._root}: refused")
+        status = path.stat()
+        return RemoteFile(name, str(path), status.st_size, _identity(status))
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, subfolders, names in os.walk(root, onerror=refuse):
+        for name in sorted(subfolders):
+            if (link := Path(folder, name)).is_symlink():
+                _log.warning("a link to a folder is left out", link=str(link))
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.is_file() and not is_own(name):
+                yield path
+            elif path.is_symlink() and not path.exists():
+                _log.warning("a link to nothing is left out", link=str(path))
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"

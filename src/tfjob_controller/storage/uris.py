@@ -1,9 +1,10 @@
-"""Where a dataset or model is, as one text: what its parts are, and how it is shown without what is secret in it."""
+"""URIs of datasets and models: their parts, and how URIs and messages are shown without secrets."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +21,7 @@ _SCRYPT_COST = 2**14
 
 @dataclass(frozen=True, slots=True)
 class StorageUri:
-    """A URI taken apart. `text` may hold secrets and is never shown: `str` gives what may be seen."""
+    """A parsed URI. `text` can contain secrets and is never shown; `str` gives the text without them."""
 
     text: str = field(repr=False)
     scheme: str
@@ -36,7 +37,7 @@ class StorageUri:
 
     @property
     def key(self) -> str:
-        """Says whether two URIs are the same, and nothing of their secrets.
+        """A hash that is equal for equal URIs and reveals no secrets.
 
         Users and passwords are left out, and a query goes in by a slow hash.
         """
@@ -137,3 +138,32 @@ def _file(text: str, rest: str) -> StorageUri:
     if host not in ("", "localhost") or not slash or not path.strip("/"):
         raise StorageError(f"{redact_urls(text)}: write file:///an/absolute/path")
     return StorageUri(text.strip(), "file", "", "/" + unquote(path).strip("/"))
+
+
+_HIDDEN = "***"
+# Variables with one of these words in their name: those of the libraries, and what users call theirs.
+_SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL|AUTH|SIGNATURE", re.IGNORECASE)
+# Shorter values are ordinary words rather than secrets.
+_SHORTEST = 6
+# The kubelet keeps 2,048 bytes of a log's end as the reason.
+_LONGEST_LINE = 1000
+
+
+class Redactor:
+    """Replaces the values of secret environment variables in messages."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        values = {value.strip() for name, value in environ.items() if _SECRET_NAME.search(name)}
+        # A path, as in GOOGLE_APPLICATION_CREDENTIALS, is shown, because it explains an error.
+        # The longest first, since one secret can contain another.
+        self._secrets = sorted(
+            (value for value in values if len(value) >= _SHORTEST and not value.startswith("/")), key=len, reverse=True
+        )
+
+    def __call__(self, text: str) -> str:
+        """The text as one line of bounded length, without secrets."""
+        line = redact_urls(" ".join(text.split()))
+        for secret in self._secrets:
+            line = line.replace(secret, _HIDDEN)
+        line = line.encode("utf-8", "backslashreplace").decode()
+        return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"

@@ -49,11 +49,11 @@ class WebSource:
             return
         with self._get(offset, None) as answer:
             if answer.status == _UNSATISFIABLE or (answer.ok and not _is_still(file, answer)):
-                raise StorageError(f"{file.location}: the file has changed while it was read", is_passing=True)
+                raise StorageError(f"{file.location}: the file has changed while it was read", is_transient=True)
             answer.raise_for_status()
             skip = offset - _start_of(answer)
             if skip < 0:
-                raise StorageError(f"{file.location}: the server gave another range than was asked", is_passing=True)
+                raise StorageError(f"{file.location}: the server gave another range than was asked", is_transient=True)
             while block := self._filesystem_sync(_block_of(answer)):
                 rest = block[skip:]
                 skip = max(0, skip - len(block))

@@ -15,7 +15,7 @@ import pytest
 from s3fs.errors import translate_boto_error
 from yarl import URL
 
-from tfjob_controller.storage.errors import EXIT_PASSING, EXIT_PERMANENT, StorageError, exit_code, explain
+from tfjob_controller.storage.errors import EXIT_PERMANENT, EXIT_TRANSIENT, StorageError, exit_code, explain
 
 
 def s3_error(status: int, code: str) -> BaseException:
@@ -39,7 +39,7 @@ HUB = huggingface_hub.errors
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "is_passing"),
+    ("error", "words", "is_transient"),
     [
         pytest.param(s3_error(404, "NoSuchBucket"), "not found (HTTP 404", False, id="S3: no bucket"),
         pytest.param(s3_error(403, "AccessDenied"), "access is denied (HTTP 403", False, id="S3: denied"),
@@ -88,11 +88,11 @@ HUB = huggingface_hub.errors
     ],
 )
 def test_an_error_says_what_is_wrong_and_whether_it_may_pass(
-    error: BaseException, words: str, is_passing: bool
+    error: BaseException, words: str, is_transient: bool
 ) -> None:
     fault = explain(error, "s3://bucket/x")
     assert words in str(fault)
-    assert fault.is_passing is is_passing
+    assert fault.is_transient is is_transient
 
 
 def test_the_cause_counts_where_the_error_itself_says_nothing() -> None:
@@ -106,17 +106,17 @@ def test_a_certificate_that_is_not_trusted_is_no_lost_connection() -> None:
     outer.__cause__ = ssl.SSLCertVerificationError(1, "self-signed certificate")
     fault = explain(outer, "https://host/x")
     assert "certificate is not trusted" in str(fault)
-    assert not fault.is_passing
+    assert not fault.is_transient
 
 
 def test_a_connection_that_was_cut_is_no_answer_of_the_server() -> None:
     """aiohttp's own cause of it carries a code 400, which nobody sent."""
     outer = aiohttp.ClientPayloadError("not all has come")
     outer.__cause__ = aiohttp.http_exceptions.ContentLengthError("3 of 5 bytes")
-    assert explain(outer, "https://host/x").is_passing
+    assert explain(outer, "https://host/x").is_transient
 
 
 def test_exit_codes_are_those_that_the_controller_knows() -> None:
     assert exit_code(StorageError("x")) == EXIT_PERMANENT < 128
     # Above what any signal makes, which end at 128 + 64.
-    assert 192 < exit_code(StorageError("x", is_passing=True)) == EXIT_PASSING < 255
+    assert 192 < exit_code(StorageError("x", is_transient=True)) == EXIT_TRANSIENT < 255

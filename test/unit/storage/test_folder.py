@@ -12,8 +12,7 @@ import pytest
 from helpers.poll import never
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import GIT, MD5, Digest, RemoteFile
-from tfjob_controller.storage.folder import JOURNAL, MARKER, FilledFolder
-from tfjob_controller.storage.part import Part
+from tfjob_controller.storage.folder import JOURNAL, MARKER, FilledFolder, PartialFile
 from tfjob_controller.storage.uris import parse
 
 CONTENT = b"0123456789"
@@ -158,7 +157,7 @@ def test_a_link_in_a_parts_place_is_refused(tmp_path: Path) -> None:
     outside.write_bytes(b"kept")
     link = tmp_path / ".tfjob-x.part"
     link.symlink_to(outside)
-    with pytest.raises(OSError, match="symbolic"), Part(link, described()):
+    with pytest.raises(OSError, match="symbolic"), PartialFile(link, described()):
         pass
     assert outside.read_bytes() == b"kept"
 
@@ -189,7 +188,7 @@ def test_a_folder_in_a_files_place_is_said(tmp_path: Path) -> None:
 def test_a_part_is_gone_on_with_as_far_as_it_can_be_trusted(file: RemoteFile, kept: int, tmp_path: Path) -> None:
     path = tmp_path / "part"
     path.write_bytes(CONTENT[:7])
-    with Part(path, file, sync_every_bytes=4) as part:
+    with PartialFile(path, file, sync_every_bytes=4) as part:
         assert part.size == kept
     assert path.read_bytes() == CONTENT[:kept]
 
@@ -200,7 +199,7 @@ def test_the_hash_of_a_part_counts_what_was_there_before(algorithm: str, tmp_pat
     file = RemoteFile("a", "", 10, "one", Digest(algorithm, value))
     path = tmp_path / "part"
     path.write_bytes(CONTENT[:4])
-    with Part(path, file) as part:
+    with PartialFile(path, file) as part:
         assert not part.has_right_hash()
         part.append(CONTENT[4:])
         part.check_size()
@@ -211,7 +210,7 @@ def test_the_hash_of_a_part_counts_what_was_there_before(algorithm: str, tmp_pat
 
 
 def test_a_part_that_grows_too_long_forgets_all(tmp_path: Path) -> None:
-    with Part(tmp_path / "part", described()) as part:
+    with PartialFile(tmp_path / "part", described()) as part:
         part.append(CONTENT)
         with pytest.raises(StorageError, match="more than the 10 bytes"):
             part.append(b"x")

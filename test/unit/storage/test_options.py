@@ -9,7 +9,7 @@ import pytest
 from tfjob_controller import cli
 from tfjob_controller.flags import Option, OptionError
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.exporting import source_of
+from tfjob_controller.storage.exporter import source_of
 from tfjob_controller.storage.options import (
     EXPORT_OPTIONS,
     INITIALIZE_OPTIONS,

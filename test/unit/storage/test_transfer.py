@@ -14,9 +14,15 @@ import structlog
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest, RemoteFile
 from tfjob_controller.storage.folder import FilledFolder
-from tfjob_controller.storage.progress import LINE_EVERY_SECONDS, MOST_LINES, Progress
-from tfjob_controller.storage.redaction import Redactor
-from tfjob_controller.storage.transfer import Cancelled, Patience, Transfer
+from tfjob_controller.storage.transfer import (
+    LINE_EVERY_SECONDS,
+    MOST_LINES,
+    Cancelled,
+    RetryPolicy,
+    Transfer,
+    TransferProgress,
+)
+from tfjob_controller.storage.uris import Redactor
 from tfjob_controller.util.clock import FakeClock
 
 CONTENT = b"0123456789"
@@ -65,9 +71,9 @@ class Rested:
 
 def fetch(source: Scripted, file: RemoteFile, target: Path, *, retries: int = 2, checks: bool = True) -> Rested:
     clock = Rested()
-    patience = Patience(retries, clock, threading.Event(), Redactor({}))
+    retry_policy = RetryPolicy(retries, clock, threading.Event(), Redactor({}))
     with FilledFolder(target) as folder:
-        Transfer(source, folder, Progress(1, 10, clock), patience, checks).fetch(file)
+        Transfer(source, folder, TransferProgress(1, 10, clock), retry_policy, checks).fetch(file)
     return clock
 
 
@@ -91,7 +97,7 @@ def test_tries_that_bring_nothing_are_counted_in_a_row_and_rest_between(tmp_path
 def test_when_too_many_tries_bring_nothing_the_fault_is_one_that_may_pass(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="reset") as failed:
         fetch(Scripted([5, 0, 0, 0]), FILE, tmp_path)
-    assert failed.value.is_passing
+    assert failed.value.is_transient
     assert not (tmp_path / "a").exists()
 
 
@@ -120,7 +126,7 @@ def test_content_of_another_hash_is_fetched_once_more_and_then_refused(
     else:
         with pytest.raises(StorageError, match="has not the hash") as refused:
             fetch(source, HASHED, tmp_path, checks=checks)
-        assert not refused.value.is_passing
+        assert not refused.value.is_transient
     assert (tmp_path / "a").exists() is is_taken
 
 
@@ -128,7 +134,7 @@ def test_content_of_another_hash_is_fetched_once_more_and_then_refused(
 def test_content_of_another_size_is_never_taken(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(StorageError) as refused:
         fetch(Scripted([content] * 9), FILE, tmp_path)
-    assert refused.value.is_passing
+    assert refused.value.is_transient
     assert not (tmp_path / "a").exists()
 
 
@@ -144,7 +150,9 @@ def test_a_transfer_that_is_stopped_leaves_what_has_come(tmp_path: Path) -> None
             yield CONTENT[6:]
 
     with FilledFolder(tmp_path) as folder:
-        transfer = Transfer(Stopping([]), folder, Progress(1, 10, clock), Patience(2, clock, stop, Redactor({})))
+        transfer = Transfer(
+            Stopping([]), folder, TransferProgress(1, 10, clock), RetryPolicy(2, clock, stop, Redactor({}))
+        )
         with pytest.raises(Cancelled):
             transfer.fetch(HASHED)
         (part,) = tmp_path.glob(".tfjob-*.part")
@@ -153,20 +161,20 @@ def test_a_transfer_that_is_stopped_leaves_what_has_come(tmp_path: Path) -> None
 
 def test_the_reason_of_a_retry_tells_no_secret() -> None:
     clock = Rested()
-    patience = Patience(1, clock, threading.Event(), Redactor({"HF_TOKEN": "5ecret5ecret"}))
+    retry_policy = RetryPolicy(1, clock, threading.Event(), Redactor({"HF_TOKEN": "5ecret5ecret"}))
 
     def attempt() -> bool:
         raise ConnectionError("GET http://h/x?sig=abc with 5ecret5ecret")
 
     with structlog.testing.capture_logs() as lines, pytest.raises(StorageError):
-        patience.try_again("x", attempt)
+        retry_policy.try_again("x", attempt)
     (line,) = lines
     assert line["reason"] == "x: GET http://h/x?*** with ***"
 
 
 def test_progress_says_how_far_it_is_once_in_ten_seconds() -> None:
     clock = FakeClock()
-    progress = Progress(2, 200, clock)
+    progress = TransferProgress(2, 200, clock)
     progress.found(50)
     with structlog.testing.capture_logs() as lines:
         for _ in range(25):
@@ -181,6 +189,6 @@ def test_progress_says_how_far_it_is_once_in_ten_seconds() -> None:
 
 def test_files_have_a_line_each_unless_there_are_very_many() -> None:
     with structlog.testing.capture_logs() as lines:
-        Progress(MOST_LINES, 1, FakeClock()).file_done(FILE, 10, was_there=False)
-        Progress(MOST_LINES + 1, 1, FakeClock()).file_done(FILE, 10, was_there=False)
+        TransferProgress(MOST_LINES, 1, FakeClock()).file_done(FILE, 10, was_there=False)
+        TransferProgress(MOST_LINES + 1, 1, FakeClock()).file_done(FILE, 10, was_there=False)
     assert [line["file"] for line in lines] == ["a"]

@@ -62,7 +62,7 @@ def test_what_is_no_uri_is_refused_with_a_remedy(text: str, words: str) -> None:
     with pytest.raises(StorageError, match=re.escape(words)) as refused:
         parse(text)
     assert "secret" not in str(refused.value)
-    assert not refused.value.is_passing
+    assert not refused.value.is_transient
 
 
 @pytest.mark.parametrize(

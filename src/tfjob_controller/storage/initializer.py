@@ -1,4 +1,4 @@
-"""Filling a folder from a URI: manifest, room, files in parallel, marker."""
+"""Fills a folder from a URI: lists the files, checks the free space, fetches files in parallel, writes the marker."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from pathlib import Path
 
 import structlog
 
-from tfjob_controller.storage.crew import work_through
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import RemoteFile
+from tfjob_controller.storage.files import Manifest, RemoteFile, check_free_space, manifest_of, size_of_folder
 from tfjob_controller.storage.folder import FilledFolder
-from tfjob_controller.storage.manifest import Manifest, bytes_in, check_room, manifest_of
 from tfjob_controller.storage.options import InitializeOptions
-from tfjob_controller.storage.progress import Progress
-from tfjob_controller.storage.redaction import Redactor
 from tfjob_controller.storage.sources import Source, open_source
-from tfjob_controller.storage.transfer import Patience, Transfer
-from tfjob_controller.storage.uris import StorageUri, parse
+from tfjob_controller.storage.transfer import RetryPolicy, Transfer, TransferProgress
+from tfjob_controller.storage.uris import Redactor, StorageUri, parse
+from tfjob_controller.storage.workerpool import process_all
 from tfjob_controller.util.clock import RealClock
 
 _log = structlog.get_logger(__name__)
 
 
 def initialize_folder(what: str, options: InitializeOptions, environ: Mapping[str, str], redact: Redactor) -> None:
-    """Have all files of the URI in the target folder. Raises StorageError, and whatever errors.explain knows."""
+    """Fetches all files of the URI into the target folder. Raises StorageError, and what errors.explain handles."""
     uri = parse(options.storage_uri, what)
     if uri.scheme == "pvc":
         _log.info("nothing to fetch: the volume is mounted", uri=str(uri))
@@ -36,34 +33,40 @@ def initialize_folder(what: str, options: InitializeOptions, environ: Mapping[st
         if folder.is_filled_from(uri):
             _log.info("nothing to fetch: an earlier run has fetched all of it", uri=str(uri), target=str(folder.root))
             return
-        patience = Patience(options.retries, RealClock(), threading.Event(), redact)
-        fill(folder, uri, open_source(uri, environ), patience, what=what, options=options)
+        retry_policy = RetryPolicy(options.retries, RealClock(), threading.Event(), redact)
+        fill(folder, uri, open_source(uri, environ), retry_policy, what=what, options=options)
 
 
 def fill(
-    folder: FilledFolder, uri: StorageUri, source: Source, patience: Patience, *, what: str, options: InitializeOptions
+    folder: FilledFolder,
+    uri: StorageUri,
+    source: Source,
+    retry_policy: RetryPolicy,
+    *,
+    what: str,
+    options: InitializeOptions,
 ) -> None:
-    """Fetch all files of a source into a folder that is held, and mark it."""
-    manifest = list_files(source, uri, patience)
+    """Fetches all files of a source into a locked folder, and writes its marker."""
+    manifest = list_files(source, uri, retry_policy)
     _log.info("fetching", uri=str(uri), target=str(folder.root), files=len(manifest.files), bytes=manifest.byte_count)
     folder.unmark()
-    check_room(manifest.byte_count - bytes_in(folder.root), folder.root)
-    progress = Progress(len(manifest.files), manifest.byte_count, patience.clock)
-    transfer = Transfer(source, folder, progress, patience, options.verify_hash)
-    work_through(manifest.files, transfer.fetch, parallel=options.parallel, stop=patience.stop, tick=progress.tick)
+    check_free_space(manifest.byte_count - size_of_folder(folder.root), folder.root)
+    progress = TransferProgress(len(manifest.files), manifest.byte_count, retry_policy.clock)
+    transfer = Transfer(source, folder, progress, retry_policy, options.verify_hash)
+    process_all(manifest.files, transfer.fetch, parallel=options.parallel, stop=retry_policy.stop, tick=progress.tick)
     folder.finish(uri, what, manifest.files, progress.present_bytes)
     _log.info("done", uri=str(uri), **progress.figures())
 
 
-def list_files(source: Source, where: object, patience: Patience) -> Manifest:
-    """The manifest, tried for as long as faults may pass."""
+def list_files(source: Source, where: object, retry_policy: RetryPolicy) -> Manifest:
+    """The manifest of a source; transient errors are retried."""
     found: list[RemoteFile] = []
 
     def attempt() -> bool:
         found[:] = source.files()
         return True
 
-    patience.try_again(str(where), attempt)
+    retry_policy.try_again(str(where), attempt)
     return manifest_of(found, where)
 
 
@@ -72,4 +75,4 @@ def _check_apart(uri: StorageUri, target: str) -> None:
         return
     source, filled = Path(os.path.realpath(uri.path)), Path(os.path.realpath(target))
     if filled.is_relative_to(source) or (source.is_relative_to(filled) and source.exists()):
-        raise StorageError(f"{uri}: it and the target {target} lie within each other")
+        raise StorageError(f"{uri}: it and the target {target} must not contain each other")

@@ -1,4 +1,4 @@
-"""The same work on many things, a few at a time, until all is done or something cannot be done."""
+"""Processes many items in a pool of threads, until all are done or one fails."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-WORKER_NAME = "storage-"
-# How often the caller's thread looks up; Python runs a signal's handler at once, also while it waits.
+THREAD_PREFIX = "storage-"
+# The interval of `tick`. Python runs the handler of a signal at once, also while the caller's thread waits.
 _TICK_SECONDS = 1.0
-# A worker that waits for a server is not waited for; it is a daemon and ends with the process.
-_FAREWELL_SECONDS = 1.0
+# A worker that is blocked by a server is left behind: it is a daemon and ends with the process.
+_JOIN_SECONDS = 1.0
 
 
-def work_through(
+def process_all(
     items: Iterable[Item],
     work: Callable[[Item], None],
     *,
@@ -25,17 +25,18 @@ def work_through(
     stop: threading.Event,
     tick: Callable[[], None],
 ) -> None:
-    """Call `work` with each item in `parallel` threads; `tick` is called in this one, each second.
+    """Calls `work` with each item in `parallel` threads, and `tick` once a second in the calling thread.
 
-    The first exception of a worker is raised here, `stop` is set, and the other workers end with what they do; `work`
-    should look at `stop` itself. An exception from outside, such as that of a signal's handler, does the same.
+    If a worker raises an exception, `stop` is set and the exception is raised here; the other workers stop after their
+    current item, or earlier if `work` checks `stop`. An exception in the calling thread, such as one from a signal
+    handler, has the same effect.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:
         waiting.put(item)
     ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     workers = [
-        threading.Thread(target=_worker, args=(waiting, ends, work, stop), name=f"{WORKER_NAME}{number}", daemon=True)
+        threading.Thread(target=_worker, args=(waiting, ends, work, stop), name=f"{THREAD_PREFIX}{number}", daemon=True)
         for number in range(min(parallel, max(1, waiting.qsize())))
     ]
     for worker in workers:
@@ -77,6 +78,6 @@ def _await(running: int, ends: queue.SimpleQueue[BaseException | None], tick: Ca
 
 
 def _join(workers: Iterable[threading.Thread]) -> None:
-    deadline = time.monotonic() + _FAREWELL_SECONDS
+    deadline = time.monotonic() + _JOIN_SECONDS
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from helpers.poll import eventually
-from tfjob_controller.storage.crew import WORKER_NAME, work_through
+from tfjob_controller.storage.workerpool import THREAD_PREFIX, process_all
 
 
 def nothing() -> None:
@@ -15,13 +15,13 @@ def nothing() -> None:
 
 
 def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(WORKER_NAME)]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_PREFIX)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])
 def test_each_item_is_worked_on_once(count: int) -> None:
     done: list[int] = []
-    work_through(range(count), done.append, parallel=4, stop=threading.Event(), tick=nothing)
+    process_all(range(count), done.append, parallel=4, stop=threading.Event(), tick=nothing)
     assert sorted(done) == list(range(count))
     assert workers() == []
 
@@ -34,7 +34,7 @@ def test_no_more_than_so_many_are_worked_on_at_the_same_time() -> None:
         meeting.wait()
         most.append(len(workers()))
 
-    work_through(range(6), work, parallel=3, stop=threading.Event(), tick=nothing)
+    process_all(range(6), work, parallel=3, stop=threading.Event(), tick=nothing)
     assert max(most) == 3
 
 
@@ -49,7 +49,7 @@ def test_the_first_fault_is_raised_and_stops_the_others() -> None:
         done.append(item)
 
     with pytest.raises(ValueError, match="no"):
-        work_through(range(100), work, parallel=3, stop=stop, tick=nothing)
+        process_all(range(100), work, parallel=3, stop=stop, tick=nothing)
     eventually(lambda: not workers())
     assert len(done) <= 2
 
@@ -61,5 +61,5 @@ def test_what_interrupts_the_caller_stops_the_workers() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        work_through([1], lambda item: stop.wait(60.0) and None, parallel=1, stop=stop, tick=interrupt)
+        process_all([1], lambda item: stop.wait(60.0) and None, parallel=1, stop=stop, tick=interrupt)
     eventually(lambda: not workers())

@@ -1,4 +1,4 @@
-"""Sending a folder's files to a URI."""
+"""Uploads the files of a folder to a URI."""
 
 from __future__ import annotations
 
@@ -12,35 +12,32 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.storage.crew import work_through
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.files import RemoteFile
+from tfjob_controller.storage.files import Manifest, RemoteFile, check_free_space, size_of_folder
 from tfjob_controller.storage.folder import FilledFolder
-from tfjob_controller.storage.initializing import list_files
-from tfjob_controller.storage.local import LocalSource
-from tfjob_controller.storage.manifest import Manifest, bytes_in, check_room
+from tfjob_controller.storage.initializer import list_files
 from tfjob_controller.storage.options import MODEL_FOLDER, OUTPUT_FOLDER, ExportOptions
-from tfjob_controller.storage.progress import Progress
-from tfjob_controller.storage.redaction import Redactor
-from tfjob_controller.storage.transfer import Patience, Transfer
-from tfjob_controller.storage.uris import StorageUri, parse
+from tfjob_controller.storage.sources import LocalSource
+from tfjob_controller.storage.transfer import RetryPolicy, Transfer, TransferProgress
+from tfjob_controller.storage.uris import Redactor, StorageUri, parse
+from tfjob_controller.storage.workerpool import process_all
 from tfjob_controller.util.clock import RealClock
 
 _log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
-    """Takes files one by one; safe from several threads."""
+    """The destination of an export, usable by several threads."""
 
     def has(self, path: Path, name: str) -> bool:
-        """Is the same content there already?"""
+        """Whether the destination has the same content already."""
 
     def put(self, path: Path, name: str) -> None:
-        """Send it, and see that all of it has come."""
+        """Uploads the file and verifies that it is complete."""
 
 
 def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Redactor) -> None:
-    """Have all files of the source folder at the URI. Raises StorageError, and whatever errors.explain knows."""
+    """Uploads all files of the source folder to the URI. Raises StorageError, and what errors.explain handles."""
     uri = parse(options.storage_uri)
     if uri.scheme in ("http", "https"):
         raise StorageError(f"{uri}: files cannot be exported to a web server: use s3://, gs://, hf:// or file://")
@@ -48,20 +45,19 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
         _log.info("nothing to send: the volume is mounted", uri=str(uri))
         return
     options = dataclasses.replace(options, source=source_of(options))
-    patience = Patience(options.retries, RealClock(), threading.Event(), redact)
+    retry_policy = RetryPolicy(options.retries, RealClock(), threading.Event(), redact)
     source = LocalSource(options.source, is_confined=True)
-    manifest = list_files(source, options.source, patience)
+    manifest = list_files(source, options.source, retry_policy)
     _log.info("sending", uri=str(uri), source=options.source, files=len(manifest.files), bytes=manifest.byte_count)
-    export = _Export(source, manifest, Progress(len(manifest.files), manifest.byte_count, patience.clock), patience)
+    export = _Export(
+        source, manifest, TransferProgress(len(manifest.files), manifest.byte_count, retry_policy.clock), retry_policy
+    )
     export.send(uri, options, environ)
     _log.info("done", uri=str(uri), **export.progress.figures())
 
 
 def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = MODEL_FOLDER) -> str:
-    """A program that has a folder for its output means that, and not the model that it began with.
-
-    Raises StorageError if there is neither.
-    """
+    """The output folder if it exists, else the model folder. Raises StorageError without either."""
     found = options.source or next((each for each in (output, model) if Path(each).exists()), "")
     if not found:
         raise StorageError(
@@ -75,8 +71,8 @@ def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = 
 class _Export:
     source: LocalSource
     manifest: Manifest
-    progress: Progress
-    patience: Patience
+    progress: TransferProgress
+    retry_policy: RetryPolicy
 
     def send(self, uri: StorageUri, options: ExportOptions, environ: Mapping[str, str]) -> None:
         if uri.scheme == "file":
@@ -88,8 +84,8 @@ class _Export:
             self._each(lambda file: self._put(sink, file), options.parallel)
 
     def _each(self, work: Callable[[RemoteFile], None], parallel: int) -> None:
-        stop, tick = self.patience.stop, self.progress.tick
-        work_through(self.manifest.files, work, parallel=parallel, stop=stop, tick=tick)
+        stop, tick = self.retry_policy.stop, self.progress.tick
+        process_all(self.manifest.files, work, parallel=parallel, stop=stop, tick=tick)
 
     def _put(self, sink: Sink, file: RemoteFile) -> None:
         path, was_there = Path(file.location), True
@@ -101,7 +97,7 @@ class _Export:
                 sink.put(path, file.name)
             return True
 
-        self.patience.try_again(file.name, attempt)
+        self.retry_policy.try_again(file.name, attempt)
         (self.progress.found if was_there else self.progress.moved)(file.size or 0)
         self.progress.file_done(file, file.size or 0, was_there=was_there)
 
@@ -111,8 +107,8 @@ class _Export:
             raise StorageError(f"{uri}: it lies within {options.source}, which is exported")
         with FilledFolder(target) as folder:
             folder.unmark()
-            check_room(self.manifest.byte_count - bytes_in(folder.root), folder.root)
-            self._each(Transfer(self.source, folder, self.progress, self.patience).fetch, options.parallel)
+            check_free_space(self.manifest.byte_count - size_of_folder(folder.root), folder.root)
+            self._each(Transfer(self.source, folder, self.progress, self.retry_policy).fetch, options.parallel)
             folder.finish(uri, "export", self.manifest.files, self.progress.present_bytes)
 
     def _commit(self, uri: StorageUri, options: ExportOptions, environ: Mapping[str, str]) -> None:
@@ -125,9 +121,9 @@ class _Export:
             return True
 
         def commit(where: str) -> None:
-            self.patience.try_again(where, attempt)
+            self.retry_policy.try_again(where, attempt)
 
-        work_through([str(uri)], commit, parallel=1, stop=self.patience.stop, tick=self.progress.tick)
+        process_all([str(uri)], commit, parallel=1, stop=self.retry_policy.stop, tick=self.progress.tick)
         self.progress.moved(self.manifest.byte_count)
 
 

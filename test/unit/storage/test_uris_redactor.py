@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.storage.redaction import Redactor
+from tfjob_controller.storage.uris import Redactor
 
 ENVIRON = {
     "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
