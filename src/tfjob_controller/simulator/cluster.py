@@ -1,7 +1,7 @@
-"""The cluster and its jobs as the gang scheduler sees them: Nodes and Gangs like those of a real one.
+"""The simulated cluster and its jobs as the gang scheduler sees them: Nodes and Gangs like those of a real cluster.
 
-A node has 8 CPUs for each GPU; a worker takes 4 for each of its own, a parameter server a tenth of one. So GPUs are
-what is scarce, and servers never keep workers out: without gangs those of a hundred jobs wait on their nodes.
+A node has 8 CPUs for each GPU; a worker requests 4 for each of its GPUs, a parameter server a tenth of one. So GPUs are
+scarce, and parameter servers never keep workers out: without gangs those of a hundred jobs wait on their nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfjob_controller.util.timestamps import format_micro_time
 GPU = "nvidia.com/gpu"
 NAMESPACE = "default"
 SERVER, WORKER = "ps", "worker"
-# The first moment of every simulation.
+# The wall clock at the start of every simulation.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 _NODE_CPUS = 8
@@ -31,7 +31,7 @@ _WORKER_CPUS = 4
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """So many nodes, all alike."""
+    """The number of nodes, all equal, and of GPUs on each."""
 
     nodes: int = 4
     gpus_per_node: int = 4
@@ -48,7 +48,7 @@ class ClusterShape:
         return [f"node-{number:0{digits}}" for number in range(1, self.nodes + 1)]
 
     def view(self) -> ClusterView:
-        """All of it, empty."""
+        """Returns a view of the empty cluster."""
         view = ClusterView()
         cpus, gpus = str(_NODE_CPUS * self.gpus_per_node), str(self.gpus_per_node)
         for name in self.node_names():
@@ -59,17 +59,17 @@ class ClusterShape:
 
 
 def wall_time(now_ms: int) -> datetime:
-    """The wall clock of the simulated cluster."""
+    """Returns the wall clock of the simulated cluster."""
     return BEGINNING + timedelta(milliseconds=now_ms)
 
 
 def key(job: SimJob) -> str:
-    """Of the job's Gang."""
+    """Returns the key of the job's Gang."""
     return f"{NAMESPACE}/{job.name}"
 
 
 def gang_of(job: SimJob, *, elastic: bool) -> Gang:
-    """As the controller writes it, and as the gang scheduler finds it: it waits since the job's arrival."""
+    """Returns the Gang as the controller writes it; it is queued since the job's arrival."""
     since = format_micro_time(wall_time(job.arrival_ms))
     spec = GangSpec(
         members=_members(job),
@@ -86,7 +86,7 @@ def _members(job: SimJob) -> tuple[Member, ...]:
 
 
 def gpus_by_node(job: SimJob, node_of: Mapping[str, str]) -> dict[str, int]:
-    """The GPUs that these members of a job hold."""
+    """Returns the GPUs that these members of a job hold."""
     held: dict[str, int] = {}
     for member, node in node_of.items():
         if member.startswith(WORKER):
@@ -95,7 +95,7 @@ def gpus_by_node(job: SimJob, node_of: Mapping[str, str]) -> dict[str, int]:
 
 
 def check_fits(jobs: Iterable[SimJob], shape: ClusterShape) -> None:
-    """Raises SimulationError for a job that an empty cluster could not take: under some policies it would never end."""
+    """Raises SimulationError for a job that does not fit an empty cluster: under some policies it would never end."""
     view = shape.view()
     seen: dict[tuple[int, int, int], bool] = {}
     for job in jobs:

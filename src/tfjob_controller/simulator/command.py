@@ -1,4 +1,4 @@
-"""`tfjob-controller simulate`: from flags to tables, JSON and plots. Progress and advice go to standard error."""
+"""`tfjob-controller simulate`: from flags to tables, JSON and plots. Progress and hints go to standard error."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from tfjob_controller.simulator.options import JSON, SimulateOptions
 from tfjob_controller.simulator.policies import BASELINE, POLICIES, SimulationSettings, SpeedModel
 from tfjob_controller.simulator.simulation import TIMES
 
-# Wide enough for a table where there is no terminal.
+# The width of tables without a terminal.
 _WIDTH = 200
 
 
 def run(options: SimulateOptions) -> int:
-    """Simulate, and say what was found. Raises SimulationError for what cannot be simulated."""
+    """Simulates and prints the results. Raises SimulationError for what cannot be simulated."""
     draw = _plotter(options.plots)
     cells = cells_of(options)
     seeds = [options.first_seed] if options.trace else _seeds(options)
     policies = [POLICIES[name] for name in options.policies]
     with _progress("simulating", len(cells) * len(policies) * len(seeds)) as done:
-        found = run_experiment(cells, policies, seeds, settings_of(options), processes=options.parallel, done=done)
+        found = run_experiment(cells, policies, seeds, settings_of(options), processes=options.parallel, on_run=done)
     if options.output == JSON:
         json.dump(as_json(found, with_decisions=len(seeds) == 1), sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -54,7 +54,7 @@ def run(options: SimulateOptions) -> int:
 
 
 def cells_of(options: SimulateOptions) -> list[ExperimentCell]:
-    """What is to be simulated."""
+    """Returns the cells to simulate."""
     shape = ClusterShape(options.nodes, options.gpus_per_node)
     if options.trace:
         return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
@@ -82,7 +82,7 @@ def _seeds(options: SimulateOptions) -> list[int]:
 
 
 def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | None:
-    """Asked for before anything is simulated: what cannot be drawn is said at once."""
+    """Called before anything is simulated, so that a missing library is reported at once."""
     if not folder:
         return None
     try:
@@ -120,7 +120,7 @@ def _print_tables(found: Sequence[CellResults]) -> None:
 
 
 def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
-    """What one could do next."""
+    """Prints what could be done next."""
     if written:
         print(f"{len(written)} plots in {options.plots}, such as {written[0]}", file=sys.stderr)
     else:
@@ -134,7 +134,7 @@ _PLUS_MINUS = "\u00b1"
 
 
 def heading_of(findings: CellResults) -> str:
-    """What stands above its table."""
+    """Returns the line above the cell's table."""
     runs = len(next(iter(findings.by_policy.values())))
     return (
         f"{findings.cell.name}: {findings.cell.shape.gpus} GPUs, {runs} run{'s' if runs > 1 else ''} of each; seconds"
@@ -142,7 +142,7 @@ def heading_of(findings: CellResults) -> str:
 
 
 def table_of(findings: CellResults) -> Table:
-    """One cell: means over seeds, with 95 % confidence intervals, of each run's mean, median and so on."""
+    """Returns the table of one cell: means over seeds, with 95 % confidence intervals."""
     table = Table()
     table.add_column("policy", no_wrap=True)
     for name in TIMES:
@@ -167,7 +167,7 @@ def _row(findings: CellResults, policy: str) -> Iterable[str]:
 
 
 def summary_of(many: Sequence[CellResults], measure: str) -> Table:
-    """Of several cells: how much a measure differs from that of the baseline, in percent."""
+    """Returns the table of several cells: how much a measure differs from the baseline, in percent."""
     table = Table()
     table.add_column("cluster, arrivals", no_wrap=True)
     policies = [name for name in many[0].by_policy if name != BASELINE]
@@ -228,7 +228,7 @@ def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict
         said["differenceFromDefault"] = differences
         # A share of the default; nothing where that is zero.
         said["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
-    if first is not None and first.picture is not None:
+    if first is not None and first.details is not None:
         said["decisions"] = [
             {
                 "seconds": entry.moment_ms / SECOND,
@@ -238,7 +238,7 @@ def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict
                 "nodes": list(entry.nodes),
                 "reason": entry.reason,
             }
-            for entry in first.picture.entries
+            for entry in first.details.entries
         ]
     return said
 

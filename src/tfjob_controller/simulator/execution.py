@@ -1,4 +1,9 @@
-"""Jobs that have all their pods: how fast each works, and when its work is done. The same under every policy."""
+"""What happens in a simulation: events in time, the jobs that run, and the record of GPU usage. Equal for all policies.
+
+Every moment of every GPU is one of: free; held by a job without all its pods (`partial`); held by a job that starts or
+restarts (`paused`); held by a job that works (`working`). The *useful* part of the last is less, since workers that
+work together do less each: it is counted in GPUs that would have done the same work alone.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,14 @@ EventT = TypeVar("EventT")
 
 @dataclass(slots=True)
 class Timeline(Generic[EventT]):
-    """Events of one instant come in the order in which they were put. Moments are milliseconds."""
+    """Events by time. Events of one instant come in the order in which they were put. Times are milliseconds."""
 
     now: int = 0
     _heap: list[tuple[int, int, EventT]] = field(default_factory=list)
     _count: int = 0
 
     def put(self, moment: int, event: EventT) -> None:
-        """Not before the present: what is late happens now."""
+        """Adds an event; one in the past happens now."""
         self._count += 1
         heapq.heappush(self._heap, (max(moment, self.now), self._count, event))
 
@@ -31,7 +36,7 @@ class Timeline(Generic[EventT]):
         return bool(self._heap)
 
     def take(self) -> list[EventT]:
-        """All events of the next instant; the time is then that."""
+        """Advances the time to the next instant, and returns all its events."""
         self.now = self._heap[0][0]
         events: list[EventT] = []
         while self._heap and self._heap[0][0] == self.now:
@@ -56,7 +61,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class UsageLevel:
-    """GPUs, from this moment on."""
+    """GPUs in use from this moment on."""
 
     moment_ms: int
     held: int
@@ -66,7 +71,7 @@ class UsageLevel:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Something that was decided: `start`, `resize`, `end`, or `evict`. In the order in which it happened."""
+    """A decision: `start`, `resize`, `end` or `evict`, in the order in which they happened."""
 
     moment_ms: int
     what: str
@@ -90,7 +95,7 @@ class _Holding:
 
 @dataclass(slots=True)
 class Ledger:
-    """Segments and levels are kept only where they are wanted (`detailed`): they are many. Sums are GPU seconds."""
+    """Records who held what. Segments and levels are kept only if `detailed`: they are many. Sums are GPU seconds."""
 
     detailed: bool = False
     segments: list[Segment] = field(default_factory=list)
@@ -100,13 +105,13 @@ class Ledger:
     useful_seconds: float = 0.0
     _holdings: dict[str, _Holding] = field(default_factory=dict)
 
-    def note(
+    def record(
         self, now: int, what: str, job: str, workers: int = 0, nodes: Sequence[str] = (), reason: str = ""
     ) -> None:
         self.entries.append(LedgerEntry(now, what, job, workers, tuple(sorted(nodes)), reason))
 
     def hold(self, now: int, job: str, gpus_by_node: Mapping[str, int], state: str, useful: float = 0.0) -> None:
-        """From now on the job holds exactly this; `useful` is in GPUs."""
+        """From now on the job holds exactly these GPUs; `useful` is in GPUs."""
         self._close(now, job)
         if gpus_by_node:
             self._holdings[job] = _Holding(gpus_by_node, state, useful, now)
@@ -146,8 +151,8 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A job works on after a pause, or is done. Void if its `number` is not the job's any more."""
+class JobDue:
+    """A pause of a job ends, or its work is done. Outdated if its `number` is no longer the job's."""
 
     job: str
     number: int
@@ -155,26 +160,26 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Somebody wanted to look again at this moment."""
+    """A scheduler requested a step at this time."""
 
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PodCreated:
-    """A job's pod is there, and waits for a node."""
+    """A pod of a job exists, and waits for a node."""
 
     job: str
     member: str
     incarnation: int
 
 
-Event = Arrival | Turn | Wake | PodCreated
+Event = Arrival | JobDue | Wake | PodCreated
 
 
 @dataclass(slots=True)
 class Execution:
-    """One job at work. `rate` is units of work per second, 0 while it is paused."""
+    """A running job. `rate` is units of work per second, 0 during a pause."""
 
     job: SimJob
     node_of: dict[str, str]
@@ -194,7 +199,7 @@ class Execution:
 
 @dataclass(slots=True)
 class Executions:
-    """Starts, resizes and ends of jobs; the ledger is told."""
+    """Starts, resizes and ends jobs, and records it in the ledger."""
 
     timeline: Timeline[Event]
     ledger: Ledger
@@ -207,37 +212,37 @@ class Executions:
     _number: int = 0
 
     def start(self, job: SimJob, node_of: Mapping[str, str], pause_ms: int = 0) -> None:
-        """All its pods have a node; it works after the pause."""
+        """All pods have a node; the job works after the pause."""
         now = self.timeline.now
         execution = self.running[job.name] = Execution(job, dict(node_of), job.work, now)
         self.started_ms[job.name] = now
-        self.ledger.note(now, "start", job.name, execution.workers, list(execution.nodes()))
-        self._go_on(execution, pause_ms)
+        self.ledger.record(now, "start", job.name, execution.workers, list(execution.nodes()))
+        self._continue(execution, pause_ms)
 
     def resize(self, name: str, node_of: Mapping[str, str], pause_ms: int, reason: str) -> None:
-        """Other pods from now on; what is done stays done. A pause that it is in already is not shortened."""
+        """Changes the pods; work done stays done. A pause that has begun is not shortened."""
         now = self.timeline.now
         execution = self.running[name]
         self._account(execution)
         execution.node_of = dict(node_of)
         self.resizes += 1
         self.restarts += pause_ms > 0
-        self.ledger.note(now, "resize", name, execution.workers, list(execution.nodes()), reason)
-        self._go_on(execution, max(pause_ms, execution.paused_until_ms - now))
+        self.ledger.record(now, "resize", name, execution.workers, list(execution.nodes()), reason)
+        self._continue(execution, max(pause_ms, execution.paused_until_ms - now))
 
-    def turn(self, event: Turn) -> SimJob | None:
-        """The job, if that was its end; it holds nothing then."""
+    def advance(self, event: JobDue) -> SimJob | None:
+        """Returns the job if it has ended, after releasing its GPUs."""
         execution = self.running.get(event.job)
         if execution is None or execution.number != event.number:
             return None
         self._account(execution)
         if not execution.rate:
-            self._go_on(execution, 0)
+            self._continue(execution, 0)
             return None
         del self.running[event.job]
         self.ended_ms[event.job] = self.timeline.now
         self.ledger.release(self.timeline.now, event.job)
-        self.ledger.note(self.timeline.now, "end", event.job)
+        self.ledger.record(self.timeline.now, "end", event.job)
         return execution.job
 
     def _account(self, execution: Execution) -> None:
@@ -245,7 +250,7 @@ class Executions:
         execution.remaining -= execution.rate * (now - execution.since_ms) / SECOND
         execution.since_ms = now
 
-    def _go_on(self, execution: Execution, pause_ms: int) -> None:
+    def _continue(self, execution: Execution, pause_ms: int) -> None:
         now, job = self.timeline.now, execution.job
         self._number += 1
         execution.number = self._number
@@ -253,10 +258,10 @@ class Executions:
         if pause_ms > 0:
             execution.rate, execution.paused_until_ms = 0.0, now + pause_ms
             self.ledger.hold(now, job.name, held, PAUSED)
-            self.timeline.put(now + pause_ms, Turn(job.name, execution.number))
+            self.timeline.put(now + pause_ms, JobDue(job.name, execution.number))
             return
         execution.rate = self.speed.speed(execution.workers, len(execution.nodes()))
         self.ledger.hold(now, job.name, held, WORKING, execution.rate * job.gpus)
         left = max(execution.remaining, 0.0) / execution.rate
-        # Never too early, and at least one tick, so that time goes on.
-        self.timeline.put(now + max(-int(-left * SECOND // 1), 1), Turn(job.name, execution.number))
+        # Rounded up to at least one millisecond, so that time advances.
+        self.timeline.put(now + max(-int(-left * SECOND // 1), 1), JobDue(job.name, execution.number))

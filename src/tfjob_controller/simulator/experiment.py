@@ -1,6 +1,8 @@
-"""Many runs: every policy on the same jobs, seed by seed, over as many processes as there are cores.
+"""Many runs: every policy on the same jobs, seed by seed, on as many processes as there are cores; and their
+statistics.
 
-Results do not depend on the number of processes, nor on who is done first.
+Results do not depend on the number of processes, nor on which run ends first. Means over seeds have Student's 95 %
+confidence intervals.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ GRID_SHAPES = (ClusterShape(2, 4), ClusterShape(4, 4), ClusterShape(8, 4))
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCell:
-    """One cluster and one kind of workload; or the jobs of a trace, which chance does not change."""
+    """One cluster and one kind of workload; or the jobs of a trace, which no seed changes."""
 
     name: str
     shape: ClusterShape
@@ -36,7 +38,7 @@ class ExperimentCell:
 
 @dataclass(frozen=True, slots=True)
 class SimulationTask:
-    """One run. `detailed`: its picture is wanted too."""
+    """One run. `detailed`: with its details."""
 
     cell: ExperimentCell
     policy: SchedulingPolicy
@@ -60,12 +62,12 @@ class RunResult:
 
     measures: Mapping[str, float]
     times: Mapping[str, tuple[float, ...]]
-    picture: RunDetails | None = None
+    details: RunDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CellResults:
-    """Of one cell: the results of each policy, one for each seed, in the order of the seeds."""
+    """The results of one cell: for each policy one per seed, in the order of the seeds."""
 
     cell: ExperimentCell
     by_policy: Mapping[str, Sequence[RunResult]]
@@ -74,31 +76,31 @@ class CellResults:
         return [each.measures[measure] for each in self.by_policy[policy]]
 
     def times(self, policy: str, name: str) -> list[float]:
-        """Of all jobs of all seeds."""
+        """Returns the times of all jobs of all seeds."""
         return [value for each in self.by_policy[policy] for value in each.times[name]]
 
 
 def grid(workload: RandomWorkload) -> list[ExperimentCell]:
-    """All clusters with all mean arrivals (docs/autoscaling.md), with all else as given."""
-    return [workload_cell(shape, _arriving(workload, mean)) for shape in GRID_SHAPES for mean in MEAN_ARRIVALS]
+    """Returns all clusters with all mean arrivals of docs/autoscaling.md, with everything else as given."""
+    return [workload_cell(shape, _with_mean_arrival(workload, mean)) for shape in GRID_SHAPES for mean in MEAN_ARRIVALS]
 
 
 def workload_cell(shape: ClusterShape, workload: RandomWorkload) -> ExperimentCell:
     return ExperimentCell(f"{shape}-{workload.mean_arrival_seconds:g}s", shape, workload)
 
 
-def _arriving(workload: RandomWorkload, mean: float) -> RandomWorkload:
+def _with_mean_arrival(workload: RandomWorkload, mean: float) -> RandomWorkload:
     return RandomWorkload(workload.jobs, mean, workload.workers, workload.work_median, workload.work_sigma)
 
 
 def run_task(task: SimulationTask) -> RunResult:
-    """In whatever process."""
+    """Runs in any process."""
     run = simulate(task.cell.jobs(task.seed), task.cell.shape, task.policy, task.settings, detailed=task.detailed)
     times = {name: tuple(map(of, run.outcomes)) for name, of in TIMES.items()}
-    return RunResult(measures(run), times, _picture(run) if task.detailed else None)
+    return RunResult(measures(run), times, _details(run) if task.detailed else None)
 
 
-def _picture(run: SimulationRun) -> RunDetails:
+def _details(run: SimulationRun) -> RunDetails:
     return RunDetails(tuple(run.ledger.entries), tuple(run.ledger.segments), tuple(run.ledger.levels))
 
 
@@ -109,36 +111,36 @@ def run_experiment(
     settings: SimulationSettings,
     *,
     processes: int,
-    done: Callable[[], None] = lambda: None,
+    on_run: Callable[[], None] = lambda: None,
 ) -> list[CellResults]:
-    """All of them; pictures of the first seed only. `done` is called after each run."""
+    """Runs everything; details of the first seed only. Calls `on_run` after each run."""
     tasks = [
         SimulationTask(cell, policy, seed, settings, detailed=seed == seeds[0])
         for cell in cells
         for policy in policies
         for seed in seeds
     ]
-    results = dict(_results(tasks, processes, done))
-    # One after another, as they were made.
+    results = dict(_results(tasks, processes, on_run))
+    # In the order of the tasks.
     rest = iter(results[index] for index in range(len(tasks)))
     return [CellResults(cell, {policy.name: [next(rest) for _ in seeds] for policy in policies}) for cell in cells]
 
 
 def _results(
-    tasks: Sequence[SimulationTask], processes: int, done: Callable[[], None]
+    tasks: Sequence[SimulationTask], processes: int, on_run: Callable[[], None]
 ) -> Iterator[tuple[int, RunResult]]:
     if processes == 1 or len(tasks) == 1:
         for index, task in enumerate(tasks):
             yield index, run_task(task)
-            done()
+            on_run()
         return
-    # Not forked: a process with threads (a progress bar has one) should not be.
+    # Spawned, not forked: this process has threads (the progress bar's).
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(run_task, task): index for index, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
-                done()
+                on_run()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -150,19 +152,19 @@ _T = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-# Beyond: that of 30, which is a little too careful.
+# For more degrees of freedom that of 30 is used, which is slightly too wide.
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`mean` ± `half`; None where one run says nothing of others."""
+    """`mean` ± `half`; None for a single run."""
 
     mean: float
     half: float | None
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Of at least one value."""
+    """Returns the interval of at least one value."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Interval(mean, None)
@@ -171,12 +173,12 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def paired(values: Sequence[float], baseline: Sequence[float]) -> Interval:
-    """Of the differences, seed by seed: both saw the same jobs."""
+    """Returns the interval of the differences, seed by seed: both saw the same jobs."""
     return interval([each - other for each, other in zip(values, baseline, strict=True)])
 
 
 def paired_change(values: Sequence[float], baseline: Sequence[float]) -> Interval | None:
-    """Of the relative differences (-0.3 is 30 % less); None where there is nothing to compare with."""
+    """Returns that of the relative differences (-0.3 is 30 % less); None where the baseline is zero."""
     if not all(baseline):
         return None
     return interval([each / other - 1 for each, other in zip(values, baseline, strict=True)])

@@ -1,10 +1,10 @@
-"""Jobs as gangs, by the live rules: who starts is `scheduling.decide`'s to say, where `scheduling.placement`'s, and who
-is resized `scheduling.scaling`'s. Nothing here decides anything but where pods go without locality (`spreading`).
+"""Jobs as gangs, by the live rules: `decisions` says which start, `placement` where, `autoscaler` which are resized.
 
-Theory of operation. As in the extender's admission loop, in each step: wishes to resize are computed; members that a
-running gang lacks get a node if there is one; the queue is decided on, and who is admitted has its room. What takes
-time between programs there takes none here: a wish is followed at once, and the step is repeated until nothing changes.
-Gangs are the same objects as in the API server, with the fields that their owner and the gang scheduler would write.
+Theory of operation. As in the gang scheduler's admission loop, each step plans resizes, places members that a running
+gang is missing, and decides on the queue. What takes time between programs takes none here: a resize request is
+followed at once, and the step is repeated until nothing changes. Gangs are the same objects as in the API server, with
+the fields that their owner and the gang scheduler would write. Nothing here decides anything, except where pods go
+without locality (`podscheduling`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tfjob_controller.simulator.podscheduling import reserve_spread, select_node
 from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 from tfjob_controller.util.timestamps import format_micro_time
 
-# Who is admitted sooner has not waited: as the extender counts it.
-_AT_ONCE_MS = 5000
+# A gang that is admitted sooner has not waited: as the gang scheduler counts it.
+_IMMEDIATE_MS = 5000
 
 
 class SimulatedGangScheduler:
-    """See the module."""
+    """See the module's text."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class SimulatedGangScheduler:
         self._jobs: dict[str, SimJob] = {}
         self._waiting: dict[str, Gang] = {}
         self._bound: dict[str, Gang] = {}
-        # Bound gangs that lack members.
-        self._lacking: set[str] = set()
-        # What the rules of scaling see of the bound gangs; made anew for those that are stale.
+        # Bound gangs without all their members.
+        self._incomplete: set[str] = set()
+        # The bound gangs as the autoscaling rules see them; computed again for stale ones.
         self._elastic: dict[str, ElasticGang] = {}
         self._stale: set[str] = set()
         self._waited_at: datetime | None = None
@@ -76,23 +76,23 @@ class SimulatedGangScheduler:
 
     # What happens
 
-    def arrive(self, job: SimJob) -> None:
+    def on_arrival(self, job: SimJob) -> None:
         self._jobs[key(job)] = job
         self._waiting[key(job)] = gang_of(job, elastic=self._policy.autoscaling)
 
-    def ended(self, job: SimJob) -> None:
+    def on_end(self, job: SimJob) -> None:
         self._view.unreserve(key(job))
         for known in (self._jobs, self._bound, self._elastic):
             known.pop(key(job), None)
-        for keys in (self._lacking, self._stale):
+        for keys in (self._incomplete, self._stale):
             keys.discard(key(job))
 
-    def changed(self, name: str) -> None:
-        """A job works on after a pause."""
+    def on_resume(self, name: str) -> None:
+        """A job continues after a pause."""
         self._stale.add(key(self._executions.running[name].job))
 
-    def told(self, event: PodCreated | Wake) -> None:
-        """The step that follows looks at everything anyway."""
+    def on_event(self, event: PodCreated | Wake) -> None:
+        """Nothing to do: the step that follows looks at everything."""
 
     def step(self) -> None:
         now = wall_time(self._timeline.now)
@@ -100,17 +100,25 @@ class SimulatedGangScheduler:
             self._admit(now, None)
             return
         plan = self._plan(now)
-        while self._follow(plan, now) or self._fill(plan.nominated, now) or self._admit(now, plan.nominated):
+        while self._has_progress(plan, now):
             plan = self._plan(now)
         self._wake_at(plan.recheck_time)
 
+    def _has_progress(self, plan: ResizePlan, now: datetime) -> bool:
+        """Returns whether the plan, missing members or the queue changed anything, tried in this order."""
+        return (
+            self._apply_requests(plan, now)
+            or self._add_missing_members(plan.nominated, now)
+            or self._admit(now, plan.nominated)
+        )
+
     # The queue
 
-    def _admit(self, now: datetime, kept: NominatedNodes | None) -> bool:
-        """Whether any gang has started."""
+    def _admit(self, now: datetime, nominated: NominatedNodes | None) -> bool:
+        """Returns whether any gang has started."""
         if not self._waiting:
             return False
-        decisions = self._decider.decide(list(self._waiting.values()), now, kept)
+        decisions = self._decider.decide(list(self._waiting.values()), now, nominated)
         admitted = [each for each in decisions if isinstance(each, Admit)]
         for decision in decisions:
             if isinstance(decision, Unschedulable):
@@ -120,13 +128,13 @@ class SimulatedGangScheduler:
         return bool(admitted)
 
     def _nodes_of(self, admit: Admit) -> Mapping[str, str]:
-        """Those of the live placement; without locality spread, if all of it fits so."""
+        """Returns the live placement; without locality one that is spread, if all pods fit that way."""
         nodes, gang_key = admit.placement.node_of, admit.gang_key
         if self._policy.locality:
             return nodes
         self._view.unreserve(gang_key)
         pod_sets = pod_sets_of(self._waiting[gang_key].spec)
-        # As pods would be made, kind by kind.
+        # In the order in which pods are created, kind by kind.
         members = [f"{each.name}-{index}" for each in pod_sets for index in range(admit.placement.counts[each.name])]
         spread = reserve_spread(self._view, gang_key, pod_sets, members, admit.attempt)
         if spread is None:
@@ -136,18 +144,18 @@ class SimulatedGangScheduler:
     def _bind(self, admit: Admit, node_of: Mapping[str, str], now: datetime) -> None:
         gang_key = admit.gang_key
         gang, job = self._waiting.pop(gang_key), self._jobs[gang_key]
-        if self._timeline.now - job.arrival_ms >= _AT_ONCE_MS:
+        if self._timeline.now - job.arrival_ms >= _IMMEDIATE_MS:
             self._waited_at = now
         status = replace(gang.status, phase=BOUND, attempt=admit.attempt, bound_time=format_micro_time(now))
-        self._keep(gang_key, replace(gang, status=status), node_of)
+        self._record(gang_key, replace(gang, status=status), node_of)
         self._executions.start(job, node_of, len(node_of) * ms(self._settings.pod_seconds))
 
-    def _keep(self, gang_key: str, gang: Gang, node_of: Mapping[str, str]) -> None:
+    def _record(self, gang_key: str, gang: Gang, node_of: Mapping[str, str]) -> None:
         placement = Placement(node_of, {}).by_node()
         self._bound[gang_key] = replace(gang, status=replace(gang.status, placement=placement))
         self._stale.add(gang_key)
         is_whole = len(node_of) == sum(member.count for member in gang.spec.members)
-        (self._lacking.discard if is_whole else self._lacking.add)(gang_key)
+        (self._incomplete.discard if is_whole else self._incomplete.add)(gang_key)
 
     # Resizing
 
@@ -168,54 +176,56 @@ class SimulatedGangScheduler:
         self._stale.clear()
         return list(self._elastic.values())
 
-    def _follow(self, plan: ResizePlan, now: datetime) -> bool:
-        """What the owner of the gang, and then the gang scheduler, do about a wish. Whether there was one."""
+    def _apply_requests(self, plan: ResizePlan, now: datetime) -> bool:
+        """Does what the owner of the gang and then the gang scheduler do about a request. Returns whether there was
+        one.
+        """
         for resize in plan.resizes:
             gang = self._bound[resize.key]
-            members = tuple(_counting(each, resize) for each in gang.spec.members)
+            members = tuple(_with_count(each, resize) for each in gang.spec.members)
             spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
-            self._settle(replace(gang, spec=spec, status=status), plan.nominated, now, resize.reason)
+            self._update_members(replace(gang, spec=spec, status=status), plan.nominated, now, resize.reason)
         return bool(plan.resizes)
 
-    def _fill(self, kept: NominatedNodes | None, now: datetime) -> bool:
-        """Members that had no room when their gang started come when there is some. Whether any came."""
-        came = False
-        # Workers with so many GPUs of which none fits: hundreds of gangs need not each find that out.
-        hopeless: set[int] = set()
-        for each in sorted(self._lacking):
+    def _add_missing_members(self, nominated: NominatedNodes | None, now: datetime) -> bool:
+        """Places members that had no capacity when their gang started. Returns whether any was placed."""
+        has_changed = False
+        # Numbers of GPUs for which no worker fits, so that it is tried once for hundreds of gangs.
+        failed: set[int] = set()
+        for each in sorted(self._incomplete):
             gpus = self._jobs[each].gpus
-            if gpus not in hopeless and self._settle(self._bound[each], kept, now, "there is room for it"):
-                came = True
-            elif each in self._lacking:
-                hopeless.add(gpus)
-        return came
+            if gpus not in failed and self._update_members(self._bound[each], nominated, now, "capacity is available"):
+                has_changed = True
+            elif each in self._incomplete:
+                failed.add(gpus)
+        return has_changed
 
-    def _settle(self, gang: Gang, kept: NominatedNodes | None, now: datetime, reason: str) -> bool:
-        """Give a bound gang the members that it should have, as far as there is room. Whether they are others now."""
+    def _update_members(self, gang: Gang, nominated: NominatedNodes | None, now: datetime, reason: str) -> bool:
+        """Gives a bound gang the members that it should have, as far as they fit. Returns whether they changed."""
         gang_key = key_of(gang)
         before = placed_nodes(gang.status)
         wanted = wanted_members(gang)
         for member in before.keys() - set(wanted):
             self._view.unreserve_member(gang_key, member)
         nodes = {member: before[member] for member in wanted if member in before}
-        nodes |= self._added(gang, [member for member in wanted if member not in before], kept)
+        nodes |= self._place_members(gang, [member for member in wanted if member not in before], nominated)
         if nodes == before:
             if gang is not self._bound[gang_key]:
-                self._keep(gang_key, gang, before)
+                self._record(gang_key, gang, before)
             return False
         status = replace(gang.status, leaving=(), last_resize_time=format_micro_time(now))
-        self._keep(gang_key, replace(gang, status=status), nodes)
+        self._record(gang_key, replace(gang, status=status), nodes)
         self._executions.resize(gang.metadata.name, nodes, ms(self._settings.pause_seconds), reason)
         return True
 
-    def _added(self, gang: Gang, members: list[str], kept: NominatedNodes | None) -> dict[str, str]:
-        """Nodes for members that come; none for those for which there is no room."""
+    def _place_members(self, gang: Gang, members: list[str], nominated: NominatedNodes | None) -> dict[str, str]:
+        """Returns nodes for new members, up to the first one that does not fit."""
         found: dict[str, str] = {}
         pod_sets = {each.name: each for each in pod_sets_of(gang.spec)} if members else {}
         for member in members:
             pod_set = pod_sets[kind_of(member)]
             node = self._node_for(
-                pod_set, placed_nodes(gang.status) | found, frozenset() if kept is None else kept.nodes
+                pod_set, placed_nodes(gang.status) | found, frozenset() if nominated is None else nominated.nodes
             )
             if node is None:
                 break
@@ -225,21 +235,21 @@ class SimulatedGangScheduler:
         return found
 
     def _node_for(self, pod_set: PodSet, placed: Mapping[str, str], exclude: frozenset[str]) -> str | None:
-        """Near its parameter servers, else near any of its own; without locality where there is most room."""
+        """Near its parameter servers, otherwise near its other members; without locality on the emptiest node."""
         if self._policy.locality:
             near, nearest = set(placed.values()), preferred_nodes(placed, pod_set.name)
             return find_member_node(self._view, pod_set, exclude, near=near, nearest=nearest)
         return select_node(self._view, pod_set, spread=True, exclude=exclude)
 
-    def _wake_at(self, due: datetime | None) -> None:
-        """Look again then, though nothing else may happen."""
-        if due is None:
+    def _wake_at(self, recheck_time: datetime | None) -> None:
+        """Requests a step then, even if nothing else happens."""
+        if recheck_time is None:
             return
-        moment = -((BEGINNING - due) // timedelta(milliseconds=1))
+        moment = -((BEGINNING - recheck_time) // timedelta(milliseconds=1))
         if self._due_ms != moment:
             self._due_ms = moment
             self._timeline.put(moment, Wake())
 
 
-def _counting(member: Member, resize: ResizeRequest) -> Member:
+def _with_count(member: Member, resize: ResizeRequest) -> Member:
     return replace(member, count=resize.target) if member.name == resize.kind else member

@@ -1,10 +1,8 @@
-"""What is simulated: jobs, and how fast they work. Times are whole milliseconds, so that moments can be compared.
+"""The simulated jobs: random ones, and those of a trace file. Times are whole milliseconds, so that they compare
+exactly.
 
-The model of speed is an assumption, and all of it are parameters. One worker alone does one unit of work per second;
-w workers do `w * doubling ** log2(w)`: each doubling keeps 90 % of its worth, as parameter servers and the network
-take their part (0.9 was fixed before anything was simulated; DRAGON, Lin et al., CLOSER 2019, has no formula). A job
-whose pods are on several nodes works at `spread` of that (0.75, likewise). A restart is half a minute
-without progress: pods end and start, programs load, the checkpoint is read.
+A trace is CSV with the columns `arrival,ps,workers,min,max,work,gpus per worker`, in any order. Times and work are in
+seconds (work: of a single worker). Errors name the line and the column.
 """
 
 from __future__ import annotations
@@ -20,17 +18,19 @@ SECOND = 1000
 
 
 class SimulationError(Exception):
-    """What was asked for cannot be simulated; one line."""
+    """The simulation is not possible as requested; the message is one line."""
 
 
 def ms(seconds: float) -> int:
-    """Whole milliseconds."""
+    """Returns whole milliseconds."""
     return round(seconds * SECOND)
 
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job. `work` is in seconds of a single worker; `gpus` are those of each worker, servers need none."""
+    """One job. `work` is in seconds of a single worker; `gpus` are those of each worker, parameter servers
+    have none.
+    """
 
     name: str
     arrival_ms: int
@@ -46,17 +46,17 @@ class SimJob:
         return self.servers + self.workers
 
 
-# What docs/autoscaling.md has its results from.
+# The workloads behind the results in docs/autoscaling.md.
 MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
 WORKERS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class RandomWorkload:
-    """Poisson arrivals; each job has one parameter server and any of `workers`, alike often.
+    """Poisson arrivals; each job has one parameter server and one of the numbers of `workers`, equally often.
 
-    Its work is log-normal, and proportional to its workers: `work_median` seconds for each of them. It can do with half
-    of its workers (one at least), and use twice as many.
+    Its work is log-normal, and proportional to its workers: `work_median` seconds for each of them. Its minimum is half
+    of its workers (at least one), its maximum twice as many. Equal seeds and numbers give equal jobs.
     """
 
     jobs: int = 100
@@ -66,7 +66,7 @@ class RandomWorkload:
     work_sigma: float = 0.8
 
     def generate(self, seed: int) -> list[SimJob]:
-        """In the order of their arrivals."""
+        """Returns the jobs in the order of their arrivals."""
         return list(self._jobs(random.Random(seed)))  # noqa: S311 -- a simulation
 
     def _jobs(self, rng: random.Random) -> Iterator[SimJob]:
@@ -81,13 +81,13 @@ class RandomWorkload:
 
 
 COLUMNS = ("arrival", "ps", "workers", "min", "max", "work", "gpus per worker")
-# What a person would not type, and would take for ever.
+# Larger values are mistakes, and would take for ever.
 _MOST_SECONDS = 1e9
 _MOST_PODS = 10_000
 
 
 def read_trace(path: str) -> list[SimJob]:
-    """The jobs of a file, in the order of their arrivals. Raises SimulationError."""
+    """Returns the jobs of a file, in the order of their arrivals. Raises SimulationError."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -99,22 +99,22 @@ def read_trace(path: str) -> list[SimJob]:
 
 
 def parse_trace(lines: Iterable[str]) -> list[SimJob]:
-    """The same from its lines."""
+    """Does the same from the file's lines."""
     reader = csv.reader(lines)
     columns = [name.strip() for name in next(reader, [])]
     _check_columns(columns)
     jobs = list(_jobs(reader, columns, lambda: reader.line_num))
     if not jobs:
-        raise SimulationError("line 2: there is no job")
+        raise SimulationError("line 2: the trace has no jobs")
     return sorted(jobs, key=lambda job: job.arrival_ms)
 
 
 def _check_columns(columns: Sequence[str]) -> None:
     for name in columns:
         if name not in COLUMNS:
-            raise SimulationError(f"line 1: {name!r} is no column; there are {', '.join(COLUMNS)}")
+            raise SimulationError(f"line 1: {name!r} is not a column; the columns are {', '.join(COLUMNS)}")
         if columns.count(name) > 1:
-            raise SimulationError(f"line 1: the column {name!r} is there twice")
+            raise SimulationError(f"line 1: the column {name!r} appears twice")
     for name in COLUMNS:
         if name not in columns:
             raise SimulationError(f"line 1: the column {name!r} is missing")
@@ -151,9 +151,9 @@ def _seconds(row: Mapping[str, str], column: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise SimulationError(f"{column}: {text!r} is no number") from None
+        raise SimulationError(f"{column}: {text!r} is not a number") from None
     if not math.isfinite(value) or value > _MOST_SECONDS:
-        raise SimulationError(f"{column}: {text!r} is no time that can be simulated")
+        raise SimulationError(f"{column}: {text!r} cannot be simulated")
     if value < 0:
         raise SimulationError(f"{column}: {text} is negative")
     return value
@@ -164,7 +164,7 @@ def _count(row: Mapping[str, str], column: str, least: int) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise SimulationError(f"{column}: {text!r} is no whole number") from None
+        raise SimulationError(f"{column}: {text!r} is not a whole number") from None
     if not least <= value <= _MOST_PODS:
         raise SimulationError(f"{column}: {text} is not from {least} to {_MOST_PODS}")
     return value

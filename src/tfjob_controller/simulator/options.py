@@ -76,7 +76,7 @@ _PROCESSES = ValueType("auto|number", _processes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """All that `tfjob-controller simulate` can be told. Times are seconds."""
+    """The flags of `tfjob-controller simulate`. Times are seconds."""
 
     nodes: int = option(COUNT, "4", "How many nodes the cluster has.")
     gpus_per_node: int = option(COUNT, "4", "How many GPUs each of them has.")
@@ -133,7 +133,7 @@ SIMULATE_OPTIONS = options_of(SimulateOptions)
 
 
 def resolve_simulate(flags: Mapping[str, str], environ: Mapping[str, str]) -> SimulateOptions:
-    """The options of `simulate` that these flags and this environment say. Raises OptionError."""
+    """Returns the options of `simulate` from flags and environment. Raises OptionError."""
     options = read_options(SimulateOptions, flags, environ)
     if options.grid and options.trace:
         raise OptionError("--grid and --trace cannot go together: the grid is made of random jobs")

@@ -1,7 +1,7 @@
-"""Pictures of what was simulated, as PNG and SVG. The only module here that needs matplotlib.
+"""Plots of the results, as PNG and SVG. The only module here that needs matplotlib.
 
-Of each cell: GPUs over time and who ran where (both of the first seed), and how waiting and completion times are
-distributed (over all seeds). Equal findings give equal files: no date is in them, and names of parts are fixed.
+For each cell: GPUs over time and which job ran where (both of the first seed), and the distributions of waiting and
+completion times (over all seeds). Equal results give equal files: no date is in them, and names of parts are fixed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ mpl.rcParams["svg.hashsalt"] = "tfjob-controller"
 mpl.rcParams["font.size"] = 8
 
 _MINUTE = 60 * SECOND
-# More GPUs than this are no picture any more, only colour.
+# More GPUs than this cannot be told apart in a plot.
 _MOST_LANES = 256
 _IDLE_COLOUR, _PAUSED_COLOUR = "#c9c9c9", "#000000"
 _COLOURS = mpl.colormaps["tab20"]
@@ -34,7 +34,7 @@ _JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
 
 
 def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
-    """The files, in the order in which they were written."""
+    """Returns the files, in the order in which they were written."""
     written: list[Path] = []
     for findings in many:
         for name, figure in _figures(findings):
@@ -46,8 +46,8 @@ def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
 
 def _figures(findings: CellResults) -> Iterator[tuple[str, Figure]]:
     yield "times", _distributions(findings)
-    pictures = {name: results[0].picture for name, results in findings.by_policy.items()}
-    drawn = {name: picture for name, picture in pictures.items() if picture is not None}
+    details_by_policy = {name: results[0].details for name, results in findings.by_policy.items()}
+    drawn = {name: details for name, details in details_by_policy.items() if details is not None}
     yield "utilisation", _utilisation(drawn, findings.cell.shape)
     if findings.cell.shape.gpus <= _MOST_LANES:
         yield "gantt", _gantt(drawn, findings.cell.shape)
@@ -87,15 +87,15 @@ def _distributions(findings: CellResults) -> Figure:
 # GPUs over time
 
 
-def _utilisation(pictures: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
+def _utilisation(details_by_policy: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
     title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
-    figure, axes = _figure(len(pictures), 1, 1.2 * len(pictures) + 0.6, title)
-    longest = max(_end_minutes(each.segments) for each in pictures.values())
-    for axis, (policy, picture) in zip(axes, pictures.items(), strict=True):
-        minutes = [level.moment_ms / _MINUTE for level in picture.levels]
-        for values, colour in ((_held(picture.levels), _IDLE_COLOUR), (_working(picture.levels), "#9ecae1")):
+    figure, axes = _figure(len(details_by_policy), 1, 1.2 * len(details_by_policy) + 0.6, title)
+    longest = max(_end_minutes(each.segments) for each in details_by_policy.values())
+    for axis, (policy, details) in zip(axes, details_by_policy.items(), strict=True):
+        minutes = [level.moment_ms / _MINUTE for level in details.levels]
+        for values, colour in ((_held(details.levels), _IDLE_COLOUR), (_working(details.levels), "#9ecae1")):
             axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
-        axis.step(minutes, [level.useful for level in picture.levels], where="post", color="#08519c", linewidth=0.8)
+        axis.step(minutes, [level.useful for level in details.levels], where="post", color="#08519c", linewidth=0.8)
         axis.set_xlim(0, longest)
         axis.set_ylim(0, shape.gpus)
         axis.set_title(policy, loc="left", fontsize=8)
@@ -118,13 +118,13 @@ def _end_minutes(segments: Sequence[Segment]) -> float:
 # Who ran where
 
 
-def _gantt(pictures: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
+def _gantt(details_by_policy: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
     title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
-    height = max(0.05 * shape.gpus, 1.0) * len(pictures) + 0.8
-    figure, axes = _figure(len(pictures), 1, min(height, 60.0), title)
-    longest = max(_end_minutes(each.segments) for each in pictures.values())
-    for axis, (policy, picture) in zip(axes, pictures.items(), strict=True):
-        _draw_gantt(axis, picture.segments, shape)
+    height = max(0.05 * shape.gpus, 1.0) * len(details_by_policy) + 0.8
+    figure, axes = _figure(len(details_by_policy), 1, min(height, 60.0), title)
+    longest = max(_end_minutes(each.segments) for each in details_by_policy.values())
+    for axis, (policy, details) in zip(axes, details_by_policy.items(), strict=True):
+        _draw_gantt(axis, details.segments, shape)
         axis.set_xlim(0, longest)
         axis.set_title(policy, loc="left", fontsize=8)
     axes[-1].set_xlabel("minutes")
@@ -156,7 +156,7 @@ def _colour(state: str, number: int) -> object:
 
 
 def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, int, int]]:
-    """A segment, the number of its first GPU on the node, and how many; several boxes where others lie between."""
+    """Yields a segment, the number of its first GPU on the node, and how many; several boxes if others lie between."""
     for segment, lanes in _lanes(segments, per_node):
         for first in lanes:
             if first - 1 not in lanes:
@@ -165,7 +165,7 @@ def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment
 
 
 def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, list[int]]]:
-    """Each segment with the numbers of GPUs that are free then; those that the job had before, if it can."""
+    """Yields each segment with GPU numbers that are free then, preferably those that the job had before."""
     free_at: dict[str, list[int]] = {}
     last: dict[tuple[str, str], list[int]] = {}
     for segment in sorted(segments, key=lambda each: (each.start_ms, each.job, each.node)):

@@ -1,18 +1,25 @@
-"""Jobs under kube-scheduler alone: every pod for itself. The baseline; nothing of it is the gang scheduler's.
+"""Jobs under kube-scheduler alone, pod by pod: the baseline. Nothing of it belongs to the gang scheduler's rules.
 
-Theory of operation. A job's pods are made one after another and queue. kube-scheduler takes them by the time of their
-last attempt; one that finds no room waits until room comes free, and is then tried again, those that still back off
-(1 s, doubled by each attempt up to 10 s) after the others, by the second in which that ends. So jobs that are made at
-the same time, or whose pods back off, take room in turns, and each can hold a part. A job works once all its pods have
-a node.
+Theory of operation. A job's pods are created one after another and queue. kube-scheduler takes them by the time of
+their last attempt; a pod that does not fit waits until capacity is freed and is then tried again, those that still back
+off (1 s, doubled by each attempt up to 10 s) after the others, by the second in which the backoff ends. So jobs that
+are created at the same time, or whose pods back off, take capacity in turns, and each can hold a part. A job works once
+all its pods have a node.
 
-If nothing works, no pod is still to be made, and jobs hold GPUs, that is a *deadlock*: Kubernetes would leave it so for
-ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and made anew.
+If no job works, no pod is still to be created, and jobs hold GPUs, that is a *deadlock*: Kubernetes would leave it so
+for ever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and
+recreated.
 
-Favourable to kube-scheduler: it takes no time, and all pods of a job that is done give their room back in one moment.
+kube-scheduler's scores: of the nodes with capacity, the one of which least is requested (its default, NodeResourcesFit
+with LeastAllocated), or most (MostAllocated). It scores CPU and memory, not GPUs; here CPU, of which workers and
+parameter servers request equal shares everywhere. Between equal nodes kube-scheduler chooses at random; here the first
+by name, so that runs can be repeated. Its other default scores are equal on nodes that differ only in what they run.
 
-Source: kubernetes 1.36 pkg/scheduler/backend/queue (scheduling_queue.go, backoff_queue.go; PopFromBackoffQ is on) and
-plugins/noderesources/fit.go (any pod that goes is a reason to try again).
+In kube-scheduler's favour: it takes no time, and all pods of a job that has ended free their capacity at once.
+
+Source: kubernetes 1.36 pkg/scheduler/backend/queue (scheduling_queue.go, backoff_queue.go; PopFromBackoffQ is on),
+plugins/noderesources (fit.go: any deleted pod is a reason to try again; least_allocated.go, most_allocated.go) and
+apis/config/v1/default_plugins.go.
 """
 
 from __future__ import annotations
@@ -43,8 +50,8 @@ class _Pod:
     tried_ms: int = 0
     attempts: int = 0
 
-    def turn(self, now: int) -> tuple[int, int]:
-        """Who is tried first. Backing off is counted in whole seconds, and is not over within its last one."""
+    def queue_key(self, now: int) -> tuple[int, int]:
+        """Orders the attempts. Backoff is counted in whole seconds, and is not over within its last one."""
         if not self.attempts:
             return 0, self.order
         seconds = min(_FIRST_BACKOFF_SECONDS << min(self.attempts - 1, 8), _LONGEST_BACKOFF_SECONDS)
@@ -63,7 +70,7 @@ class _Partial:
 
 
 class SimulatedKubeScheduler:
-    """See the module."""
+    """See the module's text."""
 
     def __init__(
         self,
@@ -84,66 +91,66 @@ class SimulatedKubeScheduler:
         self._partial: dict[str, _Partial] = {}
         self._waiting: list[_Pod] = []
         self._new: list[_Pod] = []
-        self._coming = 0
+        self._pods_to_create = 0
         self._order = 0
-        self._room_came = False
-        self._dead_since: int | None = None
+        self._has_freed_capacity = False
+        self._deadlocked_since: int | None = None
         self._wake = 0
 
     # What happens
 
-    def arrive(self, job: SimJob) -> None:
+    def on_arrival(self, job: SimJob) -> None:
         pod_sets = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}
         self._partial[job.name] = _Partial(job, pod_sets)
-        self._make_pods(self._partial[job.name])
+        self._create_pods(self._partial[job.name])
 
-    def ended(self, job: SimJob) -> None:
+    def on_end(self, job: SimJob) -> None:
         self._view.unreserve(key(job))
-        self._room_came = True
+        self._has_freed_capacity = True
 
-    def changed(self, name: str) -> None:
-        """A job works on after a pause: nothing to kube-scheduler."""
+    def on_resume(self, name: str) -> None:
+        """A job continues after a pause: nothing to do for kube-scheduler."""
 
-    def told(self, event: PodCreated | Wake) -> None:
+    def on_event(self, event: PodCreated | Wake) -> None:
         if isinstance(event, PodCreated):
-            self._coming -= 1
+            self._pods_to_create -= 1
             partial = self._partial.get(event.job)
             if partial is not None and partial.incarnation == event.incarnation:
                 self._order += 1
                 pod_set = partial.pod_sets[kind_of(event.member)]
                 self._new.append(_Pod(event.job, event.member, pod_set, self._order))
-        elif event.number == self._wake and self._dead_since is not None:
+        elif event.number == self._wake and self._deadlocked_since is not None:
             self._evict()
 
     def step(self) -> None:
-        """Try all pods for which something may have changed."""
+        """Tries all pods for which something may have changed."""
         now = self._timeline.now
-        if self._room_came:
-            line = sorted((*self._new, *self._waiting), key=lambda pod: pod.turn(now))
+        if self._has_freed_capacity:
+            line = sorted((*self._new, *self._waiting), key=lambda pod: pod.queue_key(now))
             self._waiting = []
         else:
             line = self._new
-        self._new, self._room_came = [], False
+        self._new, self._has_freed_capacity = [], False
         changed = self._try(line)
         self._start(changed)
-        self._watch_for_deadlock()
+        self._check_deadlock()
 
-    # How
+    # Attempts
 
-    def _make_pods(self, partial: _Partial) -> None:
+    def _create_pods(self, partial: _Partial) -> None:
         job, pause = partial.job, ms(self._settings.pod_seconds)
         members = [f"{kind}-{index}" for kind, each in partial.pod_sets.items() for index in range(each.count)]
         for number, member in enumerate(members):
-            self._coming += 1
+            self._pods_to_create += 1
             self._timeline.put(self._timeline.now + number * pause, PodCreated(job.name, member, partial.incarnation))
 
     def _try(self, line: Iterable[_Pod]) -> list[str]:
-        """The jobs that have got a node for one pod more. Room only shrinks meanwhile."""
-        now, hopeless, changed = self._timeline.now, set[PodSet](), dict[str, None]()
+        """Returns the jobs of which one more pod has a node. Capacity only shrinks meanwhile."""
+        now, failed, changed = self._timeline.now, set[PodSet](), dict[str, None]()
         for pod in line:
-            node = None if pod.pod_set in hopeless else select_node(self._view, pod.pod_set, spread=self._spread)
+            node = None if pod.pod_set in failed else select_node(self._view, pod.pod_set, spread=self._spread)
             if node is None:
-                hopeless.add(pod.pod_set)
+                failed.add(pod.pod_set)
                 self._order += 1
                 pod.order, pod.tried_ms, pod.attempts = self._order, now, pod.attempts + 1
                 self._waiting.append(pod)
@@ -167,37 +174,38 @@ class SimulatedKubeScheduler:
     # Deadlocks
 
     def _is_stuck(self) -> bool:
-        return not self._executions.running and not self._coming and any(map(_holds_gpus, self._partial.values()))
+        is_idle = not self._executions.running and not self._pods_to_create
+        return is_idle and any(map(_holds_gpus, self._partial.values()))
 
-    def _watch_for_deadlock(self) -> None:
+    def _check_deadlock(self) -> None:
         now = self._timeline.now
-        if self._dead_since is None and self._is_stuck():
-            self._dead_since = now
-            self._set_alarm()
-        elif self._dead_since is not None and self._executions.running:
-            self.deadlock_ms += now - self._dead_since
-            self._dead_since = None
+        if self._deadlocked_since is None and self._is_stuck():
+            self._deadlocked_since = now
+            self._schedule_eviction()
+        elif self._deadlocked_since is not None and self._executions.running:
+            self.deadlock_ms += now - self._deadlocked_since
+            self._deadlocked_since = None
             self._wake += 1
 
-    def _set_alarm(self) -> None:
+    def _schedule_eviction(self) -> None:
         self._wake += 1
         self._timeline.put(self._timeline.now + ms(self._settings.deadlock_timeout_seconds), Wake(self._wake))
 
     def _evict(self) -> None:
-        """By hand: the youngest of those that hold what the others lack. Its pods are made anew, and come last."""
+        """Deletes the pods of the youngest job that holds GPUs, by hand; they are recreated, and come last."""
         holders = [each for each in self._partial.values() if _holds_gpus(each)]
         partial = max(holders, key=lambda each: (each.job.arrival_ms, each.job.name))
         name, now = partial.job.name, self._timeline.now
-        self._ledger.note(now, "evict", name, len(partial.node_of), list(set(partial.node_of.values())))
+        self._ledger.record(now, "evict", name, len(partial.node_of), list(set(partial.node_of.values())))
         self._ledger.release(now, name)
         self._view.unreserve(key(partial.job))
         self._waiting = [pod for pod in self._waiting if pod.job != name]
         partial.node_of = {}
         partial.incarnation += 1
         self.evictions += 1
-        self._room_came = True
-        self._make_pods(partial)
-        self._set_alarm()
+        self._has_freed_capacity = True
+        self._create_pods(partial)
+        self._schedule_eviction()
 
 
 def _holds_gpus(partial: _Partial) -> bool:
@@ -205,13 +213,13 @@ def _holds_gpus(partial: _Partial) -> bool:
 
 
 def select_node(view: ClusterView, pod_set: PodSet, *, spread: bool, exclude: Set[str] = frozenset()) -> str | None:
-    """None if no node has room for it but those that are to `exclude`."""
+    """Returns the node for a single pod; None if no node outside `exclude` has the capacity."""
     best: tuple[float, str] | None = None
     for group in view.candidates(pod_set.node_filter).groups.values():
-        room = next(iter(group.values()))
-        if not pod_set.capacity(room.free):
+        info = next(iter(group.values()))
+        if not pod_set.capacity(info.free):
             continue
-        share = room.free["cpu"] / room.allocatable["cpu"]
+        share = info.free["cpu"] / info.allocatable["cpu"]
         score = -share if spread else share
         if best is not None and score > best[0]:
             continue
@@ -224,7 +232,7 @@ def select_node(view: ClusterView, pod_set: PodSet, *, spread: bool, exclude: Se
 def reserve_spread(
     view: ClusterView, key: str, pod_sets: Iterable[PodSet], members: Iterable[str], attempt: int
 ) -> dict[str, str] | None:
-    """Nodes for these members, one by one, reserved; None, and nothing is reserved, if one finds no room."""
+    """Reserves nodes for these members one by one, or none at all if one does not fit (None)."""
     of_kind = {each.name: each for each in pod_sets}
     node_of: dict[str, str] = {}
     for member in members:

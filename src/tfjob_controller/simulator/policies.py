@@ -1,4 +1,11 @@
-"""What is compared, and the numbers that all of it shares."""
+"""The policies that are compared, and the assumptions that all of them share.
+
+The model of speed is an assumption with parameters. One worker alone does one unit of work per second; w workers do `w
+* doubling ** log2(w)`: each doubling keeps 90 % of its worth, since parameter servers and the network take their part
+(0.9 was fixed before anything was simulated; DRAGON, Lin et al., CLOSER 2019, has no formula). A job whose pods are on
+several nodes works at `spread` of that (0.75, likewise). A restart is half a minute without progress: pods end and
+start, programs load, the checkpoint is read.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +17,11 @@ IN_PLACE, RESTART = "InPlace", "Restart"
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
-    """`gang`: by the live queue and placement, all pods or none; else pod by pod, as kube-scheduler does it.
+    """`gang`: by the live queue and placement, all pods or none; otherwise pod by pod, as kube-scheduler does it.
 
-    `locality`: a gang goes to few nodes, as the live placement has it; single pods to the fullest node (MostAllocated
-    of kube-scheduler). Without it pods are spread (LeastAllocated), which the live code cannot do: that is a baseline
-    of the simulator's own. `autoscaling`: by the live rules, which know gangs only.
+    `locality`: a gang is placed on few nodes, by the live placement; single pods on the fullest node (kube-scheduler's
+    MostAllocated). Without it pods are spread (LeastAllocated), which the live code cannot do: that is the simulator's
+    own baseline. `autoscaling`: by the live rules, which only know gangs.
     """
 
     name: str
@@ -34,20 +41,20 @@ POLICIES = {
         SchedulingPolicy("gang+locality+autoscaling", gang=True, locality=True, autoscaling=True),
     )
 }
-# What all others are compared with.
+# The policy that all others are compared with.
 BASELINE = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedModel:
-    """See the module."""
+    """See the module's text."""
 
     doubling: float = 0.9
     spread: float = 0.75
     restart_seconds: float = 30.0
 
     def speed(self, workers: int, nodes: int) -> float:
-        """Units of work per second of so many workers, when all pods of the job are on so many nodes."""
+        """Returns units of work per second of so many workers, with the job's pods on so many nodes."""
         if workers < 1:
             return 0.0
         alone: float = workers * self.doubling ** math.log2(workers)
@@ -56,11 +63,11 @@ class SpeedModel:
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """The extender's flags of the same names, and what is assumed about the cluster.
+    """The gang scheduler's flags of the same names, and assumptions about the cluster.
 
-    `pod_seconds` is the time between the creations of two pods of a job: kube-controller-manager makes about ten a
-    second with its own limits. `deadlock_timeout_seconds`: Kubernetes itself never ends a deadlock; so long after
-    nothing works any more somebody deletes the pods of the youngest job that holds some, and they are made anew.
+    `pod_seconds` is the time between the creations of two pods of a job: kube-controller-manager creates about ten a
+    second with its default limits. `deadlock_timeout_seconds`: Kubernetes itself never ends a deadlock; after so long
+    without progress the pods of the youngest job that holds GPUs are deleted and recreated.
     """
 
     speed: SpeedModel = field(default_factory=SpeedModel)

@@ -1,4 +1,13 @@
-"""One simulation: jobs, a cluster, a policy; from the first arrival to the last end. Equal input gives equal output."""
+"""One simulation: jobs, a cluster and a policy, from the first arrival to the last end; and its measures.
+
+Equal input gives equal output. Times of measures are seconds; utilisation is a share of all GPUs until the last job
+ends:
+
+- `waiting`: from arrival until all pods have a node; `elapsed`: from there to the end; `completion`: both;
+- `allocated`: GPUs that a job holds; `working`: of a job that makes progress; `useful`: what that is worth in GPUs that
+  work alone. Idle partial gangs, restarts, spread pods and many workers for one job make them differ;
+- `deadlock`: nothing works, while jobs hold a part of what they need, and none can get more.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +23,10 @@ from tfjob_controller.simulator.execution import (
     Arrival,
     Event,
     Executions,
+    JobDue,
     Ledger,
     PodCreated,
     Timeline,
-    Turn,
     Wake,
 )
 from tfjob_controller.simulator.gangscheduling import SimulatedGangScheduler
@@ -32,16 +41,16 @@ class Scheduler(Protocol):
     deadlock_ms: int
     evictions: int
 
-    def arrive(self, job: SimJob) -> None: ...
-    def ended(self, job: SimJob) -> None: ...
-    def changed(self, name: str) -> None: ...
-    def told(self, event: PodCreated | Wake) -> None: ...
+    def on_arrival(self, job: SimJob) -> None: ...
+    def on_end(self, job: SimJob) -> None: ...
+    def on_resume(self, name: str) -> None: ...
+    def on_event(self, event: PodCreated | Wake) -> None: ...
     def step(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """Of one job."""
+    """When one job started and ended."""
 
     job: SimJob
     started_ms: int
@@ -74,9 +83,10 @@ def simulate(
     *,
     detailed: bool = False,
 ) -> SimulationRun:
-    """Until all jobs have ended. `detailed`: with segments and levels. Raises SimulationError for a job too large.
+    """Runs until all jobs have ended. `detailed`: with segments and levels. Raises SimulationError for a job too large.
 
-    RuntimeError: jobs wait though nothing will happen any more, which is a fault of the rules, or here.
+    Raises RuntimeError if jobs wait although nothing will happen any more, which is a defect of the rules or of the
+    simulator.
     """
     check_fits(jobs, shape)
     timeline: Timeline[Event] = Timeline()
@@ -115,15 +125,15 @@ def _scheduler(
 
 def _handle(event: Event, executions: Executions, scheduler: Scheduler) -> None:
     if isinstance(event, Arrival):
-        scheduler.arrive(event.job)
-    elif isinstance(event, Turn):
-        ended = executions.turn(event)
+        scheduler.on_arrival(event.job)
+    elif isinstance(event, JobDue):
+        ended = executions.advance(event)
         if ended is not None:
-            scheduler.ended(ended)
+            scheduler.on_end(ended)
         elif event.job in executions.running:
-            scheduler.changed(event.job)
+            scheduler.on_resume(event.job)
     else:
-        scheduler.told(event)
+        scheduler.on_event(event)
 
 
 TIMES: Mapping[str, Callable[[JobOutcome], float]] = {
@@ -134,7 +144,7 @@ TIMES: Mapping[str, Callable[[JobOutcome], float]] = {
 
 
 def measures(run: SimulationRun) -> dict[str, float]:
-    """By name, always the same names in the same order."""
+    """Returns the measures by name: always the same names in the same order."""
     return {**dict(_times(run)), **_totals(run)}
 
 
@@ -163,5 +173,5 @@ def _totals(run: SimulationRun) -> dict[str, float]:
 
 
 def nearest_rank(values: Sequence[float], share: float) -> float:
-    """The least value that so many are at or below."""
+    """Returns the least value that at least this share of the values does not exceed."""
     return sorted(values)[math.ceil(share * len(values)) - 1]

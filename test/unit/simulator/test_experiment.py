@@ -16,7 +16,7 @@ def test_results_stand_by_cell_policy_and_seed(processes: int) -> None:
     policies = [POLICIES["default"], POLICIES["gang+locality"]]
     done: list[None] = []
     found = run_experiment(
-        cells, policies, [3, 4], SimulationSettings(), processes=processes, done=lambda: done.append(None)
+        cells, policies, [3, 4], SimulationSettings(), processes=processes, on_run=lambda: done.append(None)
     )
     assert [each.cell for each in found] == cells
     assert len(done) == 8
@@ -28,7 +28,7 @@ def test_results_stand_by_cell_policy_and_seed(processes: int) -> None:
             assert [each.measures for each in findings.by_policy[policy.name]] == expected
 
 
-def test_only_the_first_seed_has_its_picture_kept() -> None:
+def test_only_the_first_seed_has_its_details_kept() -> None:
     cell = workload_cell(ClusterShape(2, 4), RandomWorkload(jobs=3))
     (findings,) = run_experiment([cell], [POLICIES["gang"]], [1, 2], SimulationSettings(), processes=1)
-    assert [each.picture is not None for each in findings.by_policy["gang"]] == [True, False]
+    assert [each.details is not None for each in findings.by_policy["gang"]] == [True, False]
