@@ -115,6 +115,14 @@ def test_a_wait_ends_in_time_though_the_server_is_away() -> None:
     assert clock.monotonic() - begin == pytest.approx(20, abs=1e-6)
 
 
+def test_a_job_that_no_controller_has_seen_says_so_in_a_notebook_and_after_a_wait() -> None:
+    job = handle(body(""), clock=PatientClock())
+    job.refresh()
+    assert "not seen by a controller yet" in job._repr_html_()
+    with pytest.raises(WaitTimeoutError, match="was not Succeeded in 20 seconds: no controller has seen it yet"):
+        job.wait(timeout_seconds=20)
+
+
 @pytest.mark.parametrize(("phase", "is_met"), [("Done", True), ("Running", False)])
 def test_no_time_at_all_looks_once(phase: str, is_met: bool) -> None:
     job = handle(body(phase))

@@ -37,7 +37,7 @@ CLIENT, SERVER = "client", "server"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _ENV = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 # What only one of the kinds knows.
-_OF_TFJOBS = ("workers", "ps", "master")
+_OF_TFJOBS = ("workers", "ps", "ps_image", "master")
 _OF_TRAINJOBS = ("nodes", "framework", "runtime", "processes", "dataset", "model", "export")
 
 
@@ -59,6 +59,11 @@ def _add_tfjob(group: Any) -> None:
     )
     group.add_argument(
         "--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server"
+    )
+    group.add_argument(
+        "--ps-image",
+        metavar="IMAGE",
+        help="TensorFlow's image for them; default: tfImage of the controller's config file",
     )
     group.add_argument("--master", action="store_true", default=None, help="a master too; default: if no --workers")
 
@@ -182,7 +187,8 @@ def manifest_of(parsed: Namespace) -> dict[str, Any]:
 
     of_tfjobs, of_trainjobs = _given(parsed, _OF_TFJOBS), _given(parsed, _OF_TRAINJOBS)
     if of_tfjobs and of_trainjobs:
-        raise UsageError(f"--{of_tfjobs[0]} makes a TFJob and --{of_trainjobs[0]} a TrainJob: leave one of them out")
+        flag = of_tfjobs[0].replace("_", "-")
+        raise UsageError(f"--{flag} makes a TFJob and --{of_trainjobs[0]} a TrainJob: leave one of them out")
     if not parsed.image and not (of_trainjobs and parsed.runtime):
         raise UsageError("the job needs an image: --image")
     common: dict[str, Any] = {
@@ -206,9 +212,13 @@ def _given(parsed: Namespace, names: tuple[str, ...]) -> list[str]:
 
 
 def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:
-    limit = {} if parsed.max_restarts is None else {"backoffLimit": parsed.max_restarts}
+    others: dict[str, Any] = {} if parsed.max_restarts is None else {"backoffLimit": parsed.max_restarts}
+    if parsed.ps_image:
+        if not parsed.ps:
+            raise UsageError("--ps-image is the image of the parameter servers: say how many with --ps")
+        others["tfImage"] = parsed.ps_image
     master = bool(parsed.master) or not parsed.workers
-    return {"workers": parsed.workers or 0, "ps": parsed.ps or 0, "master": master, **limit}
+    return {"workers": parsed.workers or 0, "ps": parsed.ps or 0, "master": master, **others}
 
 
 def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:

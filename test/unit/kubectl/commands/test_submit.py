@@ -56,6 +56,25 @@ def test_a_pull_policy_that_cannot_be_is_one_line_and_code_2(
     assert said.err.count("\n") == 1
 
 
+def test_parameter_servers_have_the_image_of_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*SUBMIT, *TFJOB, "--ps", "1", "--ps-image", "localhost/tensorflow", *PRINTED]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["spec"]["tfImage"] == "localhost/tensorflow"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        pytest.param(TFJOB, "--ps-image is the image of the parameter servers: say how many with --ps", id="none"),
+        pytest.param(TRAINJOB, "--ps-image makes a TFJob and --nodes a TrainJob: leave one of them out", id="TrainJob"),
+    ],
+)
+def test_an_image_of_no_parameter_server_is_one_line_and_code_2(
+    kind: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*SUBMIT, *kind, "--ps-image", "localhost/tensorflow", *PRINTED]) == 2
+    assert capsys.readouterr() == ("", f"kubectl tfjob: {words}\n")
+
+
 RUNTIMES = b'{"metadata": {}, "items": [{"metadata": {"name": "plain"}}]}'
 
 
