@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from dataclasses import dataclass
 
 from tfjob_controller.flags import OFF, Option, OptionError
 from tfjob_controller.options import (
@@ -31,20 +31,64 @@ from tfjob_controller.storage.options import (
     resolve_export,
     resolve_initialize,
 )
+from tfjob_controller.util.commandline import Parser, UsageError
 
 PROGRAM = "tfjob-controller"
 EXIT_USAGE = 2
 
 
-class UsageError(Exception):
-    """The command line cannot be used; one line."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, as its help shows it; `example` names the option that explains the variables."""
+
+    name: str
+    help: str
+    description: str
+    options: Sequence[Option]
+    example_field: str
+
+    @property
+    def example(self) -> Option:
+        return next(option for option in self.options if option.field == self.example_field)
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse's only way to say a problem in one line, without the usage before it, is to override this method."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
+COMMANDS = (
+    Command(
+        "run",
+        "run the controller until it is told to stop",
+        "Run the controller until SIGTERM or SIGINT.",
+        OPTIONS,
+        "log_level",
+    ),
+    Command(
+        "extender",
+        "run the gang scheduler, beside a kube-scheduler, until it is told to stop",
+        "Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT.",
+        EXTENDER_OPTIONS,
+        "bind_timeout",
+    ),
+    Command(
+        "simulate",
+        "compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
+        "Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is needed.",
+        SIMULATE_OPTIONS,
+        "mean_arrival",
+    ),
+    Command(
+        "initialize",
+        "fetch a TrainJob's dataset or model into a folder",
+        "Fetch all files of a URI into a folder, and mark it when all are there; credentials come from variables.",
+        INITIALIZE_OPTIONS,
+        "target",
+    ),
+    Command(
+        "export",
+        "send a TrainJob's trained model to where it is kept",
+        "Send all files of a folder to a URI; credentials come from variables.",
+        EXPORT_OPTIONS,
+        "source",
+    ),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,67 +119,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser, made from the table in options.py. Values stay text: `options.resolve` reads them."""
-    parser = _Parser(prog=PROGRAM, description="Runs TFJobs: distributed TensorFlow training on Kubernetes.")
+    """The parser, made from `COMMANDS` and the tables of options. Values stay text, which `resolve` reads."""
+    parser = Parser(prog=PROGRAM, description="Runs TFJobs: distributed TensorFlow training on Kubernetes.")
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=_Parser)
-    run = commands.add_parser(
-        "run",
-        help="run the controller until it is told to stop",
-        description="Run the controller until SIGTERM or SIGINT. Every flag can also be set as a variable: "
-        "--log-level as TFJOB_CONTROLLER_LOG_LEVEL.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    extender = commands.add_parser(
-        "extender",
-        help="run the gang scheduler, beside a kube-scheduler, until it is told to stop",
-        description="Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT. Every "
-        "flag can also be set as a variable: --bind-timeout as TFJOB_CONTROLLER_BIND_TIMEOUT.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    simulate = commands.add_parser(
-        "simulate",
-        help="compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
-        description="Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is "
-        "needed. Every flag can also be set as a variable: --mean-arrival as TFJOB_CONTROLLER_MEAN_ARRIVAL.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    initialize = commands.add_parser(
-        "initialize",
-        help="fetch a TrainJob's dataset or model into a folder",
-        description="Fetch all files of a URI into a folder, and mark it when all are there; credentials come from "
-        "variables. Every flag can also be set as a variable: --target as TFJOB_CONTROLLER_TARGET.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    initialize.add_argument(
-        "what", choices=("dataset", "model"), help="which folder, and which kind of hf:// repository"
-    )
-    export = commands.add_parser(
-        "export",
-        help="send a TrainJob's trained model to where it is kept",
-        description="Send all files of a folder to a URI; credentials come from variables. Every flag can also be set "
-        "as a variable: --source as TFJOB_CONTROLLER_SOURCE.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    for command, options in (
-        (run, OPTIONS),
-        (extender, EXTENDER_OPTIONS),
-        (simulate, SIMULATE_OPTIONS),
-        (initialize, INITIALIZE_OPTIONS),
-        (export, EXPORT_OPTIONS),
-    ):
-        for option in options:
-            _add(command, option)
-    simulate.add_argument("-o", dest="output", metavar="table|json", help="short for --output")
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
+    for each in COMMANDS:
+        flag, variable = each.example.flag, each.example.env
+        command = commands.add_parser(
+            each.name,
+            help=each.help,
+            description=f"{each.description} Every flag can also be set as a variable: {flag} as {variable}.",
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        if each.name == "initialize":
+            command.add_argument(
+                "what", choices=("dataset", "model"), help="which folder, and which kind of hf:// repository"
+            )
+        for option in each.options:
+            _add_option(command, option)
+        if each.name == "simulate":
+            command.add_argument("-o", dest="output", metavar="table|json", help="short for --output")
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, option: Option) -> None:
+def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
     text = option.help.replace("%", "%%")
     if option.default_text not in ("", OFF):
         text += f" Default: {option.default_text}."

@@ -114,7 +114,7 @@ def test_it_says_why_a_job_does_not_run_and_what_would_change_that(explain: Expl
     assert code == 0
     now, next_ = out.splitlines()[-2:]
     assert now == f"now: worker-0 waits: ErrImagePull: {message}"
-    assert "mend the image" in next_
+    assert "correct the image name" in next_
 
 
 def tried_again(trial: Trial, pod: Object, note: str, minutes: int, last: int) -> None:

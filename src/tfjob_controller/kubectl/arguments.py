@@ -12,9 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfjob_controller.client.text import one_line
+from tfjob_controller.util.commandline import Parser, UsageError
 from tfjob_controller.util.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tfjob_controller.kubectl.session import Session
 
 PROGRAM = "kubectl tfjob"
+_PACKAGE = "tfjob_controller.kubectl.commands."
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 TFJOB, TRAINJOB = "tfjob", "trainjob"
@@ -36,17 +38,6 @@ _CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
-
-
-class UsageError(Exception):
-    """The command line cannot be used; one line. `usage` are further lines, which show how it can be."""
-
-    def __init__(self, message: str, usage: str = "") -> None:
-        super().__init__(message)
-        self.usage = usage
-
-
-_PACKAGE = "tfjob_controller.kubectl.commands."
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +101,6 @@ class JobName:
 
 
 _Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse's only way to say a problem in one line, without the usage before it, is to override this method."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import PROGRAM, UsageError, build_parser, command_of, parse, print_refusal
+from tfjob_controller.kubectl.arguments import PROGRAM, build_parser, command_of, parse, print_refusal
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.commandline import UsageError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -7,7 +7,8 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
-from tfjob_controller.kubectl.arguments import JobName, UsageError
+from tfjob_controller.kubectl.arguments import JobName
+from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.client import Client

@@ -12,13 +12,13 @@ from tfjob_controller.kubectl.arguments import (
     COMMANDS,
     Command,
     JobName,
-    UsageError,
     count_argument,
     duration_argument,
     job_argument,
     parse,
     positive_argument,
 )
+from tfjob_controller.util.commandline import UsageError
 
 
 @pytest.mark.parametrize(

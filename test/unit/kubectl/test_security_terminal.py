@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfjob_controller.client.logs import LogOptions
-from tfjob_controller.kubectl.arguments import JSON, YAML, UsageError, parse, print_refusal
+from tfjob_controller.kubectl.arguments import JSON, YAML, parse, print_refusal
 from tfjob_controller.kubectl.logprinter import _Printer
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
@@ -19,6 +19,7 @@ from tfjob_controller.kubectl.output import (
     text_after_carriage_return,
     to_yaml,
 )
+from tfjob_controller.util.commandline import UsageError
 
 # Clear the screen, set the title, 8-bit codes, text that runs backwards, a line that is none.
 HARM = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt\u2028\nerror: forged"

@@ -13,18 +13,16 @@ import msgspec
 from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
 from tfjob_controller.api.tfjob import TFJOBS, WORKER, TFJob
 from tfjob_controller.api.trainingstatus import JobCondition
-from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
-from tfjob_controller.api.trainjobdefaults import is_managed_here
+from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.client.diagnostics.diagnosis import job_hints
 from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job, status_of
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.tables import html_fields, html_heading, html_paragraph, html_table
 from tfjob_controller.client.text import age
-from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import in_words
-from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.restarts import next_restart_counts
@@ -128,7 +126,7 @@ def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Descrip
         ready=status.ready,
         workers=_workers(job),
         progress=_progress(job),
-        hints=list(_hints(job)),
+        hints=job_hints(job),
         replicas=[_row(view, counts) for view in views],
         conditions=list(job.status.conditions),
         events=_events(meta, views, events_of),
@@ -157,20 +155,6 @@ def _progress(job: AnyJob) -> str:
         return ""
     of = f" of {progress.total}" if progress.total else ""
     return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
-
-
-def _hints(job: AnyJob) -> Iterable[str]:
-    meta, status = job.metadata, status_of(job)
-    if meta.deletion_timestamp:
-        yield "The job is being deleted."
-    if isinstance(job, TrainJob) and not is_managed_here(job.spec):
-        yield f"Another controller runs the job: {job.spec.managed_by}."
-    elif not status.phase:
-        yield "No controller has seen the job yet: does one run (`kubectl get pods -A | grep tfjob-controller`)?"
-    elif status.observed_generation < meta.generation and not is_finished(status):
-        yield "The controller has not seen the last change of the spec yet."
-    if not is_finished(status) and (problem := spec_problem(job)) is not None:
-        yield f"The spec cannot be run: {problem}."
 
 
 def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:

@@ -1,12 +1,13 @@
-"""Where a job stands, and what would change that: two sentences. Pure.
+"""The diagnosis of a job: two sentences that say where it stands and what would change that. Pure.
 
-The first rule that fits decides, from what nothing else can outweigh (the job is being deleted) to what a job does that
-runs well. Each says what is, then who does what next: the cluster by itself, or the reader.
+The first rule that applies decides. The order goes from what nothing outweighs (the job is being deleted) to the state
+of a job that runs well. `now` says what is, `next` what follows: by itself, or by an action of the reader. The rules
+about a job alone also give `describe` its hints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -18,11 +19,12 @@ from tfjob_controller.api.trainjobdefaults import is_managed_here
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
+from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.trainer.phases import is_finished
 from tfjob_controller.trainer.pods import shortened
 
-# Pods that are named; the rest is a number.
+# So many pods are named; further ones are counted.
 _NAMED = 3
 _BAD_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -36,70 +38,94 @@ class Diagnosis(msgspec.Struct, frozen=True):
     next: str
 
 
-Rule = Callable[[Diagnostics, TrainingStatus], Diagnosis | None]
-
-
 def diagnose(case: Diagnostics) -> Diagnosis:
-    status = status_of(case.seen.job)
-    for rule in _RULES:
-        found = rule(case, status)
-        if found is not None:
-            return found
-    return _otherwise(case, status)
+    job, status = case.seen.job, status_of(case.seen.job)
+    return (
+        _in_deleted_namespace(case)
+        or _deleted(job)
+        or _managed_elsewhere(job)
+        or _ended(case, status)
+        or _invalid(job)
+        or _unobserved(job, status)
+        or _suspended(case)
+        or _waiting_for_gang(case)
+        or _failing_pods(case, status)
+        or _unscheduled_pods(case)
+        or _restarting(case, status)
+        or _otherwise(case, status)
+    )
 
 
-def _is_deleted(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
-    if not case.seen.metadata.deletion_timestamp:
+def job_hints(job: AnyJob) -> list[str]:
+    """What the status of the job cannot say, each as whole sentences."""
+    status = status_of(job)
+    elsewhere = _managed_elsewhere(job)
+    candidates = [_deleted(job), elsewhere]
+    if not is_finished(status):
+        candidates.append(_invalid(job))
+        candidates.append(None if elsewhere is not None else _unobserved(job, status))
+    found = [each for each in candidates if each is not None]
+    return [f"{_capitalized(each.now)}. {_capitalized(each.next)}." for each in found]
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _deleted(job: AnyJob) -> Diagnosis | None:
+    if not job.metadata.deletion_timestamp:
         return None
-    return Diagnosis("it is being deleted", "it is gone once its children and finalizers are")
+    return Diagnosis("it is being deleted", "it is removed once its children and finalizers are")
 
 
-def _is_in_deleted_namespace(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
+def _in_deleted_namespace(case: Diagnostics) -> Diagnosis | None:
     if not case.namespace_is_deleted:
         return None
     where = case.seen.metadata.namespace
     now = f"its namespace {where} is being deleted, and the job with it: nothing can be created in it any more"
     look = f"kubectl get namespace {where} -o yaml"
-    return Diagnosis(now, f"submit the job in another namespace; what this one still waits for: {look}")
+    return Diagnosis(now, f"submit the job in another namespace; to see what the deletion waits for: {look}")
 
 
-def _is_anothers(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
-    job = case.seen.job
+def _managed_elsewhere(job: AnyJob) -> Diagnosis | None:
     if not isinstance(job, TrainJob) or is_managed_here(job.spec):
         return None
-    return Diagnosis(f"another controller runs it: {job.spec.managed_by}", "whatever that one does; look at its log")
+    return Diagnosis(f"another controller runs it: {job.spec.managed_by}", "that controller decides; see its log")
 
 
-def _has_ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+def _ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     if not is_finished(status):
         return None
     how = "it has succeeded" if status.phase == "Done" else f"it has failed: {status.reason}"
     ttl, end = case.seen.job.spec.ttl_seconds_after_finished, status.completion_time
     if ttl is None or not end:
-        return Diagnosis(how, "nothing: it stays until it is deleted; to run it again, submit it anew")
+        return Diagnosis(how, "nothing: it stays until it is deleted; to run it again, delete it and submit it again")
     gone_at = (datetime.fromisoformat(end) + timedelta(seconds=ttl)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Diagnosis(how, f"it is deleted at {gone_at} (ttlSecondsAfterFinished)")
 
 
-def _is_invalid(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
-    problem = spec_problem(case.seen.job)
+def _invalid(job: AnyJob) -> Diagnosis | None:
+    problem = spec_problem(job)
     return (
-        None if problem is None else Diagnosis(f"its spec cannot be run: {problem}", "mend the spec and submit it anew")
+        None
+        if problem is None
+        else Diagnosis(f"its spec cannot be run: {problem}", "correct the spec and submit the job again")
     )
 
 
-def _is_unseen(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
-    look = "look whether a controller runs and leads: kubectl get pods -A -l app.kubernetes.io/name=tfjob-controller"
+def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
+    check = "check that a controller runs and leads: kubectl get pods -A -l app.kubernetes.io/name=tfjob-controller"
     if not status.phase:
-        return Diagnosis("no controller has seen it yet", look)
-    if status.observed_generation < case.seen.metadata.generation:
+        return Diagnosis("no controller has seen the job yet", check)
+    if status.observed_generation < job.metadata.generation:
         return Diagnosis(
-            "the controller has not seen the last change of its spec yet", f"it does so in moments; else {look}"
+            "the controller has not seen the last change of its spec yet",
+            f"it does so within moments; otherwise {check}",
         )
     return None
 
 
-def _is_suspended(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
+def _suspended(case: Diagnostics) -> Diagnosis | None:
     meta = case.seen.metadata
     if not case.seen.job.spec.suspend:
         return None
@@ -107,16 +133,16 @@ def _is_suspended(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
     return Diagnosis("it is suspended: spec.suspend is true", f"it runs once somebody resumes it: {resume}")
 
 
-def _waits_for_gang(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
+def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
     for gang in case.gangs:
         spec, status = gang.get("spec", {}), gang.get("status", {})
         phase = status.get("phase", "")
         if not phase:
-            look = "look whether one runs: kubectl get pods -A -l app=gang-scheduler"
+            look = "check that one runs: kubectl get pods -A -l app=gang-scheduler"
             return Diagnosis("no gang scheduler has seen its gang yet", look)
         if phase == UNSCHEDULABLE:
-            now = f"its gang could not even run on an empty cluster: {_message(status)}"
-            return Diagnosis(now, "it can start once there are nodes that suit it, or it asks for less")
+            now = f"its gang does not fit even on an empty cluster: {_message(status)}"
+            return Diagnosis(now, "it can start once suitable nodes are added, or it requests less")
         if phase == WAITING:
             return Diagnosis(_place(status), _when(spec, status))
     return None
@@ -141,12 +167,15 @@ def _when(spec: Object, status: Object) -> str:
     return f"{when}; `kubectl tfjob queue` shows who is before it"
 
 
-def _has_bad_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
-    waiting = dict(_waiting(case.pods))
+def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+    waiting = dict(_waiting_containers(case.pods))
     for reasons, next_ in (
-        (_BAD_IMAGE, "the kubelet tries again, at last every 5 minutes; mend the image, or the right to pull it"),
-        (_BAD_CONFIG, "the kubelet tries again; mend what the message names"),
-        ({_CRASHES}, f"it is started again, at last after 5 minutes each time; {_limit(case, status)}"),
+        (
+            _BAD_IMAGE,
+            "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret",
+        ),
+        (_BAD_CONFIG, "the kubelet tries again; correct what the message names"),
+        ({_CRASHES}, f"it is restarted with a backoff of up to 5 minutes; {_limit(case, status)}"),
     ):
         found = {pod: words for pod, (reason, words) in waiting.items() if reason in reasons}
         if found:
@@ -154,7 +183,7 @@ def _has_bad_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
     return None
 
 
-def _has_unscheduled_pods(case: Diagnostics, _: TrainingStatus) -> Diagnosis | None:
+def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
     found = {}
     for pod in _live(case.pods):
         for each in pod.get("status", {}).get("conditions") or ():
@@ -165,7 +194,7 @@ def _has_unscheduled_pods(case: Diagnostics, _: TrainingStatus) -> Diagnosis | N
     return Diagnosis(_listed(found), "kube-scheduler tries again by itself as soon as nodes or pods change")
 
 
-def _is_restarting(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+def _restarting(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     for each in status.conditions:
         if each.type in ("Restarting", "Resizing") and each.status == "True":
             word = "restarted" if each.type == "Restarting" else "resized"
@@ -184,12 +213,12 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
     if status.phase == "CleanUp":
         return Diagnosis("its program has ended, and its pods are cleaned up", "it is Done or Failed in moments")
     why = f": {status.reason}" if status.reason else ""
-    found = "its pods are started" if case.pods else "its children are made"
+    found = "its pods are starting" if case.pods else "its children are being created"
     return Diagnosis(f"{found}{why}{f' ({ready})' if ready else ''}", "it runs once all of its pods are ready")
 
 
 def _limit(case: Diagnostics, status: TrainingStatus) -> str:
-    """What stands against a job that is restarted for ever."""
+    """The limit that ends a job which restarts again and again."""
     job = case.seen.job
     limit = job.spec.max_restarts if isinstance(job, TrainJob) else job.spec.backoff_limit
     if limit is None:
@@ -197,7 +226,7 @@ def _limit(case: Diagnostics, status: TrainingStatus) -> str:
     return f"restarts so far: {status.restarts}, of {limit}"
 
 
-def _waiting(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
+def _waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
     """By pod, its first container that waits: the reason, and it in words."""
     for pod in _live(pods):
         status = pod.get("status", {})
@@ -231,18 +260,3 @@ def _listed(words: dict[str, str]) -> str:
 
 def _message(status: Object) -> str:
     return shortened(str(status.get("message") or "no reason is known"))
-
-
-_RULES: tuple[Rule, ...] = (
-    _is_in_deleted_namespace,
-    _is_deleted,
-    _is_anothers,
-    _has_ended,
-    _is_invalid,
-    _is_unseen,
-    _is_suspended,
-    _waits_for_gang,
-    _has_bad_pods,
-    _has_unscheduled_pods,
-    _is_restarting,
-)

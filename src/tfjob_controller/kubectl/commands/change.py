@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tfjob_controller.kubectl.arguments import (
     TFJOB,
     CommandHandler,
-    UsageError,
     add_cluster,
     add_job,
     add_timeout,
     count_argument,
     print_refusal,
 )
+from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job

@@ -13,12 +13,12 @@ from tfjob_controller.kubectl.arguments import (
     WIDE,
     YAML,
     CommandHandler,
-    UsageError,
     add_all_namespaces,
     add_cluster,
     add_kind,
     add_output,
 )
+from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.kinds import JobKind

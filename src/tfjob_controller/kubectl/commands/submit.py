@@ -12,7 +12,6 @@ from tfjob_controller.kubectl.arguments import (
     NAME,
     YAML,
     CommandHandler,
-    UsageError,
     add_cluster,
     add_timeout,
     command_for,
@@ -21,6 +20,7 @@ from tfjob_controller.kubectl.arguments import (
     positive_argument,
     print_refusal,
 )
+from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.job import Job

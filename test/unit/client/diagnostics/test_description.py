@@ -78,7 +78,7 @@ def deleted(job: TFJob) -> TFJob:
     [
         pytest.param(unseen, "No controller has seen the job yet", id="no controller"),
         pytest.param(changed, "not seen the last change", id="behind"),
-        pytest.param(spoiled, "The spec cannot be run: spec.replicaSpecs: expected array", id="invalid"),
+        pytest.param(spoiled, "Its spec cannot be run: spec.replicaSpecs: expected array", id="invalid"),
         pytest.param(deleted, "is being deleted", id="deleted"),
     ],
 )

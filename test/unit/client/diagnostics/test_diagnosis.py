@@ -1,4 +1,4 @@
-"""The rules of kubectl/{timeline,verdict,controllerlogs}.py: what is told of a job, and what it comes to."""
+"""The rules of client/diagnostics: what a timeline says of a job, and what is concluded from it."""
 
 from __future__ import annotations
 
@@ -79,14 +79,21 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
 @pytest.mark.parametrize(
     ("found", "now", "next_"),
     [
-        pytest.param(case(meta={"deletionTimestamp": CREATED}), "it is being deleted", "it is gone once", id="deleted"),
+        pytest.param(
+            case(meta={"deletionTimestamp": CREATED}), "it is being deleted", "it is removed once", id="deleted"
+        ),
         pytest.param(
             replace(case(seen(conditions=[condition("Restarting", "worker-0")])), namespace_is_deleted=True),
             "its namespace team is being deleted, and the job with it: nothing can be created in it any more",
-            "submit the job in another namespace; what this one still waits for: kubectl get namespace team -o yaml",
+            "submit the job in another namespace; to see what the deletion waits for: kubectl get namespace team",
             id="a namespace that is being deleted",
         ),
-        pytest.param(case(kind=TRAINJOB, spec=OTHERS), "another controller runs it: kueue", "whatever", id="managed"),
+        pytest.param(
+            case(kind=TRAINJOB, spec=OTHERS),
+            "another controller runs it: kueue",
+            "that controller decides",
+            id="managed",
+        ),
         pytest.param(case({"phase": "Done"}), "it has succeeded", "nothing: it stays", id="succeeded"),
         pytest.param(
             case(
@@ -97,8 +104,10 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it is deleted at 2026-01-01T00:01:00Z",
             id="time to live",
         ),
-        pytest.param(case(spec={"replicaSpecs": []}), "its spec cannot be run: ", "mend the spec", id="invalid"),
-        pytest.param(case({}), "no controller has seen it yet", "look whether a controller runs", id="no controller"),
+        pytest.param(case(spec={"replicaSpecs": []}), "its spec cannot be run: ", "correct the spec", id="invalid"),
+        pytest.param(
+            case({}), "no controller has seen the job yet", "check that a controller runs", id="no controller"
+        ),
         pytest.param(
             case(meta={"generation": 2}), "the controller has not seen the last change", "it does so", id="stale"
         ),
@@ -108,7 +117,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it runs once somebody resumes it: kubectl tfjob resume tfjob/train -n team",
             id="suspended",
         ),
-        pytest.param(case(gangs=[gang("")]), "no gang scheduler has seen", "look whether one runs", id="no scheduler"),
+        pytest.param(case(gangs=[gang("")]), "no gang scheduler has seen", "check that one runs", id="no scheduler"),
         pytest.param(
             case(gangs=[gang("Waiting", position=3, message="no room", requeueTime=CREATED)]),
             "it waits for room as a gang at position 3 of the queue: no room",
@@ -117,8 +126,8 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         ),
         pytest.param(
             case(gangs=[gang("Unschedulable", message="too big")]),
-            "its gang could not even run on an empty cluster: too big",
-            "it can start once there are nodes that suit it",
+            "its gang does not fit even on an empty cluster: too big",
+            "it can start once suitable nodes are added",
             id="unschedulable",
         ),
         pytest.param(
@@ -130,13 +139,13 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(
             case(seen(restarts=2), spec={"backoffLimit": 5}, pods=[waiting("CrashLoopBackOff")]),
             "worker-0 waits: CrashLoopBackOff",
-            "it is started again, at last after 5 minutes each time; restarts so far: 2, of 5",
+            "it is restarted with a backoff of up to 5 minutes; restarts so far: 2, of 5",
             id="crashes",
         ),
         pytest.param(
             case(seen(), pods=[waiting("CreateContainerConfigError", 'secret "x" not found')]),
             'worker-0 waits: CreateContainerConfigError: secret "x" not found',
-            "the kubelet tries again; mend",
+            "the kubelet tries again; correct",
             id="config",
         ),
         pytest.param(
@@ -153,11 +162,11 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         ),
         pytest.param(
             case(seen(reason="worker-0: starting"), pods=[pod()]),
-            "its pods are started: worker-0: starting",
+            "its pods are starting: worker-0: starting",
             "it runs once all of its pods are ready",
             id="starting",
         ),
-        pytest.param(case(seen()), "its children are made", "it runs once", id="no pods yet"),
+        pytest.param(case(seen()), "its children are being created", "it runs once", id="no pods yet"),
         pytest.param(
             case({"phase": "Running", "observedGeneration": 1, "ready": {"worker": "2/2"}}),
             "it runs: worker 2/2",
@@ -167,7 +176,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(case(seen(phase="CleanUp")), "its program has ended", "it is Done or Failed", id="cleaned up"),
     ],
 )
-def test_the_verdict_says_what_is_and_what_comes(found: Diagnostics, now: str, next_: str) -> None:
+def test_the_diagnosis_says_what_is_and_what_comes(found: Diagnostics, now: str, next_: str) -> None:
     given = diagnose(found)
     assert given.now.startswith(now)
     assert given.next.startswith(next_)

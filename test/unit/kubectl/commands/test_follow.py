@@ -9,8 +9,9 @@ import pytest
 from helpers.jobserver import a_tfjob, a_trainjob, plugin_of, store
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.client.waitconditions import ConditionHasStatus
-from tfjob_controller.kubectl.arguments import UsageError, parse
+from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
+from tfjob_controller.util.commandline import UsageError
 
 
 @pytest.mark.parametrize(
