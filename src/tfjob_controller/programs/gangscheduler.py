@@ -52,7 +52,7 @@ from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
-from tfjob_controller.telemetry import health, logging
+from tfjob_controller.telemetry import httpserver, logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock, RealClock
@@ -76,7 +76,7 @@ def run(options: ExtenderOptions) -> int:
     try:
         config = find_config(options.kubeconfig or None, options.context or None)
         scheduler = GangScheduler(options, config, stop=stop)
-    except (KubeconfigError, health.BindError, ListenError) as error:
+    except (KubeconfigError, httpserver.BindError, ListenError) as error:
         raise StartError(str(error)) from None
     on_signals(stop)
     return scheduler.run()

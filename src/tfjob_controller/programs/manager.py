@@ -59,9 +59,9 @@ from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.engines import Shared, tfjob_engine, trainjob_engine
 from tfjob_controller.programs.gangpolicy import gang_policy
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
-from tfjob_controller.telemetry import health, logging
+from tfjob_controller.telemetry import httpserver, logging
+from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.telemetry.trainingmetrics import TrainingOfJob
 from tfjob_controller.trainer import gangterms
 from tfjob_controller.trainer.work import Work
 from tfjob_controller.util.backoff import DecorrelatedBackoff
@@ -105,7 +105,7 @@ def _build(options: RunOptions, stop: threading.Event) -> Manager:
         controller_config = _read_controller_config(options.controller_config_file)
         config = find_config(options.kubeconfig or None, options.context or None)
         return Manager(options, config, controller_config, stop=stop)
-    except (KubeconfigError, FileError, health.BindError) as error:
+    except (KubeconfigError, FileError, httpserver.BindError) as error:
         raise StartError(str(error)) from None
 
 

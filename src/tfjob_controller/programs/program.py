@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Protocol
 
-from tfjob_controller.telemetry import debug, health
+from tfjob_controller.telemetry import httpserver
 
 # Of malloc.h.
 _M_ARENA_MAX = -8
@@ -76,11 +76,11 @@ class Addresses(Protocol):
     """Where a program answers, of its options; None is off."""
 
     @property
-    def health_probe_bind_address(self) -> health.Address | None: ...
+    def health_probe_bind_address(self) -> httpserver.Address | None: ...
     @property
-    def metrics_bind_address(self) -> health.Address | None: ...
+    def metrics_bind_address(self) -> httpserver.Address | None: ...
     @property
-    def debug_bind_address(self) -> health.Address | None: ...
+    def debug_bind_address(self) -> httpserver.Address | None: ...
 
 
 def servers(
@@ -88,15 +88,15 @@ def servers(
     problems: Callable[[], list[str]],
     exposition: Callable[[str], tuple[str, bytes]],
     pages: Mapping[str, Callable[[], Any]],
-) -> list[health.Server]:
+) -> list[httpserver.HttpServer]:
     """For probes, scrapers and the curious. `pages` are those of /debug/. Raises `health.BindError`."""
-    return health.servers_for(
+    return httpserver.servers_for(
         [
             (
                 addresses.health_probe_bind_address,
-                {"/healthz": health.healthz, "/readyz": health.readyz(problems)},
+                {"/healthz": httpserver.healthz, "/readyz": httpserver.readyz(problems)},
             ),
-            (addresses.metrics_bind_address, {"/metrics": health.metrics(exposition)}),
-            (addresses.debug_bind_address, debug.routes(pages)),
+            (addresses.metrics_bind_address, {"/metrics": httpserver.metrics(exposition)}),
+            (addresses.debug_bind_address, httpserver.debug_routes(pages)),
         ]
     )

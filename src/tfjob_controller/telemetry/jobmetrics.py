@@ -1,14 +1,23 @@
-"""Time series of jobs: what becomes of them, how many there are. Names begin with the kind: `tfjob_`, `trainjob_`."""
+"""Time series of jobs: their life cycle, their number, and what running jobs report of their training.
+
+Names begin with the kind: `tfjob_`, `trainjob_`. Only the series of training metrics carry the name of a job, because a
+mean over jobs would mean nothing. Their number is bounded: only running jobs have them, nothing is kept between two
+scrapes, a job has the metrics that its spec names, and above `MAX_JOBS` jobs only the first by kind, namespace and
+name have series; others are counted. The values come from statuses, which administrators of a namespace can edit, so
+values that are not numbers, and more metrics than a spec can name, are ignored.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from tfjob_controller.api.trainjob import MAX_METRICS
 from tfjob_controller.trainer.work import Work
 
 # From a job that starts at once to one that waits a day for its nodes.
@@ -18,7 +27,7 @@ _DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 360
 
 
 class JobMetrics:
-    """`controller.observer.JobObserver`: what becomes of jobs."""
+    """Implements `controller.observer.JobObserver`."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
         self._created = Counter(f"{prefix}_created_total", "Jobs that this controller took on.", registry=registry)
@@ -155,3 +164,59 @@ def _workers(jobs: Iterable[Work]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]
             desired[(job.metadata.namespace,)] += job.status.scaling.workers
             actual[(job.metadata.namespace,)] += job.status.worker_replicas
     return actual, desired
+
+
+# With five metrics each, few enough for a small Prometheus.
+MAX_JOBS = 1000
+
+
+# As the CRD says of a value; no longer than a double can be written.
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|[+-]Inf")
+
+# Kind, namespace and name of a running job, and the last value of each metric as text.
+TrainingOfJob = tuple[str, str, str, Mapping[str, str]]
+
+
+class TrainingCollector:
+    """`tfjob_training_*`, of the jobs that `jobs` gives: those that run, and of which a metric is known."""
+
+    def __init__(self, jobs: Callable[[], Iterable[TrainingOfJob]]) -> None:
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[Metric]:
+        return [_values(), _jobs(), _omitted()]
+
+    def collect(self) -> Iterable[Metric]:
+        jobs = sorted(self._jobs(), key=lambda job: job[:3])
+        values, counts, omitted = _values(), _jobs(), _omitted()
+        for kind, namespace, name, metrics in jobs[:MAX_JOBS]:
+            for metric, value in sorted(metrics.items())[:MAX_METRICS]:
+                if _NUMBER.fullmatch(value):
+                    values.add_metric([kind, namespace, name, metric], float(value))
+        for labels, count in sorted(Tally(job[:2] for job in jobs).items()):
+            counts.add_metric(labels, count)
+        omitted.add_metric([], max(0, len(jobs) - MAX_JOBS))
+        return [values, counts, omitted]
+
+
+def _values() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "tfjob_training_metric",
+        f"The last value of a metric in the log of a running job; of the first {MAX_JOBS} jobs by kind, namespace and "
+        "name. The series ends with the job.",
+        labels=["kind", "namespace", "job", "metric"],
+    )
+
+
+def _jobs() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "tfjob_training_metric_jobs", "Running jobs whose log has told a metric.", labels=["kind", "namespace"]
+    )
+
+
+def _omitted() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "tfjob_training_metric_jobs_omitted",
+        f"Running jobs without series of `tfjob_training_metric`, as there are more than {MAX_JOBS}.",
+        labels=[],
+    )

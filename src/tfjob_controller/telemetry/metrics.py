@@ -24,8 +24,13 @@ from prometheus_client.process_collector import ProcessCollector
 
 from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.workqueue import metrics
-from tfjob_controller.telemetry.jobmetrics import JobCollector, JobMetrics, WorkerCollector
-from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
+from tfjob_controller.telemetry.jobmetrics import (
+    JobCollector,
+    JobMetrics,
+    TrainingCollector,
+    TrainingOfJob,
+    WorkerCollector,
+)
 from tfjob_controller.trainer.work import Work
 
 # 10 ns to 1,000 s, as controller-runtime has them.
@@ -45,9 +50,9 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.requests = RequestMetrics(self.registry)
-        self.leadership = LeaderMetrics(self.registry)
+        self.leadership = LeaderElectionMetrics(self.registry)
         of_jobs = self.registry if of_controller else CollectorRegistry()
-        self.queues = QueueMetrics(of_jobs)
+        self.queues = WorkQueueMetrics(of_jobs)
         self.syncs = SyncMetrics(of_jobs)
         self.jobs = JobMetrics(of_jobs, "tfjob")
         self.trainjobs = JobMetrics(of_jobs, "trainjob")
@@ -83,7 +88,7 @@ class Metrics:
         return content_type, encoder(self.registry)
 
 
-class QueueMetrics:
+class WorkQueueMetrics:
     """`kube.queuemetrics.MetricsProvider`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -168,7 +173,7 @@ class RequestMetrics:
         self._limited.labels(method, host).observe(seconds)
 
 
-class LeaderMetrics:
+class LeaderElectionMetrics:
     """`kube.lease.LeaderMetrics`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tfjob_controller.api.trainjob import MAX_METRICS
-from tfjob_controller.telemetry import trainingmetrics
-from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
+from tfjob_controller.telemetry import jobmetrics
+from tfjob_controller.telemetry.jobmetrics import TrainingCollector, TrainingOfJob
 
 FORGED = [
     pytest.param('a"} 1\ntfjob_forged{x="y', id="an end of the label and a line"),
@@ -35,9 +35,9 @@ def test_a_name_stays_the_value_of_its_label(text: str) -> None:
 
 
 def test_however_many_jobs_say_something_the_series_are_bounded() -> None:
-    many = [("TrainJob", "ns", f"job-{number}", {"loss": "1"}) for number in range(trainingmetrics.MAX_JOBS + 500)]
+    many = [("TrainJob", "ns", f"job-{number}", {"loss": "1"}) for number in range(jobmetrics.MAX_JOBS + 500)]
     lines = [line for line in exposition(many).splitlines() if line.startswith("tfjob_training_metric{")]
-    assert len(lines) == trainingmetrics.MAX_JOBS
+    assert len(lines) == jobmetrics.MAX_JOBS
 
 
 @pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "x", "0x10", "1_000", "nan ", "\uff11", "Infinity", " 1"])

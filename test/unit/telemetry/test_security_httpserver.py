@@ -12,23 +12,23 @@ import pytest
 
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.telemetry import health
-from tfjob_controller.telemetry.health import MAX_CONNECTIONS, Server
+from tfjob_controller.telemetry import httpserver
+from tfjob_controller.telemetry.httpserver import MAX_CONNECTIONS, HttpServer
 
 PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
     # Else silence itself would end connections before it is seen whether anything else does.
-    monkeypatch.setattr(health, "_CLIENT_TIMEOUT_SECONDS", 600.0)
-    made = Server(BindAddress("127.0.0.1", 0), {"/healthz": health.healthz}, "test")
+    monkeypatch.setattr(httpserver, "_CLIENT_TIMEOUT_SECONDS", 600.0)
+    made = HttpServer(BindAddress("127.0.0.1", 0), {"/healthz": httpserver.healthz}, "test")
     made.start()
     yield made
     made.stop()
 
 
-def is_alive(server: Server) -> bool:
+def is_alive(server: HttpServer) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=PATIENCE_SECONDS) as answer:
         return bool(answer.read() == b"ok\n")
 
@@ -37,7 +37,7 @@ def threads() -> int:
     return len([each for each in threading.enumerate() if "process_request_thread" in each.name])
 
 
-def answer_to(server: Server, request: bytes) -> bytes:
+def answer_to(server: HttpServer, request: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as client:
         with contextlib.suppress(OSError):  # whoever is refused early is not read to his end
             client.sendall(request)
@@ -47,7 +47,7 @@ def answer_to(server: Server, request: bytes) -> bytes:
     return b""
 
 
-def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: Server) -> None:
+def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: HttpServer) -> None:
     before = threads()  # of other tests' servers
     with contextlib.ExitStack() as stack:
         silent = [
@@ -62,7 +62,7 @@ def test_connections_that_say_nothing_are_bounded_and_keep_no_probe_out(server: 
 
 
 def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not_lost() -> None:
-    server = Server(BindAddress("127.0.0.1", 0), {"/healthz": health.healthz}, "test")
+    server = HttpServer(BindAddress("127.0.0.1", 0), {"/healthz": httpserver.healthz}, "test")
     with contextlib.ExitStack() as stack:
         stack.callback(server.stop)
         for _ in range(MAX_CONNECTIONS):  # a lost one is tried again by the kernel, for longer than this waits
@@ -82,14 +82,14 @@ def test_connections_that_come_at_once_wait_for_the_accepting_thread_and_are_not
         pytest.param(b"POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", id="a body that is not taken"),
     ],
 )
-def test_nonsense_gets_no_success_and_ends_nothing(server: Server, request_: bytes) -> None:
+def test_nonsense_gets_no_success_and_ends_nothing(server: HttpServer, request_: bytes) -> None:
     answer = answer_to(server, request_)
     assert b" 200 " not in answer
     assert b"Traceback" not in answer
     assert is_alive(server)
 
 
-def test_who_asks_for_another_path_learns_paths_and_no_version_of_python(server: Server) -> None:
+def test_who_asks_for_another_path_learns_paths_and_no_version_of_python(server: HttpServer) -> None:
     answer = answer_to(server, b"GET /../../etc/passwd HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"Python" not in answer

@@ -1,4 +1,4 @@
-"""The rules of telemetry/health.py and debug.py, over real sockets."""
+"""The rules of telemetry/httpserver.py and debug.py, over real sockets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.telemetry import debug, health
-from tfjob_controller.telemetry.health import Answer, BindError, Server, servers_for, text
+from tfjob_controller.telemetry import httpserver
+from tfjob_controller.telemetry.httpserver import BindError, HttpResponse, HttpServer, servers_for, text
 
 LOOPBACK = BindAddress("127.0.0.1", 0)
 
 
-def broken(_: str) -> Answer:
+def broken(_: str) -> HttpResponse:
     raise RuntimeError("s3cr3t")
 
 
@@ -28,22 +28,22 @@ problems: list[str] = []
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[HttpServer]:
     problems.clear()
     routes = {
-        "/healthz": health.healthz,
-        "/readyz": health.readyz(lambda: problems),
+        "/healthz": httpserver.healthz,
+        "/readyz": httpserver.readyz(lambda: problems),
         "/broken": broken,
-        "/metrics": health.metrics(lambda accept: ("text/x", accept.encode())),
-        **debug.routes({"queue": lambda: {"queued": 3}}),
+        "/metrics": httpserver.metrics(lambda accept: ("text/x", accept.encode())),
+        **httpserver.debug_routes({"queue": lambda: {"queued": 3}}),
     }
-    made = Server(LOOPBACK, routes, "test")
+    made = HttpServer(LOOPBACK, routes, "test")
     made.start()
     yield made
     made.stop()
 
 
-def get(server: Server, path: str, method: str = "GET") -> tuple[int, str]:
+def get(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str]:
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}{path}", method=method, headers={"Accept": "text/plain"}
     )
@@ -61,36 +61,36 @@ def get(server: Server, path: str, method: str = "GET") -> tuple[int, str]:
         pytest.param("/healthz?verbose=1", (200, "ok\n"), id="a query changes nothing"),
         pytest.param("/readyz", (200, "ok\n"), id="ready"),
         pytest.param("/metrics", (200, "text/plain"), id="metrics see what the scraper accepts"),
-        pytest.param("/broken", (500, "internal error; the log says which\n"), id="a route's failure stays inside"),
+        pytest.param("/broken", (500, "internal error: see the log\n"), id="a route's failure stays inside"),
     ],
 )
-def test_routes_answer(server: Server, path: str, expected: tuple[int, str]) -> None:
+def test_routes_answer(server: HttpServer, path: str, expected: tuple[int, str]) -> None:
     assert get(server, path) == expected
 
 
-def test_not_ready_says_every_problem(server: Server) -> None:
+def test_not_ready_says_every_problem(server: HttpServer) -> None:
     problems.extend(["pods: not synced", "jobs.batch: no rights"])
     assert get(server, "/readyz") == (503, "not ready: pods: not synced\nnot ready: jobs.batch: no rights\n")
 
 
-def test_an_unknown_path_lists_the_known_ones(server: Server) -> None:
+def test_an_unknown_path_lists_the_known_ones(server: HttpServer) -> None:
     status, body = get(server, "/nothing")
     assert status == 404
     assert "/healthz\n" in body
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_written(server: Server, method: str) -> None:
+def test_nothing_can_be_written(server: HttpServer, method: str) -> None:
     assert get(server, "/healthz", method)[0] == 501
 
 
-def test_debug_lists_its_pages_and_shows_them(server: Server) -> None:
+def test_debug_lists_its_pages_and_shows_them(server: HttpServer) -> None:
     assert get(server, "/debug/")[1] == get(server, "/debug")[1] == "/debug/queue\n/debug/threads\n"
     assert json.loads(get(server, "/debug/queue")[1]) == {"queued": 3}
     assert "MainThread" in get(server, "/debug/threads")[1]
 
 
-def test_a_client_that_says_nothing_delays_nobody(server: Server) -> None:
+def test_a_client_that_says_nothing_delays_nobody(server: HttpServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)):
         assert get(server, "/healthz")[0] == 200
 
@@ -98,12 +98,12 @@ def test_a_client_that_says_nothing_delays_nobody(server: Server) -> None:
 def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     asked, gone = threading.Event(), threading.Event()
 
-    def large(_: str) -> Answer:
+    def large(_: str) -> HttpResponse:
         asked.set()
         gone.wait(10.0)
-        return Answer(b"x" * 10_000_000)
+        return HttpResponse(b"x" * 10_000_000)
 
-    made = Server(LOOPBACK, {"/large": large, "/healthz": health.healthz}, "test")
+    made = HttpServer(LOOPBACK, {"/large": large, "/healthz": httpserver.healthz}, "test")
     made.start()
     with socket.create_connection(("127.0.0.1", made.port)) as client:
         client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
@@ -117,19 +117,19 @@ def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capf
     assert capfd.readouterr().err == ""
 
 
-def test_an_address_in_use_is_named(server: Server) -> None:
+def test_an_address_in_use_is_named(server: HttpServer) -> None:
     with pytest.raises(BindError, match=f"cannot listen on 127.0.0.1:{server.port}: "):
-        Server(BindAddress("127.0.0.1", server.port), {}, "second")
+        HttpServer(BindAddress("127.0.0.1", server.port), {}, "second")
 
 
 def test_stop_frees_the_address_and_leaves_no_thread() -> None:
     before = {thread.name for thread in threading.enumerate()}
-    first = Server(LOOPBACK, {"/healthz": health.healthz}, "first")
+    first = HttpServer(LOOPBACK, {"/healthz": httpserver.healthz}, "first")
     first.start()
     port = first.port
     first.stop()
     assert {thread.name for thread in threading.enumerate()} == before
-    Server(BindAddress("127.0.0.1", port), {}, "again").stop()
+    HttpServer(BindAddress("127.0.0.1", port), {}, "again").stop()
 
 
 def test_the_same_address_shares_a_server_and_none_is_no_server() -> None:

@@ -1,4 +1,4 @@
-"""The rules of telemetry/trainingmetrics.py, as a scraper sees them."""
+"""The rules of telemetry/jobmetrics.py, as a scraper sees them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tfjob_controller.telemetry import trainingmetrics
-from tfjob_controller.telemetry.trainingmetrics import TrainingCollector, TrainingOfJob
+from tfjob_controller.telemetry import jobmetrics
+from tfjob_controller.telemetry.jobmetrics import TrainingCollector, TrainingOfJob
 
 SERIES = "tfjob_training_metric"
 
@@ -49,7 +49,7 @@ def test_a_series_ends_with_its_job() -> None:
 
 
 def test_of_too_many_jobs_the_first_are_shown_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainingmetrics, "MAX_JOBS", 2)
+    monkeypatch.setattr(jobmetrics, "MAX_JOBS", 2)
     jobs: list[TrainingOfJob] = [("TrainJob", "ns", name, {"loss": "1"}) for name in ("c", "a", "b")]
     assert [value(jobs, "loss", name) for name in ("a", "b", "c")] == [1, 1, None]
     scraped = registry(jobs)

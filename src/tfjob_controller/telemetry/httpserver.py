@@ -1,22 +1,23 @@
-"""HTTP for probes, scrapers and the curious: `/healthz`, `/readyz`, `/metrics`, `/debug/`.
+"""The HTTP server of `/healthz`, `/readyz`, `/metrics` and `/debug/`.
 
-Theory of operation. A `Route` is a function that answers GET of one path; whoever makes the servers says which address
-serves which routes, and routes with the same address share a server. Each server has one thread that accepts and one
-for each connection: a slow scraper delays nobody's probe. Anybody on the pod network may come, so there are never more
-than `MAX_CONNECTIONS`: the oldest goes when one more comes, and a probe is always let in. A route that raises answers
-500 and is logged; the server lives on.
+Theory of operation. A `Route` is a function that answers GET of one path. Routes with the same address share a server.
+Each server has one thread that accepts connections and one thread per connection, so a slow scraper does not delay a
+probe. Every client of the pod network can connect, so the number of connections is limited to `MAX_CONNECTIONS`: a new
+one closes the oldest, and a probe is always accepted. An exception of a route is logged and answered with 500.
 
-Nothing here can be written to: other methods than GET and HEAD answer 501.
+The server is read-only: methods other than GET and HEAD are answered with 501.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
@@ -26,19 +27,19 @@ log = structlog.get_logger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 
-# A client that sends nothing, or takes nothing, for this long is gone.
+# A connection without progress is closed after this time.
 _CLIENT_TIMEOUT_SECONDS = 10.0
 _POLL_SECONDS = 0.1
-# Kubelets, scrapers and people together hold a few.
+# Kubelets, scrapers and people together need only a few.
 MAX_CONNECTIONS = 64
 
 
 class BindError(Exception):
-    """The address cannot be listened on; one line that names it."""
+    """The server cannot listen on the address, which the message names."""
 
 
 class Address(Protocol):
-    """Where to listen; `options.BindAddress` is one."""
+    """Where to listen, such as `options.BindAddress`."""
 
     @property
     def host(self) -> str: ...
@@ -47,29 +48,29 @@ class Address(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     body: bytes
     status: int = 200
     content_type: str = TEXT
 
 
-# Answers a GET; the argument is the request's Accept header.
-Route = Callable[[str], Answer]
+# Handles a GET request; the argument is its Accept header.
+Route = Callable[[str], HttpResponse]
 
 
-def text(body: str, status: int = 200) -> Answer:
-    return Answer(body.encode(), status)
+def text(body: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(body.encode(), status)
 
 
-def healthz(_: str) -> Answer:
-    """The process answers: that is all a liveness probe should ask, since a restart would mend nothing else."""
+def healthz(_: str) -> HttpResponse:
+    """A liveness probe: the process answers. Restarting the process would correct nothing else."""
     return text("ok\n")
 
 
 def readyz(problems: Callable[[], list[str]]) -> Route:
-    """A route that says ok, or which problems keep the program from working."""
+    """A route that returns ok, or the problems for which the program is not ready."""
 
-    def answer(_: str) -> Answer:
+    def answer(_: str) -> HttpResponse:
         found = problems()
         return text("".join(f"not ready: {problem}\n" for problem in found), 503) if found else text("ok\n")
 
@@ -79,15 +80,15 @@ def readyz(problems: Callable[[], list[str]]) -> Route:
 def metrics(exposition: Callable[[str], tuple[str, bytes]]) -> Route:
     """A route that serves a registry; see `Metrics.exposition`."""
 
-    def answer(accept: str) -> Answer:
+    def answer(accept: str) -> HttpResponse:
         content_type, body = exposition(accept)
-        return Answer(body, content_type=content_type)
+        return HttpResponse(body, content_type=content_type)
 
     return answer
 
 
-class Server:
-    """One address and its routes."""
+class HttpServer:
+    """The server of one address."""
 
     def __init__(self, address: Address, routes: Mapping[str, Route], name: str) -> None:
         """Listens at once, so that an address in use is found before anything starts. Raises BindError."""
@@ -101,14 +102,14 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also when any was asked for."""
+        """The port that the server listens on, also if port 0 was requested."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Stop accepting and free the address; requests under way may go on to their end."""
+        """Stops accepting connections and releases the address; running requests may finish."""
         if self._thread.ident is not None:
             self._server.shutdown()
             self._thread.join(timeout_seconds)
@@ -119,14 +120,14 @@ class Server:
 
 
 class _Connections:
-    """Those that are open, the oldest first. Thread-safe."""
+    """The open connections, the oldest first. Thread-safe."""
 
     def __init__(self) -> None:
         self._open: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
 
     def add(self, connection: socket.socket) -> None:
-        """The oldest is cut off where there are too many: its thread reads an end, and closes it."""
+        """Adds a connection and, above the limit, shuts down the oldest one, whose thread then closes it."""
         with self._lock:
             self._open[connection] = None
             oldest = next(iter(self._open)) if len(self._open) > MAX_CONNECTIONS else None
@@ -142,14 +143,14 @@ class _Connections:
 
 
 def _server_class(family: socket.AddressFamily) -> type[ThreadingHTTPServer]:
-    """The standard library's server wants a class for its settings."""
+    """A server class, since the standard library configures servers by class attributes."""
     connections = _Connections()
 
     class Http(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
-        # The library's default of 5 loses connections while the accepting thread waits for a core: whoever sent one
-        # tries again only after one second, then after three, and a probe has failed by then.
+        # With the default of 5, connections are lost while the accepting thread waits for a core. Their clients retry
+        # after one second and then after three, when a probe has failed already.
         request_queue_size = 2 * MAX_CONNECTIONS
 
         def process_request(self, request: Any, client_address: Any) -> None:
@@ -167,23 +168,23 @@ def _server_class(family: socket.AddressFamily) -> type[ThreadingHTTPServer]:
 
 
 def _on_error(client: tuple[str, int]) -> None:
-    """Called in the request's thread while the exception is handled; the library's own prints a traceback."""
+    """Logs the current exception of a request; the standard library would print a traceback."""
     if isinstance(sys.exception(), OSError):
-        log.debug("client went away", client=client[0])
+        log.debug("client disconnected", client=client[0])
     else:
         log.exception("request failed", client=client[0])
 
 
-def servers_for(wanted: list[tuple[Address | None, dict[str, Route]]]) -> list[Server]:
-    """A server for each address; the same address gets the routes of all that name it, and None gets none."""
+def servers_for(wanted: list[tuple[Address | None, dict[str, Route]]]) -> list[HttpServer]:
+    """One server per address with all routes for it; routes without an address are not served."""
     merged: dict[Address, dict[str, Route]] = {}
     for address, routes in wanted:
         if address is not None:
             merged.setdefault(address, {}).update(routes)
-    made: list[Server] = []
+    made: list[HttpServer] = []
     try:
         for address, routes in merged.items():
-            made.append(Server(address, routes, name=str(address.port)))
+            made.append(HttpServer(address, routes, name=str(address.port)))
     except BindError:
         for server in made:
             server.stop()
@@ -192,12 +193,12 @@ def servers_for(wanted: list[tuple[Address | None, dict[str, Route]]]) -> list[S
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
-    """A handler class with these routes: the standard library's server wants a class."""
+    """A handler class with these routes, since the standard library creates handlers from a class."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class RequestHandler(BaseHTTPRequestHandler):
         timeout = _CLIENT_TIMEOUT_SECONDS
         protocol_version = "HTTP/1.1"
-        # Else a small answer waits for the client's delayed acknowledgement.
+        # Otherwise a small response waits for the delayed acknowledgement of the client.
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -219,12 +220,12 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             return "tfjob-controller"
 
         def log_message(self, *_: object) -> None:
-            """Probes and scrapes come every few seconds: no line for each."""
+            """Logs nothing, since probes and scrapes arrive every few seconds."""
 
-    return Handler
+    return RequestHandler
 
 
-def _ask(routes: Mapping[str, Route], target: str, accept: str) -> Answer:
+def _ask(routes: Mapping[str, Route], target: str, accept: str) -> HttpResponse:
     path = target.partition("?")[0]
     route = routes.get(path) or routes.get(path.rstrip("/") + "/")
     if route is None:
@@ -233,4 +234,38 @@ def _ask(routes: Mapping[str, Route], target: str, accept: str) -> Answer:
         return route(accept)
     except Exception:
         log.exception("route failed", path=path)
-        return text("internal error; the log says which\n", 500)
+        return text("internal error: see the log\n", 500)
+
+
+JSON = "application/json"
+
+
+def debug_routes(pages: Mapping[str, Callable[[], Any]]) -> dict[str, Route]:
+    """`/debug/threads`, a JSON page for each of `pages` by name, and `/debug/`, which lists them."""
+    made: dict[str, Route] = {f"/debug/{name}": _page(content) for name, content in pages.items()}
+    made["/debug/threads"] = lambda _: text(thread_stacks())
+    listing = "".join(f"{path}\n" for path in sorted(made))
+    made["/debug/"] = lambda _: text(listing)
+    return made
+
+
+def thread_stacks() -> str:
+    """The current stack of every thread."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sorted(sys._current_frames().items()):
+        parts.append(f"{names.get(ident, 'unknown')} ({ident})\n{''.join(traceback.format_stack(frame))}")
+    return "\n".join(parts)
+
+
+def _page(content: Callable[[], Any]) -> Route:
+    def answer(_: str) -> HttpResponse:
+        return HttpResponse(json.dumps(content(), default=_plain, indent=1).encode() + b"\n", content_type=JSON)
+
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
