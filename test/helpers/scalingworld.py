@@ -36,7 +36,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.placement import find_member_node
+from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import pod_sets_of, requests_by_kind
 from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, queue_order
 
@@ -122,7 +122,7 @@ class ScalingWorld:
             status = GangStatus(
                 phase=BOUND,
                 attempt=each.attempt,
-                placement=each.placement.by_node(),
+                placement=placement_by_node(each.placement.node_of),
                 queued_time=gang.status.queued_time,
                 bound_time=self.now.isoformat(),
             )

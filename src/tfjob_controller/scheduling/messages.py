@@ -15,7 +15,7 @@ from tfjob_controller.scheduling.estimates import PodSetEstimate
 from tfjob_controller.scheduling.nodefilter import NodeFilter
 from tfjob_controller.scheduling.podsets import PodSet
 
-BACKING_OFF = "rests after an attempt that failed, and is tried again"
+BACKING_OFF = "backs off after a failed attempt"
 HELD_BACK = "there may be room, but gangs that have waited longer come first"
 
 _TIMES = "\u00d7"

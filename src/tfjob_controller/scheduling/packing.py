@@ -257,7 +257,9 @@ def _search(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> list[Pac
     """Tries all ways, node by node, until the budget is spent."""
     wanted = tuple(each.count for each in pod_sets)
     # Of equal nodes no more are needed than there are pods.
-    nodes = [(name, group) for group in groups if _is_useful(group, pod_sets) for name in group.names[: sum(wanted)]]
+    nodes = [
+        (name, group) for group in groups if any(_counts_alone(group, pod_sets)) for name in group.names[: sum(wanted)]
+    ]
     nodes.sort(key=lambda each: (-sum(_counts_alone(each[1], pod_sets)), each[0]))
     del nodes[_SEARCHED_NODES:]
     if len(nodes) * sum(wanted) > _SEARCH_BUDGET:
@@ -317,10 +319,6 @@ class _Search:
             group.accepts[kind] and counts[kind] < left[kind] and pod_set.capacity(free) > 0
             for kind, pod_set in enumerate(self._pod_sets)
         )
-
-
-def _is_useful(group: NodeGroup, pod_sets: Sequence[PodSet]) -> bool:
-    return any(_counts_alone(group, pod_sets))
 
 
 def _counts_alone(group: NodeGroup, pod_sets: Sequence[PodSet]) -> Counts:

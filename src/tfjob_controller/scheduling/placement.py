@@ -38,12 +38,13 @@ class Placement:
     node_of: Mapping[str, str]
     counts: Mapping[str, int]
 
-    def by_node(self) -> tuple[NodePlacement, ...]:
-        """Returns it in the form of a Gang's status."""
-        nodes: dict[str, list[str]] = {}
-        for member_id, node in self.node_of.items():
-            nodes.setdefault(node, []).append(member_id)
-        return tuple(NodePlacement(node, tuple(members)) for node, members in nodes.items())
+
+def placement_by_node(node_of: Mapping[str, str]) -> tuple[NodePlacement, ...]:
+    """Returns a placement in the form of a Gang's status, by name of the node; members stay in the order given."""
+    by_node: dict[str, list[str]] = {}
+    for member, node in node_of.items():
+        by_node.setdefault(node, []).append(member)
+    return tuple(NodePlacement(node, tuple(members)) for node, members in sorted(by_node.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfjob_controller.simulator.cluster import ClusterShape
 from tfjob_controller.simulator.execution import LedgerEntry, Segment, UsageLevel
@@ -82,15 +82,15 @@ class CellResults:
 
 def grid(workload: RandomWorkload) -> list[ExperimentCell]:
     """Returns all clusters with all mean arrivals of docs/autoscaling.md, with everything else as given."""
-    return [workload_cell(shape, _with_mean_arrival(workload, mean)) for shape in GRID_SHAPES for mean in MEAN_ARRIVALS]
+    return [
+        workload_cell(shape, replace(workload, mean_arrival_seconds=mean))
+        for shape in GRID_SHAPES
+        for mean in MEAN_ARRIVALS
+    ]
 
 
 def workload_cell(shape: ClusterShape, workload: RandomWorkload) -> ExperimentCell:
     return ExperimentCell(f"{shape}-{workload.mean_arrival_seconds:g}s", shape, workload)
-
-
-def _with_mean_arrival(workload: RandomWorkload, mean: float) -> RandomWorkload:
-    return RandomWorkload(workload.jobs, mean, workload.workers, workload.work_median, workload.work_sigma)
 
 
 def run_task(task: SimulationTask) -> RunResult:

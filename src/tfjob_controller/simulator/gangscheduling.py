@@ -27,7 +27,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit, Unschedulable
-from tfjob_controller.scheduling.placement import Placement, find_member_node
+from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.scheduling.queue import NominatedNodes, queue_order
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
@@ -151,7 +151,7 @@ class SimulatedGangScheduler:
         self._executions.start(job, node_of, len(node_of) * ms(self._settings.pod_seconds))
 
     def _record(self, gang_key: str, gang: Gang, node_of: Mapping[str, str]) -> None:
-        placement = Placement(node_of, {}).by_node()
+        placement = placement_by_node(node_of)
         self._bound[gang_key] = replace(gang, status=replace(gang.status, placement=placement))
         self._stale.add(gang_key)
         is_whole = len(node_of) == sum(member.count for member in gang.spec.members)

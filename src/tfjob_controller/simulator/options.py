@@ -121,8 +121,8 @@ class SimulateOptions:
     deadlock_timeout: float = option(
         DURATION,
         "10m",
-        "Without gangs: after so long without any progress somebody deletes the pods of the youngest job that holds "
-        "GPUs. Kubernetes itself would never do so.",
+        "Without gangs: after so long without any progress the pods of the youngest job that holds GPUs are deleted, "
+        "as an administrator would. Kubernetes itself never does that.",
     )
     output: str = option(choice(TABLE, JSON), TABLE, "How the result is written to standard output; -o for short.")
     plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")

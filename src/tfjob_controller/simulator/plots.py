@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Segment, UsageLevel
+from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Segment
 from tfjob_controller.simulator.experiment import CellResults, RunDetails, paired_change
 from tfjob_controller.simulator.jobs import SECOND
 from tfjob_controller.simulator.policies import BASELINE
@@ -93,7 +93,8 @@ def _utilisation(details_by_policy: Mapping[str, RunDetails], shape: ClusterShap
     longest = max(_end_minutes(each.segments) for each in details_by_policy.values())
     for axis, (policy, details) in zip(axes, details_by_policy.items(), strict=True):
         minutes = [level.moment_ms / _MINUTE for level in details.levels]
-        for values, colour in ((_held(details.levels), _IDLE_COLOUR), (_working(details.levels), "#9ecae1")):
+        held, working = [level.held for level in details.levels], [level.working for level in details.levels]
+        for values, colour in ((held, _IDLE_COLOUR), (working, "#9ecae1")):
             axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
         axis.step(minutes, [level.useful for level in details.levels], where="post", color="#08519c", linewidth=0.8)
         axis.set_xlim(0, longest)
@@ -101,14 +102,6 @@ def _utilisation(details_by_policy: Mapping[str, RunDetails], shape: ClusterShap
         axis.set_title(policy, loc="left", fontsize=8)
     axes[-1].set_xlabel("minutes")
     return figure
-
-
-def _held(levels: Iterable[UsageLevel]) -> list[int]:
-    return [level.held for level in levels]
-
-
-def _working(levels: Iterable[UsageLevel]) -> list[int]:
-    return [level.working for level in levels]
 
 
 def _end_minutes(segments: Sequence[Segment]) -> float:

@@ -7,14 +7,14 @@ import pytest
 from helpers.gangs import GPU, a_node, a_pod, a_view, workers
 from tfjob_controller.api.cluster import Node
 from tfjob_controller.api.gang import Member, NodePlacement
-from tfjob_controller.scheduling.placement import NoFit, Placement, find_member_node, place
+from tfjob_controller.scheduling.placement import NoFit, Placement, find_member_node, place, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 
 
 def placed(nodes: list[Node], *pod_sets: PodSet, keys: tuple[str, ...] = ()) -> dict[str, list[str]]:
     found = place(a_view(*nodes), pod_sets, keys)
     assert isinstance(found, Placement)
-    return {each.node: list(each.members) for each in found.by_node()}
+    return {each.node: list(each.members) for each in placement_by_node(found.node_of)}
 
 
 def of(member: Member, least: int | None = None) -> PodSet:
@@ -122,7 +122,7 @@ def test_only_usable_nodes_are_used() -> None:
     view = a_view(a_node("a", "1"), a_node("b", "1"))
     found = place(view, [of(workers(1))], allowed=lambda room: room.name != "a")
     assert isinstance(found, Placement)
-    assert found.by_node() == (NodePlacement("b", ("worker-0",)),)
+    assert placement_by_node(found.node_of) == (NodePlacement("b", ("worker-0",)),)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,12 @@ from tfjob_controller.api.gang import (
     Gang,
     GangCondition,
     GangStatus,
-    NodePlacement,
     members_in_words,
     placed_nodes,
     wanted_members,
 )
 from tfjob_controller.scheduling.autoscaling.elasticgang import elastic_kind
+from tfjob_controller.scheduling.placement import placement_by_node
 from tfjob_controller.util.timestamps import format_micro_time, format_time
 
 SCHEDULED = "Scheduled"
@@ -192,14 +192,6 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
         observed_generation=gang.metadata.generation,
         conditions=_said(gang, True, REASON_ADMITTED, message, now),
     )
-
-
-def placement_by_node(nodes: Mapping[str, str]) -> tuple[NodePlacement, ...]:
-    """By node's name; members in the order that they are given in."""
-    by_node: dict[str, list[str]] = {}
-    for member, node in nodes.items():
-        by_node.setdefault(node, []).append(member)
-    return tuple(NodePlacement(node, tuple(members)) for node, members in sorted(by_node.items()))
 
 
 def reassigned_status(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
