@@ -412,7 +412,7 @@ class GangWorld:
                 int(labels["scheduling.kubeflow.org/attempt"]),
                 labels["scheduling.kubeflow.org/member"],
             )
-            node = self.placements.node_for(who.gang, who.attempt, who.member).node
+            node = self.placements.node_for(who.gang, who.attempt, who.name).node
             if not node:
                 continue
             room = self._allocatable(node) - self.used(node) - self._assumed_on(node)

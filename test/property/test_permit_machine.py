@@ -186,7 +186,7 @@ class Cluster(RuleBasedStateMachine):
     def request_bind(self, who: GangMember, uid: str, node: str) -> None:
         call = self.number()
         self.open_calls.add(call)
-        self.follow(self.machine.request_bind(call, who, BindRequest("ns", who.member, uid, node), self.now))
+        self.follow(self.machine.request_bind(call, who, BindRequest("ns", who.name, uid, node), self.now))
 
     def bind(self, member: str, wanted: BindRequest) -> str:
         """What the API server does; its error."""

@@ -28,7 +28,7 @@ MESSAGES = [
     placements.OLD_ATTEMPT,
     placements.RESERVED,
     verbs.NOT_FILTERED,
-    verbs.NODE_REFUSED,
+    verbs.NODE_REJECTED,
     verbs.NODE_NOT_OFFERED,
     messages.HELD_BACK,
     nodefilter.NOT_READY,

@@ -122,7 +122,7 @@ class GangScheduler:
                 self.caches.pods.store,
                 self.state,
                 self._clock,
-                self._is_believed_to_lead,
+                self._is_leading_now,
             ),
             self.state,
             self._clock,
@@ -203,8 +203,8 @@ class GangScheduler:
     def _is_leading(self) -> bool:
         return self._follower is None or self._follower.held.is_set()
 
-    def _is_believed_to_lead(self) -> bool:
-        return self._follower is None or self._follower.is_believed
+    def _is_leading_now(self) -> bool:
+        return self._follower is None or self._follower.is_renewed
 
     def _new_follower(self) -> LeaseFollower | None:
         options = self._options
@@ -274,7 +274,7 @@ class GangScheduler:
             return None
         gangs, now = self.caches.gangs.store.list(), self._clock.now()
         return Underway(
-            [*progress.waiting_gangs(gangs, self.admission.verdicts, now)],
+            [*progress.waiting_gangs(gangs, self.admission.decisions, now)],
             [*progress.partly_bound_seconds(gangs, self._pods_of, now)],
         )
 

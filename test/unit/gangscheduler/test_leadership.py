@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from helpers.memoryapi import MemoryApi, no_answer
-from tfjob_controller.gangscheduler.leadership import BELIEVED, LeaseFollower
+from tfjob_controller.gangscheduler.leadership import RENEWAL_FRACTION, LeaseFollower
 from tfjob_controller.util.clock import FakeClock
 
 DURATION = 15
-BELIEVED_SECONDS = BELIEVED * DURATION
+BELIEVED_SECONDS = RENEWAL_FRACTION * DURATION
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -39,7 +39,7 @@ class Pod:
     def see(self, holder: str, duration: int = DURATION) -> bool:
         """A renewal, and a look at it."""
         self.hold(holder, duration)
-        return self.follower.look()
+        return self.follower.check()
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ def test_it_works_while_the_holder_is_of_its_own_pod(pod: Pod, holder: str, work
 
 
 def test_without_a_lease_it_waits(pod: Pod) -> None:
-    assert pod.follower.look()
+    assert pod.follower.check()
     assert not pod.follower.held.is_set()
 
 
 def test_a_lease_that_is_not_seen_renewed_may_be_a_dead_ones(pod: Pod) -> None:
     pod.hold("pod-1_x")
     for _ in range(3):
-        assert pod.follower.look()
+        assert pod.follower.check()
         pod.clock.advance(1)
     assert not pod.follower.held.is_set()
     pod.see("pod-1_x")
@@ -82,25 +82,25 @@ def test_a_lease_that_is_not_seen_renewed_may_be_a_dead_ones(pod: Pod) -> None:
 def test_a_lease_that_changes_hands_is_fresh(pod: Pod, before: str) -> None:
     if before:
         pod.hold(before)
-    pod.follower.look()
+    pod.follower.check()
     pod.see("pod-1_x")
     assert pod.follower.held.is_set()
 
 
 def test_who_wakes_after_the_lease_has_run_out_is_believed_by_nobody_before_it_has_looked(pod: Pod) -> None:
-    assert not pod.follower.is_believed
+    assert not pod.follower.is_renewed
     pod.see("pod-1_x")
     pod.see("pod-1_x")
-    assert pod.follower.is_believed
+    assert pod.follower.is_renewed
     pod.clock.advance(BELIEVED_SECONDS)
-    assert not pod.follower.is_believed
+    assert not pod.follower.is_renewed
 
 
 def test_who_has_not_led_loses_nothing(pod: Pod) -> None:
     pod.see("pod-2_x")
     pod.clock.advance(1000)
     pod.api.always = no_answer(applied=False)
-    assert pod.follower.look()
+    assert pod.follower.check()
     assert pod.losses == 0
 
 
@@ -122,7 +122,7 @@ def test_a_renewal_is_believed_in_for_a_while(pod: Pod, duration: int, believed:
     if not is_readable:
         pod.api.always = no_answer(applied=False)
     pod.clock.advance(believed - 0.1)
-    assert pod.follower.look()
+    assert pod.follower.check()
     pod.clock.advance(0.1)
-    assert not pod.follower.look()
+    assert not pod.follower.check()
     assert pod.losses == 1

@@ -1,19 +1,18 @@
-"""The admission loop: which gangs start now, and where. One thread, level-triggered.
+"""The admission loop: which gangs start now, and on which nodes. One thread, level-triggered.
 
-Theory of operation. The state (state.py) has the view of the cluster, and says which gangs to look at. The loop takes
-all of them at once:
+Theory of operation. Other threads mark gangs in state/shared.py. A pass takes all marked gangs and does four things:
 
-    settle   what pods and spec say of each gang (lifecycle.py): bound, released, suspended, gone;
-             those that are placed hold their room (reservations.py)
-    resize   gangs that run: what their owners are asked for, and what they have done (resizing.py)
-    decide   the queue, in order, on the view (waiting.py): who fits is reserved there, in the same update
-    write    the new statuses, at the same time; an admission is one status update, so there is no half-admitted gang
+    process  derive each gang's status from its pods and spec (status/lifecycle.py): bound, released or suspended;
+             update the reservations of admitted and bound gangs (reservations.py)
+    resize   plan resize requests to running gangs, and follow specs that were resized (resizing.py)
+    decide   go through the queue in order (queue.py); gangs that fit are reserved in the view in the same step
+    write    patch the new statuses concurrently; an admission is one status update, so no gang is half admitted
 
-A member whose node is lost, full, or refused by kube-scheduler's own filters gets another one in the same attempt, if
-there is one, and its pod an annotation, which makes kube-scheduler ask again.
+If a member's node is deleted, full, or rejected by kube-scheduler's own filters, the member is reassigned to another
+node in the same attempt, if one fits. An annotation on its pod makes kube-scheduler retry.
 
-A write that fails gives its reservation back, and the gang is looked at again: nothing is kept but what the Gangs say
-and what pods take. After a restart Admitted gangs are reserved anew from their placements before anything is decided.
+If a write fails, its reservation is released and the gang is processed again: the Gangs' statuses and the pods are the
+only state. After a restart the reservations of admitted gangs are restored before the first decision.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ from tfjob_controller.scheduling.queue import MAX_BACKOFF_SECONDS
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
-# After an attempt that failed, doubled by each further one, and spread, so that two gangs do not meet again and again.
+# Backoff after a failed attempt. It doubles with each attempt and has jitter, so that two gangs do not keep colliding.
 BACKOFF_SECONDS = 1.0
-# A status that could not be written is tried again.
+# Delay before a failed status write is repeated.
 RETRY_SECONDS = 0.5
-# After a pass the loop rests for so many times what it computed, and no longer than this: the pods of a large gang come
-# one by one, each is a reason to look at all of it, and the interpreter is needed for the bind calls too.
-_REST_FACTOR = 3.0
-_LONGEST_REST_SECONDS = 0.05
-# No sleep is longer: whatever was missed costs seconds, and does not stay so for ever.
-_LONGEST_SLEEP_SECONDS = 30.0
+# After a pass the loop pauses for a multiple of the pass's computing time, within a limit. The pods of a large gang
+# appear one by one, each causes the gang to be processed, and the bind calls need the interpreter too.
+_PAUSE_FACTOR = 3.0
+_MAX_PAUSE_SECONDS = 0.05
+# Upper limit of a sleep, so that a missed wake-up only delays a gang.
+_MAX_SLEEP_SECONDS = 30.0
 
 
 class AdmissionLoop:
-    """See the module."""
+    """Runs the passes that the module's docstring describes."""
 
     def __init__(
         self,
@@ -77,22 +76,22 @@ class AdmissionLoop:
         self._permit = permit
         self._clock = clock
         self._reservations = Reservations(state.view, permit)
-        self._queue_of_waiting = AdmissionQueue(state.view, policy, clock, self._wake)
+        self._queue = AdmissionQueue(state.view, policy, clock, self._wake)
         self._resizing = ResizeRequests(
             state.view, gangs, state.observed_requests, scale_policy or AutoscalingPolicy(), clock, self._wake
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
-        # Only the loop's own thread touches what follows.
+        # Only the loop's thread uses the following fields.
         self._uids: dict[str, str] = {}
         self._due: dict[str, float] = {}
         self._idle_since: dict[str, float] = {}
         self._failures: dict[str, int] = {}
-        # Placed gangs of which some members should have other nodes, and there was none: looked at in every pass.
-        self._homeless: set[str] = set()
-        # Members, by gang, that got another node before their pods were seen; and pods of such to be woken now.
-        self._unseen: dict[str, set[str]] = {}
-        self._late: list[tuple[ScheduledPod, Gang]] = []
-        # Gangs of which nobody knows whether they were admitted: their reservations stand until they have been read.
+        # Placed gangs with members that need another node and fit on none: every pass processes them.
+        self._unplaceable: set[str] = set()
+        # By gang, members that were reassigned before their pods were in the cache; and such pods to wake after a pass.
+        self._reassigned_unseen: dict[str, set[str]] = {}
+        self._pods_to_wake: list[tuple[ScheduledPod, Gang]] = []
+        # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
         self._uncertain: set[str] = set()
         self._computed_seconds = 0.0
         self._stop = threading.Event()
@@ -101,7 +100,7 @@ class AdmissionLoop:
     # From other threads
 
     def start(self) -> None:
-        """After all handlers have been told the first state: reservations come before decisions."""
+        """Start the loop. All handlers must have processed the initial state: reservations precede decisions."""
         for gang in self._gangs.list():
             self._state.enqueue(key_of(gang))
         self._thread.start()
@@ -116,9 +115,9 @@ class AdmissionLoop:
         return self._thread.restarts
 
     @property
-    def verdicts(self) -> Sequence[Decision]:
-        """On the gangs that waited in the last pass."""
-        return self._queue_of_waiting.verdicts
+    def decisions(self) -> Sequence[Decision]:
+        """The last pass's decisions on waiting gangs."""
+        return self._queue.decisions
 
     # The loop
 
@@ -126,55 +125,55 @@ class AdmissionLoop:
         while not self._stop.is_set():
             self._state.wait(self.sleep_seconds())
             self.run_once()
-            self._clock.sleep(min(_REST_FACTOR * self._computed_seconds, _LONGEST_REST_SECONDS), self._stop)
+            self._clock.sleep(min(_PAUSE_FACTOR * self._computed_seconds, _MAX_PAUSE_SECONDS), self._stop)
 
-    def _take(self) -> set[str]:
-        """The gangs to look at now."""
-        told = self._state.take()
+    def _due_gangs(self) -> set[str]:
+        """Take the gangs that are marked or due."""
+        marked = self._state.take()
         now = self._clock.monotonic()
         due = {key for key, moment in self._due.items() if moment <= now}
         for key in due:
             del self._due[key]
-        return told | due
+        return marked | due
 
     def _wake(self, key: str, moment: float) -> None:
-        """Look at this gang then, at the latest; on the monotonic scale."""
+        """Process the gang at `moment`, in monotonic seconds, or earlier."""
         self._due[key] = min(moment, self._due.get(key, moment))
 
     def sleep_seconds(self) -> float:
-        """How long the loop sleeps if nothing happens."""
+        """Seconds that the loop may sleep if no gang is marked."""
         earliest = min(self._due.values(), default=float("inf"))
-        return max(0.0, min(earliest - self._clock.monotonic(), _LONGEST_SLEEP_SECONDS))
+        return max(0.0, min(earliest - self._clock.monotonic(), _MAX_SLEEP_SECONDS))
 
     def run_once(self) -> None:
-        """One pass over what is to be looked at now: settle, decide on the queue, write."""
+        """Run one pass: process, resize, decide, write."""
         now = self._clock.now()
-        keys = (self._take() | self._homeless) - self._read_uncertain()
+        keys = (self._due_gangs() | self._unplaceable) - self._read_uncertain()
         with self._state.lock:
             begin = self._clock.monotonic()
-            updates = [update for key in sorted(keys) for update in self._settle(key, now)]
-            plan = self._resizing.plan(self._queue_of_waiting.queue, now)
-            self._state.kept = plan.nominated
+            updates = [update for key in sorted(keys) for update in self._process(key, now)]
+            plan = self._resizing.plan(self._queue.ordered, now)
+            self._state.nominated = plan.nominated
             updates += self._resizing.updates(plan, {key_of(update.gang) for update in updates}, now)
-            updates += self._queue_of_waiting.decide(now, plan.nominated)
+            updates += self._queue.decide(now, plan.nominated)
             self._computed_seconds = self._clock.monotonic() - begin
         for update in updates:
             if update.is_admission:
-                # What was refused in the last attempt; from here on it is this one.
+                # Rejections belong to the previous attempt.
                 self._state.rejected_nodes.forget(key_of(update.gang))
-                self._unseen.pop(key_of(update.gang), None)
-                # Before the status can be read: the first bind call may come right after it.
+                self._reassigned_unseen.pop(key_of(update.gang), None)
+                # Permit must know the placement before the status is visible: the first bind call may follow at once.
                 self._permit.set_placement(key_of(update.gang), update.status.attempt, placed_nodes(update.status))
-        # Those who start come first: the others only want to know where they stand.
+        # Admissions are written first. The other updates only report.
         self._write(
             [update for update in updates if update.is_admission]
             + [update for update in updates if not update.is_admission]
         )
-        while self._late:
-            self._writer.wake(*self._late.pop())
+        while self._pods_to_wake:
+            self._writer.wake_pod(*self._pods_to_wake.pop())
 
     def _read_uncertain(self) -> set[str]:
-        """Read the gangs whose admission may or may not have been written; those that are still uncertain."""
+        """Read the gangs whose admission may have been written; return those that are still uncertain."""
         for key in list(self._uncertain):
             namespace, name = split_key(key)
             try:
@@ -187,15 +186,15 @@ class AdmissionLoop:
             self._state.enqueue(key)
         return self._uncertain
 
-    def _settle(self, key: str, now: datetime) -> Sequence[StatusUpdate]:
+    def _process(self, key: str, now: datetime) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
-        self._queue_of_waiting.remove(key)
-        self._homeless.discard(key)
+        self._queue.remove(key)
+        self._unplaceable.discard(key)
         self._resizing.forget(key)
-        if self._is_ending(key, gang) and not self._permit.reject(key):
-            # Bindings are under way, and will be heard of: until then its room is not for others.
+        if self._must_end(key, gang) and not self._permit.reject(key):
+            # Bindings are in flight. Permit reports when they end; until then the gang keeps its reservations.
             return ()
-        if gang is None or self._is_another(key, gang):
+        if gang is None or self._is_recreated(key, gang):
             self._forget(key)
         if gang is None:
             return ()
@@ -203,76 +202,76 @@ class AdmissionLoop:
         all_pods = self._pods.by_index(BY_GANG, key)
         pods = pods_by_member(gang, all_pods)
         if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
-            return (self._return(key, gang, pods, now),)
+            return (self._requeue(key, gang, pods, now),)
         idle = self._idle_seconds(key, gang, pods)
         has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
         if status is not None:
-            return (StatusUpdate(gang, status, _result_of(status)),)
-        standing = state_of(gang)
-        if standing is GangState.PLACED:
+            return (StatusUpdate(gang, status, _change_of(status)),)
+        gang_state = state_of(gang)
+        if gang_state is GangState.PLACED:
             gang = self._state.observed_requests.apply(key, gang)
-            self._resizing.see(gang, pods, all_pods, has_succeeded, now)
+            self._resizing.update(gang, pods, all_pods, has_succeeded, now)
             return self._place(key, gang, pods)
         self._reservations.unreserve(key)
-        if standing is GangState.QUEUED:
-            self._queue(key, lifecycle.with_attempt_of_pods(gang, all_pods))
+        if gang_state is GangState.QUEUED:
+            self._add_to_queue(key, lifecycle.with_attempt_of_pods(gang, all_pods))
         return ()
 
-    def _is_another(self, key: str, gang: Gang) -> bool:
-        """Whether the Gang was deleted and made anew, which nobody may have seen."""
+    def _is_recreated(self, key: str, gang: Gang) -> bool:
+        """Reports whether the Gang was deleted and recreated, which the watch may not have shown."""
         return self._uids.get(key, gang.metadata.uid) != gang.metadata.uid
 
-    def _is_ending(self, key: str, gang: Gang | None) -> bool:
-        """Whether what is placed must go, and not because the gate gave it up."""
-        if gang is None or self._is_another(key, gang):
+    def _must_end(self, key: str, gang: Gang | None) -> bool:
+        """Reports whether the gang's placement must end for a reason other than a rejected attempt."""
+        if gang is None or self._is_recreated(key, gang):
             return True
         return gang.status.phase in (ADMITTED, BOUND) and not (lifecycle.is_wanted(gang) and lifecycle.has_pods(gang))
 
-    def _queue(self, key: str, gang: Gang) -> None:
-        believed = self._state.observed_requests.expire(key, gang)
-        if believed is not None:
-            self._wake(key, self._clock.monotonic() + believed)
-        self._queue_of_waiting.put(self._state.observed_requests.apply(key, gang))
+    def _add_to_queue(self, key: str, gang: Gang) -> None:
+        remaining = self._state.observed_requests.expire(key, gang)
+        if remaining is not None:
+            self._wake(key, self._clock.monotonic() + remaining)
+        self._queue.add(self._state.observed_requests.apply(key, gang))
 
     def _place(self, key: str, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
-        """Room, seats and nodes of a placed gang; a update if its placement is not what it should be."""
+        """Update a placed gang's reservations and reassign members; returns an update if the placement changes."""
         gang = self._reservations.with_reassignments(
             lifecycle.with_observed_nodes(lifecycle.without_removed_members(seen), pods)
         )
         if not self._reservations.reserve(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
-        refused = self._state.rejected_nodes.of(key)
-        found, is_any_left = self._reservations.reassign(gang, pods, refused, seen.metadata.resource_version)
-        if is_any_left:
-            self._homeless.add(key)
+        rejected = self._state.rejected_nodes.by_member(key)
+        found, is_any_unplaceable = self._reservations.reassign(gang, pods, rejected, seen.metadata.resource_version)
+        if is_any_unplaceable:
+            self._unplaceable.add(key)
         status = lifecycle.reassigned_status(gang, found)
-        late = self._come_late(key, pods)
+        late = self._newly_seen(key, pods)
         if status.placement == seen.status.placement:
-            self._late += [(pods[member], seen) for member in late]
+            self._pods_to_wake += [(pods[member], seen) for member in late]
             return ()
         before = placed_nodes(seen.status)
-        moved = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
-        self._unseen.setdefault(key, set()).update(moved - pods.keys())
-        pods_to_wake = tuple(pods[member] for member in sorted(moved & pods.keys() | late))
+        reassigned = {member for member, node in placed_nodes(status).items() if before.get(member) != node}
+        self._reassigned_unseen.setdefault(key, set()).update(reassigned - pods.keys())
+        pods_to_wake = tuple(pods[member] for member in sorted(reassigned & pods.keys() | late))
         return (
             StatusUpdate(
-                seen, status, StatusChange.REASSIGNED if moved else StatusChange.RESIZED, pods_to_wake=pods_to_wake
+                seen, status, StatusChange.REASSIGNED if reassigned else StatusChange.RESIZED, pods_to_wake=pods_to_wake
             ),
         )
 
-    def _come_late(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
-        """Members that got another node before their pods were seen here, and are waiting now.
+    def _newly_seen(self, key: str, pods: Mapping[str, ScheduledPod]) -> set[str]:
+        """Returns unbound members that were reassigned before their pods were in the cache.
 
-        kube-scheduler may see a pod first, refuse the node that it should have, and not ask again for minutes.
+        kube-scheduler may have seen such a pod first and rejected its old node, and then does not retry for minutes.
         """
-        unseen = self._unseen.get(key, set())
-        come = unseen & pods.keys()
-        unseen -= come
-        return {member for member in come if not lifecycle.is_bound(pods[member])}
+        unseen = self._reassigned_unseen.get(key, set())
+        found = unseen & pods.keys()
+        unseen -= found
+        return {member for member in found if not lifecycle.is_bound(pods[member])}
 
     def _idle_seconds(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
-        """For how long no member of a bound gang has lived."""
+        """Seconds for which a bound gang has had no unfinished pod."""
         if gang.status.phase != BOUND or any(lifecycle.is_unfinished(pod) for pod in pods.values()):
             self._idle_since.pop(key, None)
             return 0.0
@@ -285,15 +284,15 @@ class AdmissionLoop:
         self._reservations.unreserve(key)
         self._resizing.forget(key)
         self._state.forget(key)
-        self._queue_of_waiting.forget(key)
+        self._queue.forget(key)
         for moments in (self._due, self._idle_since):
             moments.pop(key, None)
-        self._unseen.pop(key, None)
+        self._reassigned_unseen.pop(key, None)
         self._failures.pop(key, None)
         self._uids.pop(key, None)
 
-    def _return(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
-        """Back to the queue, after a rest that is longer each time."""
+    def _requeue(self, key: str, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
+        """Return the gang to the queue, with exponential backoff."""
         failures = self._failures.get(key, 0) + 1
         cap = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2.0 ** min(failures, 16))
         bound = sum(lifecycle.is_bound(pod) for pod in pods.values())
@@ -311,7 +310,7 @@ class AdmissionLoop:
 
     def _note_written(self, update: StatusUpdate) -> None:
         key = key_of(update.gang)
-        self._queue_of_waiting.written(key)
+        self._queue.note_written(key)
         if update.change == StatusChange.BOUND:
             self._failures.pop(key, None)
         if update.change == StatusChange.REQUEUED:
@@ -319,7 +318,7 @@ class AdmissionLoop:
         self._state.enqueue(key)
 
     def _note_failed(self, update: StatusUpdate, error: ApiError) -> None:
-        """Give the reservation back, unless it may have been written all the same, and look again after a rest."""
+        """Release the reservation unless the write may have succeeded, and process the gang again after a delay."""
         key = key_of(update.gang)
         if update.is_admission and error.outcome_unknown:
             self._uncertain.add(key)
@@ -328,9 +327,9 @@ class AdmissionLoop:
                 self._reservations.unreserve(key)
             self._state.capacity_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
-        self._queue_of_waiting.not_written(key, self._due[key])
+        self._queue.note_failed(key, self._due[key])
 
 
-def _result_of(status: GangStatus) -> StatusChange:
-    """Of what pods and spec led to."""
+def _change_of(status: GangStatus) -> StatusChange:
+    """The change that an observed status records."""
     return StatusChange.BOUND if status.phase == BOUND else StatusChange.RELEASED

@@ -1,8 +1,8 @@
-"""Gangs on their way, as a scrape finds them: how long they wait and whether they need to, and who is bound in part.
+"""How long gangs wait or are partly bound, for a scrape. It is apart from the loop because any thread may call it.
 
-Theory of operation. Nothing is counted while it happens: the Gangs say since when, their pods who is bound, and the
-last pass of the admission loop whether there was room. So it costs something only when it is asked for, and what the
-loop should have done but has not is seen too.
+Theory of operation. Nothing is counted as it happens. The Gangs record since when they wait, their pods show which
+members are bound, and the last pass's decisions show whether there was capacity. A scrape therefore also shows what the
+loop should have done and did not.
 
 Threads: any.
 """
@@ -20,14 +20,13 @@ from tfjob_controller.scheduling.messages import HELD_BACK
 from tfjob_controller.scheduling.queue import queue_order
 from tfjob_controller.util.timestamps import parse_time_or_none
 
-# Does a gang that waits fit now? Held: it would, but the room is for another that comes first. Unknown: no pass of the
-# admission loop has looked at it.
+# Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.
 FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
 
 
-def waiting_gangs(gangs: Iterable[Gang], verdicts: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:
-    """Of each gang that waits: one of `FITS`, and for how many seconds it has waited."""
-    known = {each.gang_key: _fits(each) for each in verdicts}
+def waiting_gangs(gangs: Iterable[Gang], decisions: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:
+    """Yields for each waiting gang one of `FITS` and the seconds that it has waited."""
+    known = {each.gang_key: _fits(each) for each in decisions}
     waiting = (each for each in gangs if each.status.phase in ("", WAITING) and not each.metadata.deletion_timestamp)
     for queued in queue_order(waiting):
         yield known.get(queued.key, UNKNOWN), queued.waiting_seconds(now)
@@ -36,19 +35,19 @@ def waiting_gangs(gangs: Iterable[Gang], verdicts: Iterable[Decision], now: date
 def partly_bound_seconds(
     gangs: Iterable[Gang], pods_of: Callable[[Gang], Iterable[ScheduledPod]], now: datetime
 ) -> Iterator[float]:
-    """Of each gang of which some members are bound and others are not yet: seconds since it was admitted."""
+    """Yields the seconds since admission of each gang of which some members are bound and others are not."""
     for gang in gangs:
         since = parse_time_or_none(gang.status.admitted_time)
         if gang.status.phase == ADMITTED and since is not None and _is_partly_bound(gang, pods_of(gang)):
             yield max((now - since).total_seconds(), 0.0)
 
 
-def _fits(verdict: Decision) -> str:
-    if isinstance(verdict, Admit):
+def _fits(decision: Decision) -> str:
+    if isinstance(decision, Admit):
         return YES
-    if isinstance(verdict, Unschedulable) or not verdict.may_fit:
+    if isinstance(decision, Unschedulable) or not decision.may_fit:
         return NO
-    return HELD if verdict.message == HELD_BACK else YES
+    return HELD if decision.message == HELD_BACK else YES
 
 
 def _is_partly_bound(gang: Gang, pods: Iterable[ScheduledPod]) -> bool:

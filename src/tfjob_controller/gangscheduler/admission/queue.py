@@ -1,7 +1,7 @@
-"""The gangs that wait for room: who of them starts now, and what the others are told. See `scheduling/decisions`.
+"""The waiting gangs: which of them are admitted now, and what the statuses of the others report (scheduling/decisions).
 
-An unchanged answer is not written again, a mere place in the queue at most every `POSITION_SECONDS`, and what could not
-be written not before its time. Threads: the admission loop's; `decide` under its lock.
+A status is written only if it changed; a mere change of position at most every `POSITION_SECONDS`, and not before the
+retry time of a failed write. Threads: the admission loop's; `decide` under the view's lock.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tfjob_controller.scheduling.messages import BACKING_OFF
 from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, backoff_seconds, queue_order
 from tfjob_controller.util.clock import Clock
 
-# A place in the queue is for people: it need not be right to the second.
+# The position is informational and may lag by some seconds.
 POSITION_SECONDS = 5.0
 
 
 class AdmissionQueue:
-    """See the module. `wake` is told which gang to look at again, and when on the monotonic scale."""
+    """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
 
     def __init__(
         self, view: ClusterView, policy: AdmissionPolicy, clock: Clock, wake: Callable[[str, float], None]
     ) -> None:
-        # Of the last pass; replaced as a whole, so that any thread may read it.
-        self.verdicts: Sequence[Decision] = ()
+        # The last pass's; replaced as a whole, so that any thread may read it.
+        self.decisions: Sequence[Decision] = ()
         self._decider = AdmissionDecider(view, policy)
         self._clock = clock
         self._wake = wake
@@ -47,72 +47,72 @@ class AdmissionQueue:
         self._written_at: dict[str, float] = {}
         self._blocked_until: dict[str, float] = {}
 
-    def put(self, gang: Gang) -> None:
-        """It waits, as it is now."""
+    def add(self, gang: Gang) -> None:
+        """Add or replace a waiting gang."""
         self._gangs[key_of(gang)] = gang
 
     def remove(self, key: str) -> None:
-        """It does not wait, or has to be looked at first."""
+        """Remove a gang that does not wait, or that is about to be processed."""
         self._gangs.pop(key, None)
 
     def forget(self, key: str) -> None:
-        """It is gone."""
-        for memory in (self._gangs, self._written_at, self._blocked_until):
-            memory.pop(key, None)
+        """Forget a deleted gang."""
+        for times in (self._gangs, self._written_at, self._blocked_until):
+            times.pop(key, None)
 
-    def written(self, key: str) -> None:
-        """Its status was written."""
+    def note_written(self, key: str) -> None:
+        """Record that the gang's status was written."""
         self._written_at[key] = self._clock.monotonic()
         self._blocked_until.pop(key, None)
 
-    def not_written(self, key: str, until: float) -> None:
-        """Its status could not be written, and should not be tried again before then."""
+    def note_failed(self, key: str, until: float) -> None:
+        """Record that a write failed, and is not to be repeated before `until`."""
         self._blocked_until[key] = until
 
-    def queue(self) -> Sequence[QueuedGang]:
-        """Who waits, in order."""
+    def ordered(self) -> Sequence[QueuedGang]:
+        """Returns the waiting gangs in queue order."""
         return queue_order(self._gangs.values())
 
-    def decide(self, now: datetime, kept: NominatedNodes | None = None) -> list[StatusUpdate]:
-        """The line, in order; those who fit are reserved in the view from here on, and wait no more.
+    def decide(self, now: datetime, nominated: NominatedNodes | None = None) -> list[StatusUpdate]:
+        """Decide on all waiting gangs in order. Gangs that fit are reserved in the view and leave the queue.
 
-        `kept`: nodes that are for one of them only.
+        `nominated` are nodes whose freed capacity is kept for one of them.
         """
         if not self._gangs:
-            self.verdicts = ()
+            self.decisions = ()
             return []
-        self.verdicts = verdicts = self._decider.decide(list(self._gangs.values()), now, kept)
-        updates = [self._update(verdict, now) for verdict in verdicts]
-        self._wake_for_rests(now)
+        self.decisions = decisions = self._decider.decide(list(self._gangs.values()), now, nominated)
+        updates = [self._update(decision, now) for decision in decisions]
+        self._wake_after_backoff(now)
         return [update for update in updates if update is not None]
 
-    def _update(self, verdict: Decision, now: datetime) -> StatusUpdate | None:
-        gang = self._gangs[verdict.gang_key]
-        if isinstance(verdict, Admit):
-            del self._gangs[verdict.gang_key]
+    def _update(self, decision: Decision, now: datetime) -> StatusUpdate | None:
+        gang = self._gangs[decision.gang_key]
+        if isinstance(decision, Admit):
+            del self._gangs[decision.gang_key]
             return StatusUpdate(
                 gang,
-                lifecycle.admitted_status(gang, verdict.placement.node_of, now),
+                lifecycle.admitted_status(gang, decision.placement.node_of, now),
                 StatusChange.ADMITTED,
             )
-        return self._waiting_update(gang, verdict, now)
+        return self._waiting_update(gang, decision, now)
 
-    def _waiting_update(self, gang: Gang, verdict: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
-        if isinstance(verdict, Unschedulable):
-            said = replace(gang.status, position=0, missing=(), message=verdict.message)
-            status = lifecycle.unschedulable_status(gang, said, now, reason=verdict.reason)
+    def _waiting_update(self, gang: Gang, decision: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
+        if isinstance(decision, Unschedulable):
+            reported = replace(gang.status, position=0, missing=(), message=decision.message)
+            status = lifecycle.unschedulable_status(gang, reported, now, reason=decision.reason)
             change = StatusChange.UNSCHEDULABLE
         else:
-            # What came of the last attempt is worth more than that the gang rests from it.
-            message = gang.status.message if verdict.message == BACKING_OFF else verdict.message
-            said = replace(gang.status, position=verdict.position, missing=verdict.missing, message=message)
-            status, change = lifecycle.waiting_status(gang, said, now), StatusChange.WAITING
-        if status == gang.status or self._can_wait(gang, status):
+            # The outcome of the last attempt is more useful than the note that the gang backs off.
+            message = gang.status.message if decision.message == BACKING_OFF else decision.message
+            reported = replace(gang.status, position=decision.position, missing=decision.missing, message=message)
+            status, change = lifecycle.waiting_status(gang, reported, now), StatusChange.WAITING
+        if status == gang.status or self._is_deferred(gang, status):
             return None
         return StatusUpdate(gang, status, change)
 
-    def _can_wait(self, gang: Gang, status: GangStatus) -> bool:
-        """Whether it could not be written just now; or only the place in the queue is another, and was written then."""
+    def _is_deferred(self, gang: Gang, status: GangStatus) -> bool:
+        """Reports whether a write has to wait: for a retry, or because only the position changed since a recent one."""
         key, now = key_of(gang), self._clock.monotonic()
         due = self._blocked_until.get(key, 0.0)
         if due <= now and replace(status, position=gang.status.position) == gang.status:
@@ -122,8 +122,8 @@ class AdmissionQueue:
         self._wake(key, due)
         return True
 
-    def _wake_for_rests(self, now: datetime) -> None:
-        """Gangs that rest after a failed attempt are looked at when that is over."""
+    def _wake_after_backoff(self, now: datetime) -> None:
+        """Schedule gangs for the end of their backoff."""
         for key, gang in self._gangs.items():
             left = backoff_seconds(gang, now)
             if left:

@@ -35,90 +35,89 @@ from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import find_member_node
 from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, valid_pod_sets_of
 
+# By member.
+Pods = Mapping[str, ScheduledPod]
+
 
 def reassign_members(
-    view: ClusterView, gang: Gang, pods: Mapping[str, ScheduledPod], refused: Mapping[str, Collection[str]]
+    view: ClusterView, gang: Gang, pods: Mapping[str, ScheduledPod], rejected: Mapping[str, Collection[str]]
 ) -> tuple[dict[str, str], bool]:
-    """New nodes by member, reserved; only of members that are still to come, and for which there is room elsewhere.
+    """Reserve other nodes for unbound members whose nodes became unsuitable.
 
-    Also whether there are some for which there is none.
-
-    `pods` are those of the current attempt, by member; `refused` the nodes that kube-scheduler refused for a member.
+    Returns the new nodes by member, and whether some members fit on no node. `pods` are the current attempt's, by
+    member; `rejected` has the nodes that kube-scheduler rejected, by member.
     """
-    demands = {each.name: each for each in valid_pod_sets_of(gang.spec)}
+    pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
     nodes = placed_nodes(gang.status)
     found: dict[str, str] = {}
     near = set(nodes.values())
-    # Kinds of which no node at all takes one more: thousands of members need not each find that out.
-    hopeless: set[str] = set()
-    is_any_left = False
+    # Kinds for which no node has capacity, so that thousands of members do not repeat the search.
+    unplaceable_kinds: set[str] = set()
+    is_any_unplaceable = False
     for member, node in nodes.items():
-        demand = demands.get(kind_of(member))
-        bad = refused.get(member, ())
+        pod_set = pod_sets.get(kind_of(member))
+        rejected_nodes = rejected.get(member, ())
         if (
-            demand is None
-            or not _is_awaited(gang, pods.get(member))
-            or (node not in bad and _is_good(view, node, demand))
+            pod_set is None
+            or not _is_unbound(gang, pods.get(member))
+            or (node not in rejected_nodes and _is_suitable(view, node, pod_set))
         ):
             continue
-        other = None
-        if demand.name not in hopeless:
-            other = find_member_node(view, demand, {node, *bad}, near)
-        if other is None:
-            is_any_left = True
-            if demand.name not in hopeless and find_member_node(view, demand) is None:
-                hopeless.add(demand.name)
+        new_node = None
+        if pod_set.name not in unplaceable_kinds:
+            new_node = find_member_node(view, pod_set, {node, *rejected_nodes}, near)
+        if new_node is None:
+            is_any_unplaceable = True
+            if pod_set.name not in unplaceable_kinds and find_member_node(view, pod_set) is None:
+                unplaceable_kinds.add(pod_set.name)
         else:
-            view.reserve(key_of(gang), {member: other}, requests_by_kind([demand]), attempt=gang.status.attempt)
-            found[member] = other
-    return found, is_any_left
+            view.reserve(key_of(gang), {member: new_node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
+            found[member] = new_node
+    return found, is_any_unplaceable
 
 
 def reserve_resized(view: ClusterView, gang: Gang, exclude: Collection[str] = ()) -> dict[str, str]:
-    """The nodes of a bound gang as its spec is now: members that went are left out, new ones placed where they fit.
+    """Returns a bound gang's nodes for its present spec: removed members are omitted, added members are reserved.
 
-    One by one: a kind of which one does not fit waits, and the others go on. New ones are reserved; they come to its
-    parameter servers if they can, and never to the nodes that are to `exclude`.
+    Members are added one by one. A kind of which one member does not fit waits; the others continue. Nodes of the
+    gang's parameter servers are preferred, and nodes in `exclude` are never used.
     """
     placed = placed_nodes(gang.status)
     wanted = wanted_members(gang)
     nodes = {member: placed[member] for member in wanted if member in placed}
-    demands = {each.name: each for each in valid_pod_sets_of(gang.spec)}
+    pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
     for member in wanted:
-        demand = demands.get(kind_of(member))
-        if member in placed or demand is None:
+        pod_set = pod_sets.get(kind_of(member))
+        if member in placed or pod_set is None:
             continue
-        anchors = preferred_nodes(placed, demand.name)
-        node = find_member_node(view, demand, exclude, near=set(nodes.values()), nearest=anchors)
+        preferred = preferred_nodes(placed, pod_set.name)
+        node = find_member_node(view, pod_set, exclude, near=set(nodes.values()), nearest=preferred)
         if node is None:
-            del demands[demand.name]
+            del pod_sets[pod_set.name]
             continue
-        view.reserve(key_of(gang), {member: node}, requests_by_kind([demand]), attempt=gang.status.attempt)
+        view.reserve(key_of(gang), {member: node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
         nodes[member] = node
     return nodes
 
 
-def _is_awaited(gang: Gang, pod: ScheduledPod | None) -> bool:
-    """Whether the member is still to come to its node; in a bound gang only one whose pod is there is."""
+def _is_unbound(gang: Gang, pod: ScheduledPod | None) -> bool:
+    """Reports whether the member is not bound yet. In a bound gang only a member with a pod can be unbound."""
     if pod is None:
         return gang.status.phase == ADMITTED
     return is_unfinished(pod) and not is_bound(pod)
 
 
-def _is_good(view: ClusterView, node: str, demand: PodSet) -> bool:
-    room = view.node_infos.get(node)
+def _is_suitable(view: ClusterView, node: str, pod_set: PodSet) -> bool:
+    info = view.node_infos.get(node)
     return (
-        room is not None
-        and not demand.node_filter.rejection(room.node)
-        and all(room.free.get(name, 0) >= 0 for name, _ in demand.requests)
+        info is not None
+        and not pod_set.node_filter.rejection(info.node)
+        and all(info.free.get(name, 0) >= 0 for name, _ in pod_set.requests)
     )
 
 
-Pods = Mapping[str, ScheduledPod]
-
-
 class AttemptPermit(Protocol):
-    """What the loop tells the bind calls' side: `gangscheduler.permit.permit.Permit`."""
+    """The part of `permit.Permit` that the loop uses; tests observe it."""
 
     def set_placement(
         self,
@@ -137,7 +136,7 @@ class AttemptPermit(Protocol):
 
 @dataclass(slots=True)
 class _Reservation:
-    """One attempt of one gang. `requests` follow from `spec`; `moved` are nodes that the Gang of `version` lacks."""
+    """One attempt of a gang. `requests` follow from `spec`; the Gang at `version` lacks the `reassigned` nodes."""
 
     attempt: int
     spec: GangSpec | None = None
@@ -148,7 +147,7 @@ class _Reservation:
 
 
 class Reservations:
-    """See the module."""
+    """Keeps reservations and Permit in line with the gangs' statuses."""
 
     def __init__(self, view: ClusterView, permit: AttemptPermit) -> None:
         self._view = view
@@ -156,7 +155,7 @@ class Reservations:
         self._by_gang: dict[str, _Reservation] = {}
 
     def with_reassignments(self, gang: Gang) -> Gang:
-        """The gang with the nodes that it was given since it was written."""
+        """Returns the gang with the reassignments that its status does not show yet."""
         reservation = self._by_gang.get(key_of(gang))
         if (
             reservation is None
@@ -171,75 +170,75 @@ class Reservations:
         )
 
     def reserve(self, gang: Gang, pods: Pods) -> bool:
-        """Room and seats as the gang's status says. False while members that went are kept: look again soon."""
+        """Reserve the gang's placement. Returns False while removed members are kept: process the gang again soon."""
         key = key_of(gang)
-        reservation = self._of(key, gang.status.attempt)
-        _note_succeeded(reservation.succeeded, pods)
+        reservation = self._reservation_of(key, gang.status.attempt)
+        _update_succeeded(reservation.succeeded, pods)
         placed = placed_nodes(gang.status)
         wanted = {member: node for member, node in placed.items() if member not in reservation.succeeded}
-        leaving = self._still_to_be_bound(key, wanted, reservation.succeeded, pods)
-        wanted |= leaving
+        removed = self._removed_in_flight(key, wanted, reservation.succeeded, pods)
+        wanted |= removed
         self._reserve(key, gang, reservation, wanted)
         was_bound = gang.status.phase == BOUND
-        # One that has failed since counts as bound until all have been: later its seat is for a replacement.
+        # Until the gang is bound, a member that failed counts as bound. Afterwards its place is for a replacement.
         bound = {
             member: pod.metadata.uid
             for member, pod in pods.items()
             if lifecycle.is_bound(pod) and (lifecycle.is_unfinished(pod) or not was_bound)
         }
         self._permit.set_placement(key, gang.status.attempt, wanted, bound=bound, was_bound=was_bound)
-        return not leaving
+        return not removed
 
     def reassign(
-        self, gang: Gang, pods: Pods, refused: Mapping[str, Collection[str]], version: str
+        self, gang: Gang, pods: Pods, rejected: Mapping[str, Collection[str]], version: str
     ) -> tuple[Mapping[str, str], bool]:
-        """Other nodes for members whose own are not good any more; reserved, and known here until they are written.
+        """Reassign members whose nodes became unsuitable; the new nodes are reserved, and kept until they are written.
 
-        Also whether there are members for whom there is no other. `version` is that of the Gang which the status is to
-        be written to.
+        Returns the new nodes by member, and whether some members fit on no node. `version` is the resourceVersion of
+        the Gang to which the status will be written.
         """
         key = key_of(gang)
-        found, is_any_left = reassign_members(self._view, gang, pods, refused)
+        found, is_any_unplaceable = reassign_members(self._view, gang, pods, rejected)
         if not found:
-            return found, is_any_left
-        moved = self._permit.reassign(key, found)
-        self._keep(gang, found.keys() - moved)
-        found = {member: node for member, node in found.items() if member in moved}
-        reservation = self._of(key, gang.status.attempt)
+            return found, is_any_unplaceable
+        reassigned = self._permit.reassign(key, found)
+        self._restore(gang, found.keys() - reassigned)
+        found = {member: node for member, node in found.items() if member in reassigned}
+        reservation = self._reservation_of(key, gang.status.attempt)
         if reservation.version != version:
             reservation.version, reservation.reassigned = version, {}
         reservation.reassigned |= found
-        return found, is_any_left
+        return found, is_any_unplaceable
 
     def has_succeeded(self, gang: Gang) -> bool:
-        """Whether some member of the present attempt has, as far as was seen; its pod may be gone."""
+        """Reports whether a member of the current attempt was seen to succeed, even if its pod is deleted."""
         reservation = self._by_gang.get(key_of(gang))
         return reservation is not None and reservation.attempt == gang.status.attempt and bool(reservation.succeeded)
 
     def unreserve(self, key: str) -> None:
-        """The gang is not placed any more. Bindings under way must have ended: `Gate.wind_up`."""
+        """Release everything of a gang that is not placed any more. No Binding may be in flight: `Permit.reject`."""
         self._by_gang.pop(key, None)
         self._view.unreserve(key)
         self._permit.forget(key)
 
-    def _of(self, key: str, attempt: int) -> _Reservation:
+    def _reservation_of(self, key: str, attempt: int) -> _Reservation:
         reservation = self._by_gang.get(key)
         if reservation is None or reservation.attempt != attempt:
             reservation = self._by_gang[key] = _Reservation(attempt)
         return reservation
 
-    def _still_to_be_bound(
+    def _removed_in_flight(
         self, key: str, wanted: Mapping[str, str], succeeded: Collection[str], pods: Pods
     ) -> dict[str, str]:
-        """Of the members that have room but are wanted no more: those whose Bindings are under way, or not seen yet."""
+        """Returns removed members, with their nodes, whose Bindings are in flight or not in the cache yet."""
         reserved = self._view.reserved_members(key)
-        gone = {member: reserved[member] for member in reserved.keys() - wanted.keys() if member not in succeeded}
-        if not gone:
+        removed = {member: reserved[member] for member in reserved.keys() - wanted.keys() if member not in succeeded}
+        if not removed:
             return {}
-        unbound = self._permit.reassign(key, gone)
+        unbound = self._permit.reassign(key, removed)
         return {
             member: node
-            for member, node in gone.items()
+            for member, node in removed.items()
             if member not in unbound and not lifecycle.is_bound_member(pods, member)
         }
 
@@ -248,18 +247,18 @@ class Reservations:
         for member in reserved.keys() - wanted.keys():
             self._view.unreserve_member(key, member)
         before, requests = reservation.requests, self._requests(reservation, gang)
-        # All anew if they need more than was thought, or belong to another attempt.
+        # Reserve all of them again if their requests changed or the attempt is another one.
         is_same = before == requests
         missing = {member: node for member, node in wanted.items() if not is_same or reserved.get(member) != node}
         if missing:
             self._view.reserve(key, missing, requests, attempt=gang.status.attempt)
 
-    def _keep(self, gang: Gang, members: Iterable[str]) -> None:
-        """Reserve these members' own nodes again: their Bindings are under way, and will be seen any moment."""
+    def _restore(self, gang: Gang, members: Iterable[str]) -> None:
+        """Reserve the members' previous nodes again, because their Bindings are in flight."""
         placed = placed_nodes(gang.status)
         own = {member: placed[member] for member in members if member in placed}
         if own:
-            requests = self._requests(self._of(key_of(gang), gang.status.attempt), gang)
+            requests = self._requests(self._reservation_of(key_of(gang), gang.status.attempt), gang)
             self._view.reserve(key_of(gang), own, requests, attempt=gang.status.attempt)
 
     def _requests(self, reservation: _Reservation, gang: Gang) -> Mapping[str, Amounts]:
@@ -268,7 +267,7 @@ class Reservations:
         return reservation.requests
 
 
-def _note_succeeded(succeeded: set[str], pods: Pods) -> None:
-    """A member that has another pod since is to run again."""
+def _update_succeeded(succeeded: set[str], pods: Pods) -> None:
+    """Update the set of succeeded members. A member with a newer, unfinished pod runs again."""
     for member, pod in pods.items():
         (succeeded.add if pod.status.phase == SUCCEEDED else succeeded.discard)(member)

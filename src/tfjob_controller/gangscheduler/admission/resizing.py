@@ -3,8 +3,8 @@
 Theory of operation. In each pass of the loop, after the gangs' statuses follow their pods and before the queue is
 decided:
 
-    plan    the scaling rules (scheduling/scaling) say which resize requests should exist, and which nodes are kept for
-            a waiting gang
+    plan    the autoscaling rules (scheduling/autoscaling) say which resize requests should exist, and which nodes are
+            nominated for a waiting gang
     follow  members that an owner added are placed if they fit, and the assignments of removed members are released;
             a request that was fulfilled is cleared
     request statuses record new requests, and requests that no longer hold are withdrawn
@@ -49,76 +49,85 @@ from tfjob_controller.scheduling.queue import QueuedGang
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 
-# How long a pod may take to go once its grace period is over, or an owner to delete it.
+# How long a pod may exist after its grace period, and how long an owner may take to delete it.
 RELEASE_TIMEOUT_SECONDS = 60.0
-# Who was admitted sooner has not waited: somebody has to see the Gang, and to write its status.
-_AT_ONCE_SECONDS = 5.0
+# A gang that is admitted sooner has not waited for capacity: processing and writing take some time.
+_MIN_WAIT_SECONDS = 5.0
+
+# After an evaluation without any request, the rules pause for a multiple of its duration: they run in every pass, and
+# kube-scheduler's filter calls wait for the lock meanwhile.
+_PAUSE_FACTOR = 20.0
 
 Pods = Mapping[str, ScheduledPod]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A gang. `unseated`: room of members that it asks for no more, and `left_behind`: of pods that have no seat."""
+class _ElasticState:
+    """A gang, and the capacity that its removed members and stale pods (of members without assignment) will free."""
 
     elastic: ElasticGang
-    unseated: tuple[FreedCapacity, ...]
-    left_behind: tuple[FreedCapacity, ...]
+    removed_members: tuple[FreedCapacity, ...]
+    stale_pods: tuple[FreedCapacity, ...]
 
 
 class ElasticGangs:
-    """See the module. `waited_at` is when a gang was admitted last that had had to wait."""
+    """The scaling rules' input. `last_wait_time` is the last admission of a gang that had waited for capacity."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._seen: dict[str, _Seen] = {}
-        self.waited_at: datetime | None = None
+        self._states: dict[str, _ElasticState] = {}
+        self.last_wait_time: datetime | None = None
 
-    def see(self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime) -> None:
-        """A gang that is placed. `pods` are those of its attempt, by member; whether some member `has_succeeded`."""
+    def update(
+        self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime
+    ) -> None:
+        """Take over a placed gang. `pods` are its attempt's, by member; `has_succeeded` if some member succeeded."""
         self._note_wait(gang, now)
         key = key_of(gang)
-        self._seen.pop(key, None)
+        self._states.pop(key, None)
         if gang.status.phase != BOUND or elastic_kind(gang.spec) is None:
             return
-        left_behind = _left_behind(gang, all_pods)
+        stale_pods = _stale_pods(gang, all_pods)
         is_finishing = has_succeeded or any(map(lifecycle.has_succeeded, pods.values()))
-        is_changing = bool(left_behind) or not all(_is_settled(pods.get(each)) for each in placed_nodes(gang.status))
+        is_changing = bool(stale_pods) or not all(_is_settled(pods.get(each)) for each in placed_nodes(gang.status))
         elastic = elastic_gang_of(gang, is_finishing=is_finishing, is_changing=is_changing)
         if elastic is not None:
             gone = elastic.nodes.keys() - set(wanted_members(gang))
-            # Those that were told to end the view knows.
-            staying = [pod for pod in left_behind if pod.metadata.deletion_timestamp is None]
-            self._seen[key] = _Seen(
+            # The view already counts pods that are being deleted.
+            staying = [pod for pod in stale_pods if pod.metadata.deletion_timestamp is None]
+            self._states[key] = _ElasticState(
                 elastic,
-                tuple(_room(member, elastic.nodes[member], elastic) for member in sorted(gone)),
-                tuple(_room(pod.metadata.labels.get(MEMBER_LABEL, ""), pod.spec.node_name, elastic) for pod in staying),
+                tuple(_freed_capacity(member, elastic.nodes[member], elastic) for member in sorted(gone)),
+                tuple(
+                    _freed_capacity(pod.metadata.labels.get(MEMBER_LABEL, ""), pod.spec.node_name, elastic)
+                    for pod in staying
+                ),
             )
 
     def forget(self, key: str) -> None:
-        """It is not bound any more."""
-        self._seen.pop(key, None)
+        """Forget a gang that is not bound any more."""
+        self._states.pop(key, None)
 
     def running(self) -> Sequence[ElasticGang]:
-        """All of them, also those that may not be resized now."""
-        return [each.elastic for each in self._seen.values()]
+        """All bound elastic gangs, including those that cannot be resized now."""
+        return [each.elastic for each in self._states.values()]
 
-    def is_seen(self, gang: Gang) -> bool:
-        """Whether it still asks for what it did when it was seen: the cache goes on while the rules think."""
-        seen, member = self._seen.get(key_of(gang)), elastic_kind(gang.spec)
-        return seen is not None and member is not None and member.count == seen.elastic.count
+    def is_current(self, gang: Gang) -> bool:
+        """Reports whether the gang's count is the one that the rules saw: the cache advances while they compute."""
+        state, member = self._states.get(key_of(gang)), elastic_kind(gang.spec)
+        return state is not None and member is not None and member.count == state.elastic.count
 
     def ending(self, now: datetime) -> tuple[Sequence[FreedCapacity], datetime | None]:
-        """Room that will come free by itself, and when some of that will be counted on no more."""
+        """Returns the capacity that is about to be freed, and the time at which some of it no longer counts."""
         counted = [
             (_end(parse_time_or_none(until), now), FreedCapacity(node, amounts))
             for node, amounts, until in self._view.terminating_pods()
         ]
-        for each in self._seen.values():
+        for each in self._states.values():
             end = _end(each.elastic.last_resize_time, now)
-            counted += [(end, ending) for ending in each.left_behind]
-            # Their seats go in this pass; what becomes of their pods is seen then.
-            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.unseated]
+            counted += [(end, ending) for ending in each.stale_pods]
+            # This pass releases their assignments; later passes see their pods.
+            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.removed_members]
         left = [(end, ending) for end, ending in counted if end > now]
         return [ending for _, ending in left], min((end for end, _ in left), default=None)
 
@@ -126,23 +135,23 @@ class ElasticGangs:
         admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.queued_time)
         if admitted is None or since is None or admitted > now:
             return
-        if (admitted - since).total_seconds() >= _AT_ONCE_SECONDS:
-            self.waited_at = admitted if self.waited_at is None else max(admitted, self.waited_at)
+        if (admitted - since).total_seconds() >= _MIN_WAIT_SECONDS:
+            self.last_wait_time = admitted if self.last_wait_time is None else max(admitted, self.last_wait_time)
 
 
 def _end(moment: datetime | None, now: datetime) -> datetime:
-    """Until when room is counted on that was to come free at that moment."""
+    """Returns the time until which capacity counts that should be freed at `moment`."""
     if moment is None:
         return now
     try:
         return moment + timedelta(seconds=RELEASE_TIMEOUT_SECONDS)
     except OverflowError:
-        # Only a hand writes such times.
+        # The status was edited by hand.
         return now
 
 
-def _left_behind(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
-    """Pods of members that it has no more."""
+def _stale_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
+    """Returns bound, unfinished pods of members that are not in the placement."""
     placed = placed_nodes(gang.status)
     return [
         pod
@@ -153,114 +162,119 @@ def _left_behind(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]
     ]
 
 
-def _room(member: str, node: str, elastic: ElasticGang) -> FreedCapacity:
-    """Only of the kind that is resized; with what its pods have been seen to request (`PodNeeds`)."""
+def _freed_capacity(member: str, node: str, elastic: ElasticGang) -> FreedCapacity:
+    """Returns the capacity that a member frees; nothing for kinds that are not resized."""
     return FreedCapacity(node, dict(elastic.pod_set.requests) if kind_of(member) == elastic.kind else {})
 
 
 def _is_settled(pod: ScheduledPod | None) -> bool:
-    """A member's pod is where it is to be, and stays."""
+    """Reports whether a member's pod is bound and not being deleted."""
     return pod is not None and lifecycle.is_bound(pod) and pod.metadata.deletion_timestamp is None
 
 
-# After a question that took long and was answered with nothing, the rules are not asked for so many times as long:
-# they are asked in every pass, and kube-scheduler's questions wait for that.
-_REST_FACTOR = 20.0
-
-
 class ResizeRequests:
-    """See the module. `wake` is told which gang to look at again, and when on the monotonic scale."""
+    """Plans resize requests and follows resized specs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
 
     def __init__(
         self,
         view: ClusterView,
         gangs: Store[Gang],
-        needs: ObservedRequests,
+        observed_requests: ObservedRequests,
         policy: AutoscalingPolicy,
         clock: Clock,
         wake: Callable[[str, float], None],
     ) -> None:
         self._view = view
         self._gangs = gangs
-        self._observed_requests = needs
+        self._observed_requests = observed_requests
         self._policy = policy
         self._clock = clock
         self._wake = wake
         self._elastic = ElasticGangs(view)
-        # Placed gangs whose members may be others than their placement has: new ones, that have had no room so far.
-        self._unsettled: set[str] = set()
-        # Placed gangs whose statuses say a wish, or should.
-        self._asked: set[str] = set()
-        self._rests_until = 0.0
+        # Placed gangs whose placement may lack members, because no node has had capacity for them.
+        self._incomplete: set[str] = set()
+        # Placed gangs whose statuses contain a request.
+        self._requested: set[str] = set()
+        self._paused_until = 0.0
 
-    def see(self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime) -> None:
-        """A gang that is placed, as it is now; see `ElasticGangs.see`."""
+    def update(
+        self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime
+    ) -> None:
+        """Take over a placed gang; see `ElasticGangs.update`."""
         key = key_of(gang)
-        self._unsettled.add(key)
-        self._elastic.see(gang, pods, all_pods, has_succeeded, now)
+        self._incomplete.add(key)
+        self._elastic.update(gang, pods, all_pods, has_succeeded, now)
         if gang.status.target_members or gang.status.leaving:
-            self._asked.add(key)
+            self._requested.add(key)
 
     def forget(self, key: str) -> None:
-        """It is not placed any more, or has to be looked at first."""
-        self._unsettled.discard(key)
-        self._asked.discard(key)
+        """Forget a gang that is not placed any more, or that is about to be processed."""
+        self._incomplete.discard(key)
+        self._requested.discard(key)
         self._elastic.forget(key)
 
     def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> ResizePlan:
-        """What should be; `queue` is asked only where it matters."""
+        """Returns the requests that should exist now; `queue` is called only if some gang can be resized."""
         running = self._elastic.running()
         begin = self._clock.monotonic()
         if not running:
             return ResizePlan()
-        if begin < self._rests_until:
-            self._wake(running[0].key, self._rests_until)
+        if begin < self._paused_until:
+            self._wake(running[0].key, self._paused_until)
             return ResizePlan()
         ending, until = self._elastic.ending(now)
-        waited_at = self._elastic.waited_at
-        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=waited_at)
+        last_wait_time = self._elastic.last_wait_time
+        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=last_wait_time)
         end = self._clock.monotonic()
         if not plan.resizes and plan.nominated is None:
-            self._rests_until = end + _REST_FACTOR * (end - begin)
+            self._paused_until = end + _PAUSE_FACTOR * (end - begin)
         for due in (plan.recheck_time, until):
             if due is not None:
                 self._wake(running[0].key, end + max((due - now).total_seconds(), 0.0))
         return plan
 
-    def updates(self, plan: ResizePlan, taken: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
-        """What is to be written; not of gangs that are `taken`, of which something else is to be written."""
-        kept = frozenset[str]() if plan.nominated is None else plan.nominated.nodes
-        followed = [update for key in sorted(self._unsettled - taken) for update in self._follow(key, kept, now)]
-        taken = taken | {key_of(update.gang) for update in followed}
-        wishes = {each.key: each for each in plan.resizes}
-        asked = [update for key in sorted((self._asked | wishes.keys()) - taken) for update in self._ask(key, wishes)]
-        return followed + asked
+    def updates(self, plan: ResizePlan, updated: AbstractSet[str], now: datetime) -> list[StatusUpdate]:
+        """Returns status updates of all gangs but those in `updated`, which already have one in this pass."""
+        nominated = frozenset[str]() if plan.nominated is None else plan.nominated.nodes
+        followed = [
+            update for key in sorted(self._incomplete - updated) for update in self._follow(key, nominated, now)
+        ]
+        updated = updated | {key_of(update.gang) for update in followed}
+        requests = {each.key: each for each in plan.resizes}
+        requested = [
+            update
+            for key in sorted((self._requested | requests.keys()) - updated)
+            for update in self._request(key, requests)
+        ]
+        return followed + requested
 
-    def _follow(self, key: str, kept: AbstractSet[str], now: datetime) -> Sequence[StatusUpdate]:
-        """After all others have been settled, since they may have given room back."""
+    def _follow(self, key: str, nominated: AbstractSet[str], now: datetime) -> Sequence[StatusUpdate]:
+        """Follow a resized spec. All gangs must have been processed, since they may have freed capacity."""
         gang = self._gangs.get(key)
         if gang is None or gang.status.phase != BOUND or state_of(gang) is not GangState.PLACED:
-            self._unsettled.discard(key)
+            self._incomplete.discard(key)
             return ()
         gang = self._observed_requests.apply(key, gang)
-        status = lifecycle.resized_status(gang, reserve_resized(self._view, gang, kept), now)
+        status = lifecycle.resized_status(gang, reserve_resized(self._view, gang, nominated), now)
         if len(placed_nodes(status)) == len(wanted_members(gang)):
-            self._unsettled.discard(key)
+            self._incomplete.discard(key)
         is_same = status.placement == gang.status.placement and status.members == gang.status.members
         return () if is_same else (StatusUpdate(gang, status, StatusChange.RESIZED),)
 
-    def _ask(self, key: str, wishes: dict[str, ResizeRequest]) -> Sequence[StatusUpdate]:
+    def _request(self, key: str, requests: dict[str, ResizeRequest]) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
         if gang is None or gang.status.phase != BOUND:
-            self._asked.discard(key)
+            self._requested.discard(key)
             return ()
-        wish = wishes.get(key)
-        if wish is None:
+        request = requests.get(key)
+        if request is None:
             status, change = lifecycle.without_resize_request(gang.status), StatusChange.REQUEST_WITHDRAWN
-        elif not self._elastic.is_seen(gang):
-            # Its owner has changed its count meanwhile, and would be overruled; it is looked at again in a moment.
+        elif not self._elastic.is_current(gang):
+            # The owner changed the count meanwhile, and a request would override it; the gang is processed again soon.
             return ()
         else:
-            status = lifecycle.resize_request_status(gang, wish.kind, wish.target, wish.leaving, wish.reason)
-            change = StatusChange.GROW_REQUESTED if not wish.leaving else StatusChange.SHRINK_REQUESTED
+            status = lifecycle.resize_request_status(
+                gang, request.kind, request.target, request.leaving, request.reason
+            )
+            change = StatusChange.GROW_REQUESTED if not request.leaving else StatusChange.SHRINK_REQUESTED
         return () if status == gang.status else (StatusUpdate(gang, status, change),)

@@ -48,8 +48,8 @@ THREADS = 16
 DEADLINE_SECONDS = 40.0
 # An answer that has not come by then will not come; the pod says what happened.
 REQUEST_TIMEOUT_SECONDS = 10.0
-_REST_BASE_SECONDS = 0.1
-_REST_CAP_SECONDS = 5.0
+_BACKOFF_BASE_SECONDS = 0.1
+_BACKOFF_CAP_SECONDS = 5.0
 
 # Called once for each pod; an empty text means that it is bound.
 OnResult = Callable[[BindRequest, str], None]
@@ -82,7 +82,7 @@ class _Task:
 
 
 @dataclass(order=True, slots=True)
-class _Resting:
+class _Delayed:
     due: float
     number: int
     task: _Task = field(compare=False)
@@ -105,9 +105,9 @@ class Binder:
         self._deadline_seconds = deadline_seconds
         self._observer = observer
         self._rng = random.Random()  # noqa: S311 - spreads load, guards nothing
-        self._changed = threading.Condition()  # guards the piles
-        self._fresh: deque[_Task] = deque()
-        self._resting: list[_Resting] = []
+        self._changed = threading.Condition()  # guards the queues
+        self._ready: deque[_Task] = deque()
+        self._delayed: list[_Delayed] = []
         self._number = 0
         self._stop = threading.Event()
         self._threads = [
@@ -127,9 +127,9 @@ class Binder:
         """Post nothing more and end the threads. What has not been posted is answered with an error."""
         with self._changed:
             self._stop.set()
-            left = [*self._fresh, *(resting.task for resting in self._resting)]
-            self._fresh.clear()
-            self._resting.clear()
+            left = [*self._ready, *(delayed.task for delayed in self._delayed)]
+            self._ready.clear()
+            self._delayed.clear()
             self._changed.notify_all()
         for task in left:
             self._end(task, "stopped", STOPPING)
@@ -144,14 +144,14 @@ class Binder:
         with self._changed:
             is_stopped = self._stop.is_set()
             if not is_stopped:
-                self._fresh.extend(tasks)
+                self._ready.extend(tasks)
                 self._changed.notify(len(tasks))
         for task in tasks if is_stopped else ():
             self._end(task, "stopped", STOPPING)
 
     def _new_backoff(self) -> DecorrelatedBackoff:
         return DecorrelatedBackoff(
-            self._clock, self._rng, base_seconds=_REST_BASE_SECONDS, cap_seconds=_REST_CAP_SECONDS
+            self._clock, self._rng, base_seconds=_BACKOFF_BASE_SECONDS, cap_seconds=_BACKOFF_CAP_SECONDS
         )
 
     def _work(self) -> None:
@@ -170,16 +170,16 @@ class Binder:
             while not self._stop.is_set():
                 now = self._clock.monotonic()
                 # Who has waited for another try goes first: its gang is partly bound, perhaps.
-                if self._resting and self._resting[0].due <= now:
-                    return heapq.heappop(self._resting).task
-                if self._fresh:
-                    return self._fresh.popleft()
-                self._clock.wait(self._changed, self._resting[0].due - now if self._resting else None)
+                if self._delayed and self._delayed[0].due <= now:
+                    return heapq.heappop(self._delayed).task
+                if self._ready:
+                    return self._ready.popleft()
+                self._clock.wait(self._changed, self._delayed[0].due - now if self._delayed else None)
         return None
 
     def _attempt(self, task: _Task) -> None:
         try:
-            outcome = self._look(task.pod) if task.is_repeated else None
+            outcome = self._read_outcome(task.pod) if task.is_repeated else None
             if outcome is None and (words := task.objection(task.pod)):
                 outcome = "refused", words
             if outcome is None:
@@ -213,7 +213,7 @@ class Binder:
             is_stopped = self._stop.is_set()
             if not is_stopped:
                 self._number += 1
-                heapq.heappush(self._resting, _Resting(due, self._number, task))
+                heapq.heappush(self._delayed, _Delayed(due, self._number, task))
                 self._changed.notify()
         if is_stopped:
             self._end(task, "stopped", STOPPING)
@@ -227,7 +227,7 @@ class Binder:
             retry=False,
         )
 
-    def _look(self, pod: BindRequest) -> _Outcome | None:
+    def _read_outcome(self, pod: BindRequest) -> _Outcome | None:
         """What became of it; None if it is still to be bound. Raises ApiError."""
         body = self._requester.request(
             "GET", PODS.path(pod.namespace, pod.name), timeout_seconds=REQUEST_TIMEOUT_SECONDS, retry=False
@@ -236,7 +236,7 @@ class Binder:
             found = _decode_pod(body)
         except msgspec.MsgspecError as error:
             raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the answer is no pod: {error}") from error
-        return _judge(pod, found)
+        return _outcome_of(pod, found)
 
     def _end(self, task: _Task, result: str, error: str) -> None:
         if error:
@@ -247,7 +247,7 @@ class Binder:
         task.on_result(task.pod, error)
 
 
-def _judge(pod: BindRequest, found: Pod) -> _Outcome | None:
+def _outcome_of(pod: BindRequest, found: Pod) -> _Outcome | None:
     if found.metadata.uid != pod.uid:
         return "gone", POD_DELETED
     if found.spec.node_name == pod.node:

@@ -1,8 +1,8 @@
-"""The last look before members of gangs are bound: is the gang still to run, and has each of them room where it goes?
+"""The last look before members of gangs are bound: is the gang still to run, and has each of them info where it goes?
 
 Theory of operation. kube-scheduler has passed every member when its call came, but the first of a gang may have come
 minutes before the last; a pod of another scheduler may have come to its node since, or the node may be cordoned, or
-gone. So what is to be bound together is looked at together, in the view. If any of it has no room left, none is posted:
+gone. So what is to be bound together is looked at together, in the view. If any of it has no info left, none is posted:
 every call gets an error, the loop is told to look at the gang and gives those members other nodes, and all come again.
 Each is looked at once more, alone, when it is its turn to be posted: behind many others, or after it has failed, that
 may be many seconds later.
@@ -17,7 +17,7 @@ is bound for a Gang that has gone was under way when its deletion was heard of, 
 
 A process that was frozen may wake with Bindings in its hands while another leads already: it posts none of them.
 
-Threads: any. Only single rooms of the view are read, so its lock is not needed: this runs in the server's event loop.
+Threads: any. Only single infos of the view are read, so its lock is not needed: this runs in the server's event loop.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# A pod that was bound is seen by the watch long before, unless it was deleted at once.
-_SEEN_SECONDS = 10.0
+# A pod that was bound is cached by the watch long before, unless it was deleted at once.
+_OBSERVED_SECONDS = 10.0
 
 
 class PodBinder(Protocol):
@@ -60,7 +60,7 @@ class _Claim:
     key: str
     gang: str
     node: str
-    demand: PodSet
+    pod_set: PodSet
 
 
 class PreBindCheck:
@@ -90,18 +90,18 @@ class PreBindCheck:
     def submit(self, pods: Sequence[BindRequest], on_result: OnResult) -> None:
         claims = self._claims_of(pods)
         with self._lock:
-            self._drop_seen()
+            self._drop_observed()
             full = self._full(claims.values())
             if not full:
                 self._claims |= claims
         if full:
-            self._refuse(pods, claims, full, on_result)
+            self._reject(pods, claims, full, on_result)
             return
 
         uids = self._gang_uids(pods)
 
         def on_binding_result(pod: BindRequest, error: str) -> None:
-            self._end(pod.uid, error)
+            self._binding_ended(pod.uid, error)
             on_result(pod, error)
             if error == NO_CAPACITY and pod.uid in claims:
                 self._state.enqueue(claims[pod.uid].gang)
@@ -126,26 +126,26 @@ class PreBindCheck:
         """By the pod's uid: the key and uid of its Gang, as it is now; no uid if that has gone already."""
         found: dict[str, tuple[str, str]] = {}
         for pod in pods:
-            seen = self._pods.get(f"{pod.namespace}/{pod.name}")
-            key = gang_key_of(seen.metadata) if seen is not None and seen.metadata.uid == pod.uid else ""
+            cached = self._pods.get(f"{pod.namespace}/{pod.name}")
+            key = gang_key_of(cached.metadata) if cached is not None and cached.metadata.uid == pod.uid else ""
             if key:
                 gang = self._gangs.get(key)
                 found[pod.uid] = key, gang.metadata.uid if gang is not None else ""
         return found
 
-    def _refuse(
+    def _reject(
         self, pods: Sequence[BindRequest], claims: Mapping[str, _Claim], full: Sequence[str], on_result: OnResult
     ) -> None:
         gangs = sorted({claim.gang for claim in claims.values()})
-        log.info("no room left for members that were to be bound", keys=gangs, nodes=full)
+        log.info("no info left for members that were to be bound", keys=gangs, nodes=full)
         for pod in pods:
             on_result(pod, NO_CAPACITY)
         for gang in gangs:
             self._state.enqueue(gang)
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
-        """By uid; without pods of no gang, those that nobody has seen yet, and those that are bound already."""
-        demands: dict[str, Mapping[str, PodSet]] = {}
+        """By uid; without pods of no gang, those that nobody has cached yet, and those that are bound already."""
+        pod_sets: dict[str, Mapping[str, PodSet]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
             key = f"{pod.namespace}/{pod.name}"
@@ -153,14 +153,14 @@ class PreBindCheck:
             gang = gang_key_of(found.metadata) if found is not None else ""
             if found is None or not gang or found.metadata.uid != pod.uid or found.spec.node_name:
                 continue
-            if gang not in demands:
-                demands[gang] = self._demands_of(gang)
-            demand = demands[gang].get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
-            if demand is not None:
-                claims[pod.uid] = _Claim(key, gang, pod.node, demand)
+            if gang not in pod_sets:
+                pod_sets[gang] = self._pod_sets_of(gang)
+            pod_set = pod_sets[gang].get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
+            if pod_set is not None:
+                claims[pod.uid] = _Claim(key, gang, pod.node, pod_set)
         return claims
 
-    def _demands_of(self, key: str) -> Mapping[str, PodSet]:
+    def _pod_sets_of(self, key: str) -> Mapping[str, PodSet]:
         gang = self._gangs.get(key)
         if gang is None:
             return {}
@@ -171,30 +171,32 @@ class PreBindCheck:
         by_node: dict[str, list[_Claim]] = {}
         for claim in claims:
             by_node.setdefault(claim.node, []).append(claim)
-        rooms = self._state.view.node_infos
-        return sorted(node for node, coming in by_node.items() if not self._has_room(rooms.get(node), coming))
+        infos = self._state.view.node_infos
+        return sorted(
+            node for node, claims_on_node in by_node.items() if not self._has_capacity(infos.get(node), claims_on_node)
+        )
 
-    def _has_room(self, room: NodeInfo | None, coming: Sequence[_Claim]) -> bool:
-        demands = {id(claim.demand): claim.demand for claim in coming}.values()
-        if room is None or any(each.node_filter.rejection(room.node) for each in demands):
+    def _has_capacity(self, info: NodeInfo | None, claims_on_node: Sequence[_Claim]) -> bool:
+        pod_sets = {id(claim.pod_set): claim.pod_set for claim in claims_on_node}.values()
+        if info is None or any(each.node_filter.rejection(info.node) for each in pod_sets):
             return False
-        wanted = _total(coming)
-        if all(room.free.get(name, 0) >= 0 for name in wanted):
+        requested = _total_requests(claims_on_node)
+        if all(info.free.get(name, 0) >= 0 for name in requested):
             # All that is reserved has room, this too.
             return True
-        taken = _total(
+        taken = _total_requests(
             each
             for each in self._claims.values()
-            if each.node == room.name and each not in coming and not self._state.view.has_pod(each.key)
+            if each.node == info.name and each not in claims_on_node and not self._state.view.has_pod(each.key)
         )
         return all(
-            room.free.get(name, 0) + room.reserved.get(name, 0) - taken.get(name, 0) >= amount
-            for name, amount in wanted.items()
+            info.free.get(name, 0) + info.reserved.get(name, 0) - taken.get(name, 0) >= amount
+            for name, amount in requested.items()
         )
 
-    def _drop_seen(self) -> None:
+    def _drop_observed(self) -> None:
         """Those that the view counts by now, and those that it should long since."""
-        long_ago = self._clock.monotonic() - _SEEN_SECONDS
+        long_ago = self._clock.monotonic() - _OBSERVED_SECONDS
         while self._succeeded:
             moment, uid = self._succeeded[0]
             claim = self._claims.get(uid)
@@ -203,7 +205,7 @@ class PreBindCheck:
             self._claims.pop(uid, None)
             self._succeeded.popleft()
 
-    def _end(self, uid: str, error: str) -> None:
+    def _binding_ended(self, uid: str, error: str) -> None:
         with self._lock:
             if error:
                 self._claims.pop(uid, None)
@@ -211,9 +213,9 @@ class PreBindCheck:
                 self._succeeded.append((self._clock.monotonic(), uid))
 
 
-def _total(claims: Iterable[_Claim]) -> dict[str, int]:
+def _total_requests(claims: Iterable[_Claim]) -> dict[str, int]:
     total: dict[str, int] = {}
     for claim in claims:
-        for name, amount in claim.demand.requests:
+        for name, amount in claim.pod_set.requests:
             total[name] = total.get(name, 0) + amount
     return total

@@ -1,20 +1,21 @@
-"""HTTP/1.1 on one connection, as far as it is needed between kube-scheduler and the gang scheduler.
+"""HTTP/1.1 on one connection, as far as kube-scheduler and the gang scheduler need it.
 
-Theory of operation. Bytes come from the event loop, are parsed in C (httptools), and become `Request`s that are handed
-to the application whole; it replies at once, or later. A connection is in one of these states:
+Theory of operation. httptools (C) parses the bytes from the event loop into complete `Request`s, which are passed to
+the application; it replies at once or later. A connection is in one of these states:
 
-    READING ──── request is whole ────▶ BUSY ──── reply ────▶ READING, or closed
+    READING ──── request complete ────▶ BUSY ──── reply ────▶ READING, or closed
                                          │
-               further requests wait ────┘ nothing more is read until they have had their turn
+          further requests are queued ───┘ nothing more is read until they were answered
 
-A body that is too long is read to its end and dropped, so that its sender reads the answer; one beyond any measure is
-cut off. Nobody can make the server keep more than `MAX_BODY_BYTES` and `MAX_HEAD_BYTES` for a connection, nor answers
-that are not read: while some are left, no further request has its turn. Where nothing moves for `IDLE_SECONDS` (no
-request comes, one stays half sent, an answer is not read) the connection is closed; one that is BUSY may wait for ever.
+A body that is too long is read to its end and dropped, so that its sender reads the response; an excessive one is cut
+off. A connection never holds more than `MAX_BODY_BYTES` and `MAX_HEAD_BYTES`, nor more than one unread response:
+further requests wait meanwhile. A connection without any progress for `IDLE_SECONDS` (no request arrives, one stays
+incomplete, a response is not read) is closed. One that is BUSY may wait without limit.
 
-It is own code because kube-scheduler waits for it: an ASGI server and a task for each call took three times as long.
+It is code of its own because kube-scheduler waits for it: an ASGI server with a task for each call took three times as
+long.
 
-Threads: all of it, and replies, belong to the event loop's. Source: RFC 9112; asyncio's Protocol.
+Threads: everything, including replies, runs in the event loop's. Source: RFC 9112; asyncio's Protocol.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from typing import cast
 
 import httptools
 
-# Names of 15,000 nodes and the largest pod that etcd takes (1.5 MB) are less than 3 MB.
+# The names of 15,000 nodes and the largest pod that etcd stores (1.5 MB) take less than 3 MB.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _MAX_DROPPED_BYTES = 64 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
-# Longer than Go's client keeps an idle connection (90 s): it closes first, and never meets one that we just closed.
+# Longer than Go's client keeps an idle connection (90 s), so that the client never uses one that was just closed.
 IDLE_SECONDS = 120.0
 
 JSON, TEXT = b"application/json", b"text/plain; charset=utf-8"
@@ -49,7 +50,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One that is whole; `target` is as it was sent, `begin` a moment of the event loop's clock."""
+    """A complete request. `target` is as sent; `begin` is on the event loop's clock."""
 
     method: bytes
     target: bytes
@@ -60,13 +61,13 @@ class Request:
     begin: float
 
 
-# Status, body, media type. To be called once, now or later.
+# Takes status, body and media type. Called once, now or later.
 Reply = Callable[[int, bytes, bytes], None]
 App = Callable[[Request, Reply], None]
 
 
 class HttpConnections:
-    """All that are open. While they are `limit` or more, whoever asks is answered with 503, and closed."""
+    """The open connections. From `limit` on, a request is answered with 503 and its connection is closed."""
 
     def __init__(self, app: App, limit: int) -> None:
         self.app = app
@@ -93,23 +94,23 @@ class HttpConnections:
         self._open.discard(connection)
 
     def close_idle(self, seconds: float) -> None:
-        """Those on which nothing has moved for so long."""
+        """Close connections without progress for `seconds`."""
         for connection in list(self._open):
             connection.close_if_idle(seconds)
 
     def stop(self) -> None:
-        """Close each as soon as it has nothing left to answer."""
+        """Close each connection once it has nothing left to answer."""
         self.is_stopping = True
         self.close_idle(0.0)
 
     def abort(self) -> None:
-        """Close all, now."""
+        """Close all connections at once."""
         for connection in list(self._open):
             connection.abort()
 
 
 class HttpConnection(asyncio.Protocol):
-    """See the module."""
+    """One connection; it implements asyncio's Protocol and httptools' callbacks."""
 
     def __init__(self, connections: HttpConnections) -> None:
         self._connections = connections
@@ -118,10 +119,10 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
         self._is_serving = False
-        self._is_choked = False
+        self._is_write_paused = False
         self._is_ended = False
-        self._moved = self._loop.time()
-        self._forget()
+        self._last_progress = self._loop.time()
+        self._reset_request()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -134,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_ended:
             return
-        self._moved = self._loop.time()
+        self._last_progress = self._loop.time()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -149,17 +150,17 @@ class HttpConnection(asyncio.Protocol):
         self._serve()
 
     def pause_writing(self) -> None:
-        self._is_choked = True
-        self._moved = self._loop.time()
+        self._is_write_paused = True
+        self._last_progress = self._loop.time()
 
     def resume_writing(self) -> None:
-        self._is_choked = False
+        self._is_write_paused = False
         self._serve()
 
-    # What the parser calls.
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._forget()
+        self._reset_request()
         self._is_in_head = True
 
     def on_url(self, url: bytes) -> None:
@@ -187,8 +188,8 @@ class HttpConnection(asyncio.Protocol):
         if not self._is_ended:
             self._take(is_last=self._parser.should_upgrade() or not self._parser.should_keep_alive())
 
-    def _forget(self) -> None:
-        """What is known of the request that comes."""
+    def _reset_request(self) -> None:
+        """Reset the fields of the request that is being read."""
         self._target = b""
         self._body: list[bytes] = []
         self._received = self._head_bytes = 0
@@ -201,36 +202,38 @@ class HttpConnection(asyncio.Protocol):
         self._waiting.append(Request(method, self._target, body, is_too_long, is_last, self._begin))
         self._body.clear()
 
-    # One after the other.
+    # Requests are answered one after the other
 
     def _serve(self) -> None:
-        """Give those that wait their turn, as far as possible."""
+        """Pass queued requests to the application as far as possible."""
         if self._is_serving:
             return
         self._is_serving = True
-        while self._waiting and self._answering is None and not self._is_choked and not self._transport.is_closing():
+        while (
+            self._waiting and self._answering is None and not self._is_write_paused and not self._transport.is_closing()
+        ):
             self._answering = self._waiting.popleft()
             if self._connections.are_too_many:
                 self._reply(503, b"too many connections\n", TEXT, is_last=True)
             else:
                 self._connections.app(self._answering, self._reply)
         self._is_serving = False
-        self._read_or_rest()
+        self._update_reading()
 
-    def _read_or_rest(self) -> None:
+    def _update_reading(self) -> None:
         if self._transport.is_closing():
             return
-        if self._waiting or self._is_choked:
+        if self._waiting or self._is_write_paused:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
     def _reply(self, status: int, body: bytes, media_type: bytes, *, is_last: bool = False) -> None:
-        """The application's answer; nobody may wait for it any more."""
+        """Write the application's response, unless the connection is closing."""
         request, self._answering = self._answering, None
         if request is None or self._transport.is_closing():
             return
-        self._moved = self._loop.time()
+        self._last_progress = self._loop.time()
         is_last |= request.is_last or self._connections.is_stopping or (self._is_ended and not self._waiting)
         head = _head(status, len(body), media_type, is_last)
         self._transport.write(head if request.method == b"HEAD" else head + body)
@@ -240,15 +243,15 @@ class HttpConnection(asyncio.Protocol):
             self._serve()
 
     def _end(self, status: int, words: bytes) -> None:
-        """What has come is no request: nothing more is read. Requests that came before it are answered instead."""
+        """Stop reading after an invalid request. Valid requests before it are answered first."""
         self._is_ended = True
         if self._answering is None and not self._waiting:
             self._transport.write(_head(status, len(words), TEXT, True) + words)
             self._transport.close()
 
     def close_if_idle(self, seconds: float) -> None:
-        if self._answering is None and self._loop.time() - self._moved >= seconds:
-            self._transport.abort() if self._is_choked else self._transport.close()
+        if self._answering is None and self._loop.time() - self._last_progress >= seconds:
+            self._transport.abort() if self._is_write_paused else self._transport.close()
 
     def abort(self) -> None:
         self._transport.abort()

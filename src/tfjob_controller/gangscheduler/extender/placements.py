@@ -1,7 +1,7 @@
-"""kube-scheduler's questions, answered from what the admission loop has decided. See `service.Placements`.
+"""Looks up the admission loop's decisions for the extender's verbs. Implements `verbs.Placements`.
 
-Threads: asked in the server's event loop. Where a member goes is read from the Gang in the cache, without the loop's
-lock; only pods of no gang need the view, and that under the lock, which is held for milliseconds.
+Threads: the server's event loop. A member's node is read from the cached Gang, without the loop's lock. Only pods of no
+gang need the view, under its lock, which is held for milliseconds.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
 RESERVED = "the room left on this node is reserved for gangs"
 UNREADABLE = "the pod cannot be read"
 
-# No attempt has this number: what a label that is no number means.
+# No attempt has this number; it stands for an invalid label.
 _NO_ATTEMPT = -1
 
 
 class GangPlacements:
-    """See the module."""
+    """Implements `verbs.Placements`."""
 
     def __init__(self, gangs: Store[Gang], state: SharedState, is_synced: Callable[[], bool]) -> None:
         self._gangs = gangs
         self._state = state
         self._is_synced = is_synced
-        # The last gang's nodes: kube-scheduler asks for one gang's members in a row.
+        # The last gang's nodes: kube-scheduler filters a gang's members one after the other.
         self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
 
     @property
@@ -81,14 +81,14 @@ class GangPlacements:
             return (), dict.fromkeys(names, UNREADABLE)
         with self._state.lock:
             full = nodes_without_capacity(self._state.view.node_infos, names, amounts)
-            full |= self._given_nodes(amounts).intersection(names)
+            full |= self._nodes_with_nominated_capacity(amounts).intersection(names)
         if not full:
             return names, {}
         return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
 
-    def _given_nodes(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
-        """Nodes without room for this beside what running gangs give away there, for a gang that waits."""
-        kept, rooms = self._state.kept, self._state.view.node_infos
+    def _nodes_with_nominated_capacity(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
+        """Returns nodes without capacity for the pod beside what running gangs free there for a waiting gang."""
+        kept, rooms = self._state.nominated, self._state.view.node_infos
         given = {} if kept is None else kept.released
         return {
             node

@@ -1,11 +1,11 @@
-"""What kube-scheduler and an extender say to each other, as values.
+"""The wire format of kube-scheduler's extender protocol.
 
-Theory of operation. The protocol's Go structs carry no JSON tags: kube-scheduler writes their field names, and reads
-answers without looking at the case. So keys are read in any case, and answers are written in PascalCase. A body is read
-in two steps: its own keys first, whose values stay bytes, then what is used of each. A pod stays bytes but for its
-metadata: what it requests matters only for pods that belong to no gang, and whoever asks decodes it then.
+Theory of operation. The protocol's Go structs have no JSON tags: kube-scheduler writes their field names, and reads
+responses without regard to case. Keys are therefore read in any case, and responses are written in PascalCase. A body
+is decoded in two steps: first its keys, whose values stay bytes, then the values that are used. Of a pod only the
+metadata is decoded: its requests matter only for pods of no gang, and `placements` decodes them then.
 
-What cannot be read raises `BadRequestError`, whose one line goes into the answer's `Error`.
+A body that cannot be decoded raises `BadRequestError`, whose one line becomes the response's `Error`.
 
 Source: kube-scheduler extender/v1/types.go, kubernetes pkg/scheduler/extender.go.
 """
@@ -24,7 +24,7 @@ NEEDS_NODE_CACHE = "this extender takes node names only: set nodeCacheCapable to
 
 
 class BadRequestError(Exception):
-    """The body is not what the protocol says; one line."""
+    """The body violates the protocol; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class WirePod:
 
     metadata: ObjectMeta
     body: bytes
-    """The whole object as JSON."""
+    """The object as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterArgs:
-    """`ExtenderArgs`: which of these nodes may take this pod?"""
+    """`ExtenderArgs`: the pod and the nodes to filter."""
 
     pod: WirePod
     node_names: Sequence[str] = ()
 
 
 class FilterResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`ExtenderFilterResult`. A node named in none of the maps, nor kept, is one that nobody has to explain."""
+    """`ExtenderFilterResult`. A node that it does not name is rejected without a reason."""
 
     node_names: Sequence[str] = msgspec.field(default=(), name="NodeNames")
     failed_nodes: Mapping[str, str] = msgspec.field(default_factory=dict, name="FailedNodes")
@@ -55,7 +55,7 @@ class FilterResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class BindArgs:
-    """`ExtenderBindingArgs`: bind this pod to this node."""
+    """`ExtenderBindingArgs`: the pod to bind, and its node."""
 
     namespace: str
     name: str
@@ -80,12 +80,12 @@ _TEXT: Final = msgspec.json.Decoder(str)
 _ENCODER: Final = msgspec.json.Encoder()
 _NULL: Final = b"null"
 
-# No JSON or not of these types, no UTF-8, a thousand brackets.
+# Invalid JSON or types, invalid UTF-8, excessive nesting.
 _UNREADABLE = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
 
 
 def decode_filter_args(body: bytes) -> FilterArgs:
-    """Raises BadRequestError. Without any nodes there are none: no error."""
+    """Raises BadRequestError. A body without nodes is valid."""
     fields = _fields(body)
     try:
         pod = fields.get("pod", _NULL)
@@ -100,7 +100,7 @@ def decode_filter_args(body: bytes) -> FilterArgs:
 
 
 def decode_bind_args(body: bytes) -> BindArgs:
-    """Raises BadRequestError, also when a name is missing."""
+    """Raises BadRequestError, also if a field is missing."""
     fields = _fields(body)
     try:
         namespace, name, uid, node = (_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node"))

@@ -73,25 +73,25 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class PermitStatistics:
-    """For metrics and tests."""
+    """For metrics and the debug page."""
 
     gangs: Mapping[PermitPhase, int]
     calls: int
-    """Parked now."""
+    """Waiting calls."""
     posted: int
 
 
 class PermitMachine:
-    """See the module. Times are seconds on one monotonic scale."""
+    """The state machine. Times are monotonic seconds."""
 
     def __init__(self, *, call_timeout_seconds: float, bind_timeout_seconds: float) -> None:
-        """`call_timeout_seconds`: how long a call may wait, less than kube-scheduler's httpTimeout."""
+        """A call waits for at most `call_timeout_seconds`, which must be less than kube-scheduler's httpTimeout."""
         self._call_timeout = call_timeout_seconds
         self._bind_timeout = bind_timeout_seconds
         self._gangs: dict[str, GangPermit] = {}
-        # In the order of their coming, which is that of their end.
+        # In the order of their start, which is also that of their expiry.
         self._calls: dict[int, _Call] = {}
-        # Calls whose gang or permit went while their Bindings were under way, by gang, attempt and the pod's uid.
+        # Calls of removed gangs or members whose Bindings are in flight, by gang, attempt and pod uid.
         self._orphans: dict[tuple[str, int, str], int] = {}
 
     def set_placement(
@@ -104,10 +104,10 @@ class PermitMachine:
         bound: Mapping[str, str] | None = None,
         was_bound: bool = False,
     ) -> list[PermitOutput]:
-        """An attempt and its placement (node by member), new or changed; members not in `nodes` are not waited for.
+        """Set an attempt's placement (node by member), new or changed. Permit waits for the members in `nodes` only.
 
-        `bound` is the uid of each member's pod that is known to be bound; `was_bound` says that the gang was bound
-        once (its phase is Bound), so that a pod which is missing now is a replacement. An older attempt is ignored.
+        `bound` has the uids of pods that are known to be bound, by member. `was_bound` means that the gang's phase is
+        Bound, so that a missing pod is a replacement. An older attempt is ignored.
         """
         known = self._gangs.get(gang)
         if known is not None and known.attempt > attempt:
@@ -124,29 +124,29 @@ class PermitMachine:
         return outputs + self._advance(known)
 
     def forget(self, gang: str, error: str = NOT_ADMITTED) -> list[PermitOutput]:
-        """The gang is not admitted any more, or gone. What was posted goes on to its end, and nobody is told."""
+        """Forget a gang that is not admitted any more. Bindings in flight continue, and nobody is told the outcome."""
         return self._remove_gang(self._gangs.pop(gang, None), error)
 
-    def request_bind(self, call: int, who: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:
-        """A bind call: it is answered by one of these outputs or by later ones, exactly once. `call` is new."""
-        gang = self._gangs.get(who.gang)
-        rejection = _rejection(gang, who, pod)
+    def request_bind(self, call: int, member: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:
+        """Start a bind call with a new number. It is answered exactly once, by these outputs or later ones."""
+        gang = self._gangs.get(member.gang)
+        rejection = _rejection(gang, member, pod)
         if rejection or gang is None:
             return [BindResponse(call, rejection)]
-        permit = gang.members[who.member]
+        permit = gang.members[member.name]
         if permit.stage is MemberStage.BOUND:
             return [BindResponse(call)]
         outputs = self._respond(permit, SUPERSEDED)
-        self._calls[call] = _Call(who.gang, who.member, now + self._call_timeout)
+        self._calls[call] = _Call(member.gang, member.name, now + self._call_timeout)
         permit.call = call
         if permit.stage is MemberStage.ABSENT:
-            self._start_waiting(gang, who.member, pod, now)
+            self._start_waiting(gang, member.name, pod, now)
         return outputs + self._advance(gang)
 
     def record_result(
         self, gang: str, attempt: int, member: str, uid: str, error: str, now: float
     ) -> list[PermitOutput]:
-        """How a Binding ended; without an error the pod is bound. Of no interest once the attempt is over."""
+        """Record the outcome of a Binding; without an error the pod is bound. Ignored once the attempt is over."""
         known = self._gangs.get(gang)
         permit = known.members.get(member) if known is not None and known.attempt == attempt else None
         if known is None or permit is None or permit.stage is not MemberStage.BINDING or permit.uid != uid:
@@ -163,7 +163,7 @@ class PermitMachine:
         return outputs + self._advance(known)
 
     def remove_pod(self, gang: str, member: str, uid: str) -> list[PermitOutput]:
-        """The member's pod is deleted, finished, or to be deleted: its permit is for another."""
+        """Handle a pod that is deleted, finished or being deleted: its member becomes ABSENT."""
         known = self._gangs.get(gang)
         permit = known.members.get(member) if known is not None else None
         if known is None or permit is None or permit.stage is MemberStage.ABSENT or permit.uid != uid:
@@ -177,21 +177,21 @@ class PermitMachine:
         return outputs
 
     def note_progress(self, gang: str, now: float) -> None:
-        """Something came nearer that the machine does not see, such as a pod that was created."""
+        """Record progress that the machine does not see, such as a created pod."""
         known = self._gangs.get(gang)
         if known is not None:
             known.progress_at = now
 
     def reject(self, gang: str) -> list[PermitOutput]:
-        """Post nothing more for this attempt, whatever it has come to; `GiveUp` when no Binding is under way any more.
+        """Post nothing more for this attempt. `AttemptRejected` follows when no Binding is in flight any more.
 
-        If those under way bind the last members, it is `AllBound` instead, and the attempt can be wound up once more.
+        If these Bindings bind the last members, `GangBound` follows instead, and the gang can be rejected again.
         """
         known = self._gangs.get(gang)
         return self._reject(known) if known is not None else []
 
     def reassign(self, gang: str, nodes: Mapping[str, str]) -> tuple[list[PermitOutput], set[str]]:
-        """Give members other nodes; who has got one. A member whose Binding is under way, or done, keeps its own."""
+        """Assign other nodes and return the members that got one. A member that is BINDING or BOUND keeps its node."""
         known = self._gangs.get(gang)
         if known is None or known.phase is PermitPhase.REJECTED:
             return [], set()
@@ -202,26 +202,27 @@ class PermitMachine:
         )
 
     def has_bindings_in_flight(self, gang: str) -> bool:
-        """Whether a Binding is under way for it."""
+        """Reports whether a Binding of the gang is in flight."""
         known = self._gangs.get(gang)
         return known is not None and bool(known.binding)
 
     def tick(self, now: float) -> list[PermitOutput]:
-        """What is due; call it a few times in a second."""
+        """Handle timeouts; call it a few times per second."""
         return self._expire_calls(now) + self._reject_stalled(now)
 
     def stop(self) -> list[PermitOutput]:
-        """Answer all calls, and forget everything."""
+        """Answer all calls and forget all gangs."""
         calls = sorted([*self._calls, *self._orphans.values()])
         self._calls, self._orphans, self._gangs = {}, {}, {}
         return [BindResponse(call, STOPPING) for call in calls]
 
-    def missing(self, gang: str) -> tuple[str, ...]:
-        """The placed members of which no pod has come, in the order of the placement."""
+    def absent_members(self, gang: str) -> tuple[str, ...]:
+        """Returns the placed members without a pod that called, in the order of the placement."""
         known = self._gangs.get(gang)
         return tuple(member for member in known.members if member in known.absent) if known is not None else ()
 
     def phase(self, gang: str) -> PermitPhase | None:
+        """Returns the gang's phase; None for an unknown gang."""
         known = self._gangs.get(gang)
         return known.phase if known is not None else None
 
@@ -233,7 +234,7 @@ class PermitMachine:
         )
 
     def _update_members(self, gang: GangPermit, nodes: Mapping[str, str]) -> list[PermitOutput]:
-        """Make the seats follow the placement."""
+        """Make the members follow the placement."""
         outputs: list[PermitOutput] = []
         if gang.nodes == nodes:
             return outputs
@@ -254,7 +255,7 @@ class PermitMachine:
         return outputs
 
     def _mark_bound(self, gang: GangPermit, bound: Mapping[str, str]) -> list[PermitOutput]:
-        """Take over who is bound. A permit that a Binding was posted for waits for its own result."""
+        """Mark bound members. A member that is BINDING waits for its own outcome."""
         outputs: list[PermitOutput] = []
         for member in [member for member in gang.unbound if member in bound]:
             permit, uid = gang.members[member], bound[member]
@@ -267,9 +268,9 @@ class PermitMachine:
         return outputs
 
     def _update_phase(self, gang: GangPermit, was_bound: bool) -> None:
-        """Where some are bound there is only one way, forward.
+        """Derive the phase from the bound members: if some are bound, the gang only goes forward.
 
-        A gang that lost a pod before anybody saw it whole has never been bound: it must become complete, or go back.
+        A gang that lost a pod before it was complete was never bound: it must become complete or be rejected.
         """
         if was_bound:
             gang.phase, gang.is_reported = PermitPhase.BOUND, False
@@ -301,10 +302,10 @@ class PermitMachine:
 
     def _expire_calls(self, now: float) -> list[PermitOutput]:
         over: list[int] = []
-        for call, parked in self._calls.items():
-            if parked.expires_at > now:
+        for call, waiting_call in self._calls.items():
+            if waiting_call.expires_at > now:
                 break
-            if self._gangs[parked.gang].stage_of(parked.member) is not MemberStage.BINDING:
+            if self._gangs[waiting_call.gang].stage_of(waiting_call.member) is not MemberStage.BINDING:
                 over.append(call)
         return [output for call in over for output in self._respond_to(call, NOT_COMPLETE)]
 
@@ -328,7 +329,7 @@ class PermitMachine:
         return [output for permit in gang.members.values() for output in self._remove_member(gang, permit, error)]
 
     def _remove_member(self, gang: GangPermit, permit: MemberPermit, error: str) -> list[PermitOutput]:
-        """A permit goes. A call whose Binding is under way waits for its outcome: see the module."""
+        """Remove a member. A call whose Binding is in flight waits for the outcome."""
         if permit.stage is not MemberStage.BINDING or permit.call is None:
             return self._respond(permit, error)
         self._orphans[gang.key, gang.attempt, permit.uid] = permit.call
@@ -343,19 +344,19 @@ class PermitMachine:
         return [BindResponse(call, error)]
 
     def _respond_to(self, call: int, error: str) -> list[PermitOutput]:
-        parked = self._calls[call]
-        return self._respond(self._gangs[parked.gang].members[parked.member], error)
+        waiting_call = self._calls[call]
+        return self._respond(self._gangs[waiting_call.gang].members[waiting_call.member], error)
 
 
-def _rejection(gang: GangPermit | None, who: GangMember, pod: BindRequest) -> str:
-    """Why this pod cannot take its member's permit; empty if it can."""
+def _rejection(gang: GangPermit | None, member: GangMember, pod: BindRequest) -> str:
+    """Returns why the pod's call is rejected; an empty text if it is accepted."""
     if gang is None:
         return NOT_ADMITTED
-    if gang.attempt != who.attempt:
+    if gang.attempt != member.attempt:
         return WRONG_ATTEMPT
     if gang.phase is PermitPhase.REJECTED:
         return REJECTED
-    permit = gang.members.get(who.member)
+    permit = gang.members.get(member.name)
     if permit is None:
         return UNKNOWN_MEMBER
     if permit.stage is not MemberStage.ABSENT and permit.uid != pod.uid:
@@ -365,7 +366,7 @@ def _rejection(gang: GangPermit | None, who: GangMember, pod: BindRequest) -> st
 
 
 def _wait_again(gang: GangPermit) -> None:
-    """Where nothing is bound for it after all, a gang need not go forward: its members come together again."""
+    """Return a gang to WAITING if nothing is bound for it after all."""
     if gang.phase is PermitPhase.BINDING and gang.is_none_bound:
         gang.phase = PermitPhase.WAITING
 

@@ -1,6 +1,6 @@
-"""The seats of one attempt of a gang: who is to come where, who has come, whose Binding is under way or done.
+"""The state of one attempt in Permit: each member's stage, and the outputs of the state machine.
 
-Plain state with no rules but one: the sets of members follow from the seats' stages. The rules stand in `machine`.
+It contains no rules but that the sets of members follow from their stages; the rules are in `machine`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tfjob_controller.gangscheduler.bindrequests import BindRequest
 
 @dataclass(frozen=True, slots=True)
 class PostBindings:
-    """Post a Binding for each of these, now, and say how each ended (`Barrier.result`)."""
+    """Post a Binding for each pod now, and report each outcome (`PermitMachine.record_result`)."""
 
     gang: str
     attempt: int
@@ -23,7 +23,7 @@ class PostBindings:
 
 @dataclass(frozen=True, slots=True)
 class BindResponse:
-    """BindResponse a call; no error means that its pod is bound."""
+    """Answer a bind call; without an error the pod is bound."""
 
     call: int
     error: str = ""
@@ -39,7 +39,7 @@ class GangBound:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRejected:
-    """The attempt is over: the gang goes back to Waiting, and its pods must go."""
+    """The attempt is over: the gang returns to the queue, and its pods are to be deleted."""
 
     gang: str
     attempt: int
@@ -49,6 +49,8 @@ PermitOutput = PostBindings | BindResponse | GangBound | AttemptRejected
 
 
 class PermitPhase(enum.StrEnum):
+    """A gang's phase in Permit."""
+
     WAITING = "waiting"
     BINDING = "binding"
     BOUND = "bound"
@@ -56,6 +58,8 @@ class PermitPhase(enum.StrEnum):
 
 
 class MemberStage(enum.Enum):
+    """A member's stage in Permit."""
+
     ABSENT = "absent"
     WAITING = "waiting"
     BINDING = "binding"
@@ -64,16 +68,18 @@ class MemberStage(enum.Enum):
 
 @dataclass(slots=True)
 class MemberPermit:
+    """One member's stage, its pod, and the bind call that waits for it."""
+
     node: str
-    """Where the placement wants the member; the pod's own node may differ once it is posted or bound."""
+    """The member's node in the placement; the pod's node may differ once its Binding is posted."""
     stage: MemberStage = MemberStage.ABSENT
     pod: BindRequest | None = None
     bound_uid: str = ""
     call: int | None = None
     last_uid: str = ""
-    """Of the pod that arrived last, so that its coming again is no progress."""
+    """The uid of the last pod that called, so that its next call is no progress."""
     is_pod_deleted: bool = False
-    """The pod went away while its Binding was under way."""
+    """The pod was deleted while its Binding was in flight."""
 
     @property
     def uid(self) -> str:
@@ -82,21 +88,23 @@ class MemberPermit:
 
 @dataclass(slots=True)
 class GangPermit:
+    """One attempt of a gang."""
+
     key: str
     attempt: int
     progress_at: float
     phase: PermitPhase = PermitPhase.WAITING
     nodes: dict[str, str] = field(default_factory=dict)
-    """The placement as it was said last: it is said often, and changes rarely."""
+    """The last placement, for comparison: it is set often and changes rarely."""
     members: dict[str, MemberPermit] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     binding: set[str] = field(default_factory=set)
     unbound: set[str] = field(default_factory=set)
     is_reported: bool = False
-    """AttemptRejected has been said."""
+    """`AttemptRejected` was reported."""
 
     def set_stage(self, member: str, stage: MemberStage) -> None:
-        """Change a permit's stage, and the sets that follow from it."""
+        """Change a member's stage and the sets that follow from it."""
         self.members[member].stage = stage
         for members, belongs in (
             (self.absent, stage is MemberStage.ABSENT),
@@ -121,7 +129,7 @@ class GangPermit:
 
     @property
     def is_none_bound(self) -> bool:
-        """No member is bound, and no Binding under way that might bind one."""
+        """Reports whether no member is bound and no Binding is in flight that might bind one."""
         return len(self.unbound) == len(self.members) and not self.binding
 
     def stage_of(self, member: str) -> MemberStage | None:
@@ -129,12 +137,12 @@ class GangPermit:
         return permit.stage if permit is not None else None
 
     def start_bindings(self) -> PostBindings | None:
-        """All that have arrived, in the order of the placement: they are under way from here on."""
-        arrived = [
+        """Move all waiting members to BINDING and return them in the order of the placement."""
+        waiting = [
             (member, permit.pod)
             for member, permit in (self.members.items() if self.unbound - self.absent - self.binding else ())
             if permit.stage is MemberStage.WAITING and permit.pod is not None
         ]
-        for member, _ in arrived:
+        for member, _ in waiting:
             self.set_stage(member, MemberStage.BINDING)
-        return PostBindings(self.key, self.attempt, tuple(arrived)) if arrived else None
+        return PostBindings(self.key, self.attempt, tuple(waiting)) if waiting else None

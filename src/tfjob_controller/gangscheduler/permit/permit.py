@@ -1,12 +1,12 @@
-"""The machine with everything that it needs in order to act: a lock, a clock, a binder, and somebody to tell.
+"""Permit with a lock, a clock, a binder and a listener: runs the state machine of `machine`.
 
-Theory of operation. Bind calls come from the server's thread, placements from the admission loop's, results from the
-binder's, and a thread of the gate's own looks a few times in a second at what has become due. Each takes the lock, asks
-the machine what is to be done, and does it without the lock: no callback runs under it, so that none can deadlock. All
-of it is short: answers and give-ups are handed over, Bindings are piled up.
+Theory of operation. Bind calls come from the server's thread, placements from the admission loop's, outcomes from the
+binder's, and a thread of its own handles timeouts twice per second. Each takes the lock, asks the state machine for the
+outputs, and carries them out without the lock. No callback runs under the lock, so none can deadlock. All of it is
+short: responses and rejections are handed over, and Bindings are queued.
 
-Order between the outputs of two threads does not matter: each call is answered once, each attempt given up at most
-once, and a Binding that comes late is judged by its gang, attempt and uid.
+The order between outputs of two threads does not matter: each call is answered once, each attempt is rejected at most
+once, and a late Binding is judged by its gang, attempt and uid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tfjob_controller.gangscheduler.permit.members import (
     BindResponse,
     GangBound,
     PermitOutput,
-    PermitPhase,
     PostBindings,
 )
 from tfjob_controller.util.clock import Clock
@@ -33,33 +32,33 @@ from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
-# Against time-outs of many seconds; and twice in a second costs nothing.
+# The timeouts are many seconds long.
 TICK_SECONDS = 0.5
-# kube-scheduler gives a call up after its httpTimeout. An answer that comes before lets it know why.
+# Fraction of kube-scheduler's httpTimeout after which a call is answered, so that kube-scheduler learns the reason.
 HTTP_TIMEOUT_FRACTION = 0.8
 
-# Gets an error, or an empty text for success. May be called in any thread, and must only hand over.
+# Receives an error, or an empty text for success. Called in any thread; it must only hand over.
 OnResponse = Callable[[str], None]
 
 
 class BindingSubmitter(Protocol):
-    """What the gate needs of a binder."""
+    """The binder that Permit needs; `binding.prebind.PreBindCheck` implements it."""
 
     def submit(self, pods: Sequence[BindRequest], on_result: Callable[[BindRequest, str], None]) -> None: ...
 
 
 class AttemptListener(Protocol):
-    """Is told what became of an attempt, in any thread and under no lock; must only take note."""
+    """Learns the outcome of an attempt, in any thread and under no lock; it must only record it."""
 
     def gang_bound(self, gang: str, attempt: int) -> None:
-        """Every placed member is bound: the phase is Bound."""
+        """Every placed member is bound."""
 
     def attempt_rejected(self, gang: str, attempt: int) -> None:
-        """The attempt is over, and nothing is bound for it any more: the phase is Waiting."""
+        """The attempt was rejected, and no Binding of it is in flight."""
 
 
 class Permit:
-    """Lets the members of a gang through together. Safe to use from any thread."""
+    """Allows the members of a gang together, or rejects the attempt. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -85,29 +84,29 @@ class Permit:
 
     @property
     def restarts(self) -> int:
-        """How often its thread has died and was started again."""
+        """How often its thread was restarted."""
         return self._thread.restarts
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 2.0) -> bool:
-        """Answer every parked call with an error; later ones are refused."""
+        """Answer every waiting call with an error; later calls are rejected."""
         self._stop.set()
         with self._lock:
             outputs = self._machine.stop()
         self._do(outputs)
         return self._thread.join(timeout_seconds)
 
-    def request_bind(self, who: GangMember, pod: BindRequest, on_response: OnResponse) -> None:
-        """A member's bind call; answered once, now or later."""
+    def request_bind(self, member: GangMember, pod: BindRequest, on_response: OnResponse) -> None:
+        """Handle a member's bind call, which is answered once, now or later."""
         with self._lock:
             outputs: list[PermitOutput] = []
             is_stopped = self._stop.is_set()
             if not is_stopped:
                 call = next(self._numbers)
                 self._answers[call] = on_response
-                outputs = self._machine.request_bind(call, who, pod, self._clock.monotonic())
+                outputs = self._machine.request_bind(call, member, pod, self._clock.monotonic())
         if is_stopped:
             on_response(STOPPING)
         self._do(outputs)
@@ -125,7 +124,7 @@ class Permit:
         bound: Mapping[str, str] | None = None,
         was_bound: bool = False,
     ) -> None:
-        """See `Barrier.expect`. To be called before `filter` can answer the first member's node."""
+        """See `PermitMachine.set_placement`. Must precede the first member's `filter`."""
         with self._lock:
             outputs = self._machine.set_placement(
                 gang, attempt, nodes, self._clock.monotonic(), bound=bound, was_bound=was_bound
@@ -133,22 +132,22 @@ class Permit:
         self._do(outputs)
 
     def forget(self, gang: str) -> None:
-        """The gang is not admitted any more, or gone."""
+        """Forget a gang that is not admitted any more."""
         with self._lock:
             outputs = self._machine.forget(gang)
         self._do(outputs)
 
     def reassign(self, gang: str, nodes: Mapping[str, str]) -> set[str]:
-        """See `Barrier.move`."""
+        """See `PermitMachine.reassign`."""
         with self._lock:
             outputs, moved = self._machine.reassign(gang, nodes)
         self._do(outputs)
         return moved
 
     def reject(self, gang: str) -> bool:
-        """Post nothing more for this gang. False while Bindings are under way: the listener hears when they have ended.
+        """Post nothing more for this gang. Returns False while Bindings are in flight; the listener learns their end.
 
-        Its room must not be given to others before: what is under way may still be bound.
+        The gang's reservations must be kept until then, because these Bindings may still succeed.
         """
         with self._lock:
             outputs = self._machine.reject(gang)
@@ -157,30 +156,21 @@ class Permit:
         return is_over
 
     def remove_pod(self, gang: str, member: str, uid: str) -> None:
-        """The member's pod is deleted, finished, or to be deleted."""
+        """Handle a member's pod that is deleted, finished or being deleted."""
         with self._lock:
             outputs = self._machine.remove_pod(gang, member, uid)
         self._do(outputs)
 
     def note_progress(self, gang: str) -> None:
-        """A pod of the gang was created."""
+        """Record that a pod of the gang was created."""
         with self._lock:
             self._machine.note_progress(gang, self._clock.monotonic())
 
     def tick(self) -> None:
-        """Look at what is due; the gate's own thread does, twice in a second."""
+        """Handle timeouts; the own thread calls it twice per second."""
         with self._lock:
             outputs = self._machine.tick(self._clock.monotonic())
         self._do(outputs)
-
-    def missing(self, gang: str) -> tuple[str, ...]:
-        """The placed members of which no pod has come."""
-        with self._lock:
-            return self._machine.missing(gang)
-
-    def phase(self, gang: str) -> PermitPhase | None:
-        with self._lock:
-            return self._machine.phase(gang)
 
     def statistics(self) -> PermitStatistics:
         with self._lock:
@@ -205,8 +195,8 @@ class Permit:
                 log.info("gang bound", key=output.gang, attempt=output.attempt)
                 self._listener.gang_bound(output.gang, output.attempt)
             elif isinstance(output, AttemptRejected):
-                # For want of progress, or because its owner suspended or deleted it: the status says which.
-                log.info("attempt over", key=output.gang, attempt=output.attempt)
+                # Because of a timeout, or because the gang was suspended or deleted; the status says which.
+                log.info("attempt rejected", key=output.gang, attempt=output.attempt)
                 self._listener.attempt_rejected(output.gang, output.attempt)
 
     def _submit(self, output: PostBindings) -> None:

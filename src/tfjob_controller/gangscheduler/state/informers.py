@@ -20,18 +20,18 @@ from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
-# The index over pods by the key of their Gang.
+# Name of the pod index by Gang key.
 BY_GANG = "gang"
 
 
 def by_gang(pod: ScheduledPod) -> Iterable[str]:
-    """Index function."""
+    """Index function: the key of the pod's Gang, if any."""
     key = gang_key_of(pod.metadata)
     return (key,) if key else ()
 
 
 class SchedulerCaches:
-    """Three informers."""
+    """The informers on nodes, pods and Gangs."""
 
     def __init__(self, requester: Requester, clock: Clock) -> None:
         self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
@@ -42,15 +42,15 @@ class SchedulerCaches:
         self.informers = InformerGroup([self.nodes, self.pods, self.gangs], clock)
 
 
-class BindCalls(Protocol):
-    """What pods mean to the bind calls' side: `gangscheduler.permit.permit.Permit`."""
+class PodListener(Protocol):
+    """Learns of created and ended member pods; implemented by `permit.Permit`, which is a layer above."""
 
     def remove_pod(self, gang: str, member: str, uid: str) -> None: ...
     def note_progress(self, gang: str) -> None: ...
 
 
 class NodeHandler:
-    """Nodes make room, or take it away."""
+    """Keeps the view's nodes current."""
 
     def __init__(self, state: SharedState) -> None:
         self._state = state
@@ -64,47 +64,47 @@ class NodeHandler:
     def on_delete(self, obj: Node, final: bool) -> None:
         with self._state.lock:
             self._state.view.remove_node(obj.metadata.name)
-        self._changed(obj.metadata.name)
+        self._notify(obj.metadata.name)
 
     def _set(self, node: Node) -> None:
-        """Heartbeats change nothing, and wake nobody."""
+        """Update the view. Heartbeats do not change it and do not wake the loop."""
         view = self._state.view
         with self._state.lock:
             before = view.version, view.nodes_version
             view.set_node(node)
             is_changed = before != (view.version, view.nodes_version)
         if is_changed:
-            self._changed(node.metadata.name)
+            self._notify(node.metadata.name)
 
-    def _changed(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         self._state.node_degraded(name)
         self._state.capacity_changed()
 
 
 class PodHandler:
-    """Pods take room; those of gangs also bring their gang nearer to its goal."""
+    """Keeps the view's pods current, and reports member pods to Permit and the loop."""
 
-    def __init__(self, state: SharedState, calls: BindCalls) -> None:
+    def __init__(self, state: SharedState, permit: PodListener) -> None:
         self._state = state
-        self._calls = calls
+        self._permit = permit
 
     def on_add(self, obj: ScheduledPod, is_initial: bool) -> None:
         gang = gang_key_of(obj.metadata)
         if gang:
-            self._state.observed_requests.note(obj)
-            self._calls.note_progress(gang)
+            self._state.observed_requests.add_pod(obj)
+            self._permit.note_progress(gang)
         self._set(obj)
 
     def on_update(self, old: ScheduledPod, new: ScheduledPod) -> None:
-        if _is_leaving(new) and not _is_leaving(old):
-            self._lost(new)
+        if _is_ending(new) and not _is_ending(old):
+            self._remove_from_permit(new)
         self._set(new)
 
     def on_delete(self, obj: ScheduledPod, final: bool) -> None:
-        self._lost(obj)
+        self._remove_from_permit(obj)
         with self._state.lock:
             self._state.view.remove_pod(key_of(obj))
-        self._tell(obj)
+        self._enqueue(obj)
 
     def _set(self, pod: ScheduledPod) -> None:
         view = self._state.view
@@ -112,26 +112,26 @@ class PodHandler:
             before = view.version
             view.set_pod(pod)
             is_changed = before != view.version
-            is_full = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
-        if is_full:
+            is_overcommitted = is_changed and any(left < 0 for left in view.free(pod.spec.node_name).values())
+        if is_overcommitted:
             self._state.node_degraded(pod.spec.node_name)
-        self._tell(pod, is_changed)
+        self._enqueue(pod, is_changed)
 
-    def _tell(self, pod: ScheduledPod, is_room_changed: bool = True) -> None:
+    def _enqueue(self, pod: ScheduledPod, is_capacity_changed: bool = True) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
             self._state.enqueue(gang)
-        if is_room_changed:
+        if is_capacity_changed:
             self._state.capacity_changed()
 
-    def _lost(self, pod: ScheduledPod) -> None:
+    def _remove_from_permit(self, pod: ScheduledPod) -> None:
         gang = gang_key_of(pod.metadata)
         if gang:
-            self._calls.remove_pod(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
+            self._permit.remove_pod(gang, pod.metadata.labels.get(MEMBER_LABEL, ""), pod.metadata.uid)
 
 
 class GangHandler:
-    """Whatever changed in a Gang, the loop looks at it."""
+    """Marks every changed Gang for the loop."""
 
     def __init__(self, state: SharedState) -> None:
         self._state = state
@@ -146,5 +146,5 @@ class GangHandler:
         self._state.enqueue(key_of(obj))
 
 
-def _is_leaving(pod: ScheduledPod) -> bool:
+def _is_ending(pod: ScheduledPod) -> bool:
     return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED_PHASES

@@ -1,15 +1,15 @@
-"""What the pods of gangs really request, where that is more than their Gangs say.
+"""Resource requests of gangs' pods where they exceed what their Gangs declare.
 
-Theory of operation. A Gang says what each of its pods requests before there is any. The API server may put more into
-the pods themselves: a LimitRange's defaults, a RuntimeClass's overhead, whatever a webhook adds; or the owner said too
-little. kube-scheduler goes by the pods, so a gang that is placed by its own words alone would not pass, and its room
-would look free to others. Therefore, from the first pod on, a kind of member counts with the most that any of its pods
-has requested, and with what the Gang says if that is more. It counts so for the gang's later attempts too, for which
-there are no pods yet, until its spec says other resources or a while has passed: then the Gang is believed once more.
+Theory of operation. A Gang declares what each of its pods requests before any pod exists. The API server may add to the
+pods' requests (the defaults of a LimitRange, the overhead of a RuntimeClass, a webhook), or the owner declared too
+little. kube-scheduler goes by the pods; a gang placed by its declaration alone would not pass its filters, and the
+capacity would look free to others. Therefore, from the first pod on, a kind of member counts with the largest requests
+that any of its pods had, or with the declaration if that is larger. This also holds for later attempts, which have no
+pods yet, until the spec declares other resources or the observation expires: then the declaration counts again.
 
-Nothing of it is kept anywhere: whoever takes over learns it again from the pods.
+The observations are not stored. A new leader learns them from the pods.
 
-Threads: any; a lock of its own.
+Threads: any; the class has a lock of its own.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from tfjob_controller.api.podrequests import Amounts, amounts_of, requests_of
 from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.util.clock import Clock
 
-# What is not so any more (the LimitRange is gone) should not keep a gang out for ever; an attempt in vain is cheap.
+# An observation that no longer holds, such as a deleted LimitRange, must not block a gang; a futile attempt is cheap.
 RETENTION_SECONDS = 600.0
 
-_Asked = tuple[tuple[str, Mapping[str, str]], ...]
+_SpecRequests = tuple[tuple[str, Mapping[str, str]], ...]
 
 
 @dataclass(slots=True)
-class _Needs:
-    """`spec` is `said` with what the pods need; both None until it is asked for."""
+class _GangRequests:
+    """`spec` is `declared` with the observed requests; both are None until `apply` needs them."""
 
     by_kind: dict[str, dict[str, int]] = field(default_factory=dict)
-    noted_at: float = 0.0
-    said: GangSpec | None = None
+    observed_time: float = 0.0
+    declared: GangSpec | None = None
     spec: GangSpec | None = None
 
 
 class ObservedRequests:
-    """See the module."""
+    """Records the requests of created pods and applies them to Gangs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._by_gang: dict[str, _Needs] = {}
+        self._by_gang: dict[str, _GangRequests] = {}
 
-    def note(self, pod: ScheduledPod) -> None:
-        """A pod has been created."""
+    def add_pod(self, pod: ScheduledPod) -> None:
+        """Record the requests of a created pod."""
         key = gang_key_of(pod.metadata)
         if not key:
             return
@@ -61,48 +61,48 @@ class ObservedRequests:
             return
         kind = kind_of(pod.metadata.labels.get(MEMBER_LABEL, ""))
         with self._lock:
-            needs = self._by_gang.setdefault(key, _Needs())
-            needs.noted_at = self._clock.monotonic()
-            if _raise_to(needs.by_kind.setdefault(kind, {}), amounts):
-                needs.said = None
+            known = self._by_gang.setdefault(key, _GangRequests())
+            known.observed_time = self._clock.monotonic()
+            if _raise(known.by_kind.setdefault(kind, {}), amounts):
+                known.declared = None
 
     def apply(self, key: str, gang: Gang) -> Gang:
-        """The gang as its pods are, as far as they are known; the very same object where it has said enough."""
+        """Returns the gang with the observed requests; the same object if its declaration suffices."""
         with self._lock:
-            needs = self._by_gang.get(key)
-            if needs is None:
+            known = self._by_gang.get(key)
+            if known is None:
                 return gang
-            if needs.said is not gang.spec or needs.spec is None:
-                needs.said, needs.spec = gang.spec, _corrected(gang.spec, needs.by_kind)
-            spec = needs.spec
+            if known.declared is not gang.spec or known.spec is None:
+                known.declared, known.spec = gang.spec, _apply(gang.spec, known.by_kind)
+            spec = known.spec
         return gang if spec is gang.spec else replace(gang, spec=spec)
 
     def expire(self, key: str, gang: Gang) -> float | None:
-        """For a gang that waits: believe it again if it says something else now, or a while has passed.
+        """For a waiting gang: drop the observation if it expired or the spec declares other resources.
 
-        Returns the seconds until then; None where there is nothing to wait for.
+        Returns the seconds until it expires; None without an observation.
         """
         with self._lock:
-            needs = self._by_gang.get(key)
-            if needs is None or needs.said is None or needs.spec is needs.said:
+            known = self._by_gang.get(key)
+            if known is None or known.declared is None or known.spec is known.declared:
                 return None
-            left = needs.noted_at + RETENTION_SECONDS - self._clock.monotonic()
-            if left <= 0 or _asked(needs.said) != _asked(gang.spec):
+            left = known.observed_time + RETENTION_SECONDS - self._clock.monotonic()
+            if left <= 0 or _spec_requests(known.declared) != _spec_requests(gang.spec):
                 del self._by_gang[key]
                 return None
         return left
 
     def forget(self, key: str) -> None:
-        """The Gang is gone."""
+        """Forget a deleted Gang."""
         with self._lock:
             self._by_gang.pop(key, None)
 
 
-def _asked(spec: GangSpec) -> _Asked:
+def _spec_requests(spec: GangSpec) -> _SpecRequests:
     return tuple((member.name, member.resources) for member in spec.members)
 
 
-def _corrected(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
+def _apply(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
     members = tuple(_member(each, by_kind.get(each.name, {})) for each in spec.members)
     changed = any(new is not old for new, old in zip(members, spec.members, strict=True))
     return replace(spec, members=members) if changed else spec
@@ -110,18 +110,18 @@ def _corrected(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
 
 def _member(member: Member, needed: Amounts) -> Member:
     try:
-        said = amounts_of(member)
+        declared = amounts_of(member)
     except ValueError:
         return member
     more = {
         name: quantity_of(name, amount)
         for name, amount in needed.items()
-        if name != PODS and amount > said.get(name, 0)
+        if name != PODS and amount > declared.get(name, 0)
     }
     return replace(member, resources={**member.resources, **more}) if more else member
 
 
-def _raise_to(total: dict[str, int], least: Amounts) -> bool:
+def _raise(total: dict[str, int], least: Amounts) -> bool:
     more = {name: amount for name, amount in least.items() if amount > total.get(name, 0)}
     total.update(more)
     return bool(more)

@@ -26,34 +26,34 @@ from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.clock import Clock
 
-# As long as kube-scheduler leaves a pod that fits nowhere alone, if nothing happens that might help it.
+# The time after which kube-scheduler retries an unschedulable pod without any event.
 REJECTION_SECONDS = 300.0
 
 
 class RejectedNodes:
-    """See the module."""
+    """Nodes that kube-scheduler's filters rejected, by gang and member. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By gang, member and node: when.
-        self._refused: dict[str, dict[str, dict[str, float]]] = {}
+        # The time of the rejection by gang, member and node.
+        self._rejected: dict[str, dict[str, dict[str, float]]] = {}
 
-    def note(self, who: GangMember, node: str) -> bool:
-        """Whether this is news."""
+    def add(self, member: GangMember, node: str) -> bool:
+        """Record a rejection. Returns whether it was not known."""
         now = self._clock.monotonic()
         with self._lock:
-            nodes = self._refused.setdefault(who.gang, {}).setdefault(who.member, {})
+            nodes = self._rejected.setdefault(member.gang, {}).setdefault(member.name, {})
             is_new = now - nodes.get(node, -REJECTION_SECONDS) >= REJECTION_SECONDS
             if is_new:
                 nodes[node] = now
         return is_new
 
-    def of(self, gang: str) -> Mapping[str, Collection[str]]:
-        """The nodes that were refused lately, by member."""
+    def by_member(self, gang: str) -> Mapping[str, Collection[str]]:
+        """Returns the unexpired rejections of a gang, by member."""
         now = self._clock.monotonic()
         with self._lock:
-            members = self._refused.get(gang, {})
+            members = self._rejected.get(gang, {})
             return {
                 member: {node for node, moment in nodes.items() if now - moment < REJECTION_SECONDS}
                 for member, nodes in members.items()
@@ -61,81 +61,81 @@ class RejectedNodes:
 
     def forget(self, gang: str) -> None:
         with self._lock:
-            self._refused.pop(gang, None)
+            self._rejected.pop(gang, None)
 
 
 class SharedState:
-    """See the module."""
+    """The view, what is known beyond Gangs and pods, and the marks for the loop."""
 
     def __init__(self, gangs: Store[Gang], clock: Clock) -> None:
         self.view = ClusterView()
         self.lock = threading.Lock()
         self.observed_requests = ObservedRequests(clock)
         self.rejected_nodes = RejectedNodes(clock)
-        # Read without the lock: what is kept for a gang that waits is a value.
-        self.kept: NominatedNodes | None = None
+        # The value is immutable, so it is read without the lock.
+        self.nominated: NominatedNodes | None = None
         self._gangs = gangs
         self._clock = clock
         self._changed = threading.Condition()
-        self._dirty: set[str] = set()
-        self._room_changed = False
+        self._marked: set[str] = set()
+        self._is_capacity_changed = False
         self._rejected_attempts: dict[str, int] = {}
 
-    # What is told
+    # Marks, from any thread
 
     def enqueue(self, gang_key: str) -> None:
-        """Something about this gang, or its pods, has changed."""
+        """Mark a gang that changed, or whose pods changed."""
         with self._changed:
-            self._dirty.add(gang_key)
+            self._marked.add(gang_key)
             self._changed.notify_all()
 
     def capacity_changed(self) -> None:
-        """A node or pod has changed in a way that may let somebody start."""
+        """Wake the loop because a node or pod changed so that a waiting gang may fit."""
         with self._changed:
-            self._room_changed = True
+            self._is_capacity_changed = True
             self._changed.notify_all()
 
     def node_degraded(self, node: str) -> None:
-        """A node may not be good any more for those who are to come to it."""
+        """Mark admitted gangs with members on a node that may have become unsuitable."""
         for gang in self._gangs.list():
             if gang.status.phase == ADMITTED and any(each.node == node for each in gang.status.placement):
                 self.enqueue(key_of(gang))
 
-    def node_rejected(self, who: GangMember, node: str) -> None:
-        """See `service.Refusals`."""
-        if self.rejected_nodes.note(who, node):
-            self.enqueue(who.gang)
+    def node_rejected(self, member: GangMember, node: str) -> None:
+        """Record that kube-scheduler's filters rejected the member's node."""
+        if self.rejected_nodes.add(member, node):
+            self.enqueue(member.gang)
 
     def gang_bound(self, gang: str, attempt: int) -> None:
-        """See `permit.Listener`. The pods' own watch says who is bound."""
+        """See `permit.AttemptListener`. The pod watch shows which members are bound."""
         self.enqueue(gang)
 
     def attempt_rejected(self, gang: str, attempt: int) -> None:
-        """See `permit.Listener`."""
+        """See `permit.AttemptListener`."""
         with self._changed:
             self._rejected_attempts[gang] = attempt
         self.enqueue(gang)
 
-    # What the loop asks
+    # For the loop
 
     def wait(self, seconds: float) -> None:
-        """Until something is told, for so long at most."""
+        """Wait for a mark or a capacity change, for at most `seconds`."""
         with self._changed:
-            if not self._dirty and not self._room_changed:
+            if not self._marked and not self._is_capacity_changed:
                 self._clock.wait(self._changed, seconds)
 
     def take(self) -> set[str]:
-        """The gangs to look at: all of which something was told since the last time."""
+        """Take all marked gangs."""
         with self._changed:
-            dirty, self._dirty, self._room_changed = self._dirty, set(), False
-        return dirty
+            marked, self._marked, self._is_capacity_changed = self._marked, set(), False
+        return marked
 
     def is_attempt_rejected(self, gang: Gang) -> bool:
-        """Whether the gate has given the gang's present attempt up."""
+        """Reports whether Permit rejected the gang's current attempt."""
         return self._rejected_attempts.get(key_of(gang)) == gang.status.attempt
 
     def forget(self, gang_key: str) -> None:
-        """The Gang is gone, or is another one by now."""
+        """Forget a Gang that was deleted or recreated."""
         self.rejected_nodes.forget(gang_key)
         self.observed_requests.forget(gang_key)
         self._rejected_attempts.pop(gang_key, None)

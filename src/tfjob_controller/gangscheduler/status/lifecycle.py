@@ -190,13 +190,13 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
         last_resize_time=None,
         queued_time=gang.status.queued_time or gang.metadata.creation_timestamp,
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, True, REASON_ADMITTED, message, now),
+        conditions=_conditions(gang, True, REASON_ADMITTED, message, now),
     )
 
 
 def reassigned_status(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
     """The same attempt with other nodes for some members."""
-    return _with_nodes(gang, {**placed_nodes(gang.status), **nodes})
+    return _placed_status(gang, {**placed_nodes(gang.status), **nodes})
 
 
 def without_removed_members(gang: Gang) -> Gang:
@@ -209,7 +209,7 @@ def without_removed_members(gang: Gang) -> Gang:
     nodes, wanted = placed_nodes(gang.status), set(wanted_members(gang))
     if nodes.keys() <= wanted:
         return gang
-    return with_status(gang, _with_nodes(gang, {each: node for each, node in nodes.items() if each in wanted}))
+    return with_status(gang, _placed_status(gang, {each: node for each, node in nodes.items() if each in wanted}))
 
 
 def with_observed_nodes(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:
@@ -230,7 +230,7 @@ def with_status(gang: Gang, status: GangStatus) -> Gang:
     return replace(gang, status=status)
 
 
-def _with_nodes(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
+def _placed_status(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
     return replace(
         gang.status,
         placement=placement_by_node(nodes),
@@ -257,7 +257,7 @@ def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangS
         members=members_in_words(gang.spec, len(nodes)),
         message=message,
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, True, REASON_BOUND, message, now),
+        conditions=_conditions(gang, True, REASON_BOUND, message, now),
     )
 
 
@@ -293,7 +293,7 @@ def finished_status(gang: Gang, now: datetime) -> GangStatus:
         phase=RELEASED,
         message=message,
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, False, REASON_FINISHED, message, now),
+        conditions=_conditions(gang, False, REASON_FINISHED, message, now),
     )
 
 
@@ -310,11 +310,11 @@ def suspended_status(gang: Gang, now: datetime) -> GangStatus:
         queued_time=None,
         requeue_time=None,
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, False, REASON_SUSPENDED, message, now),
+        conditions=_conditions(gang, False, REASON_SUSPENDED, message, now),
     )
 
 
-def requeued_status(gang: Gang, bound_count: int, rest_seconds: float, now: datetime) -> GangStatus:
+def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: datetime) -> GangStatus:
     """Back in the queue after an attempt that came to nothing; its age is kept."""
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
@@ -324,9 +324,9 @@ def requeued_status(gang: Gang, bound_count: int, rest_seconds: float, now: date
         placement=(),
         members=members_in_words(gang.spec, 0),
         message=message,
-        requeue_time=format_micro_time(now + timedelta(seconds=rest_seconds)),
+        requeue_time=format_micro_time(now + timedelta(seconds=backoff_seconds)),
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, False, REASON_NO_PROGRESS, message, now),
+        conditions=_conditions(gang, False, REASON_NO_PROGRESS, message, now),
     )
 
 
@@ -348,11 +348,11 @@ def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: date
         members=members_in_words(gang.spec, 0),
         queued_time=gang.status.queued_time or format_micro_time(now),
         observed_generation=gang.metadata.generation,
-        conditions=_said(gang, False, reason, status.message, now),
+        conditions=_conditions(gang, False, reason, status.message, now),
     )
 
 
-def _said(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -> tuple[GangCondition, ...]:
+def _conditions(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -> tuple[GangCondition, ...]:
     """The condition Scheduled; its time is that of the last change between True and False."""
     status = "True" if is_true else "False"
     old = next((each for each in gang.status.conditions if each.type == SCHEDULED), None)

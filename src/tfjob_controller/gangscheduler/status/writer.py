@@ -118,7 +118,7 @@ class StatusWriter:
     def write(self, updates: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
         """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
         try:
-            errors = list(self._pool.map(self._traced, updates))
+            errors = list(self._pool.map(self._write_traced, updates))
         except (RuntimeError, CancelledError):
             # A pool that is shut down says so with these.
             if not self._stopped.is_set():
@@ -126,7 +126,7 @@ class StatusWriter:
             return iter(())
         return zip(updates, errors, strict=True)
 
-    def _traced(self, update: StatusUpdate) -> ApiError | None:
+    def _write_traced(self, update: StatusUpdate) -> ApiError | None:
         with new_trace(key_of(update.gang)):
             return self._write(update)
 
@@ -149,18 +149,18 @@ class StatusWriter:
                 attempt=written.status.attempt,
                 words=written.status.message,
             )
-        self._tell(update, written)
+        self._record_event(update, written)
         for pod in update.pods_to_wake:
-            self.wake(pod, written)
+            self.wake_pod(pod, written)
         return None
 
-    def _tell(self, update: StatusUpdate, gang: Gang) -> None:
+    def _record_event(self, update: StatusUpdate, gang: Gang) -> None:
         """One event for each change of what the gang is told, none for its pods or its place in the queue."""
         reason = _reason_of(gang.status)
         if update.change is StatusChange.REASSIGNED:
             reason, note = REASSIGNED, "Some pods got another node: theirs was lost, full or refused"
         elif update.change in RESIZE_REASONS:
-            reason, note = RESIZE_REASONS[update.change], _wish(gang)
+            reason, note = RESIZE_REASONS[update.change], _resize_note(gang)
         elif reason == _reason_of(update.gang.status):
             return
         else:
@@ -177,7 +177,7 @@ class StatusWriter:
         type_ = "Warning" if update.change in (StatusChange.REQUEUED, StatusChange.UNSCHEDULABLE) else "Normal"
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
-    def wake(self, pod: ScheduledPod, gang: Gang) -> None:
+    def wake_pod(self, pod: ScheduledPod, gang: Gang) -> None:
         """Make kube-scheduler ask again: a change of the pod itself pods_to_wake a refused one at once."""
         node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
         meta = pod.metadata
@@ -189,7 +189,7 @@ class StatusWriter:
             log.info("pod not woken", key=key_of(pod), error=str(error))
 
 
-def _wish(gang: Gang) -> str:
+def _resize_note(gang: Gang) -> str:
     """`worker: 4 -> 2, room for default/b, waiting 31 s`."""
     counts = {each.name: each.count for each in gang.spec.members}
     targets = gang.status.target_members.items()

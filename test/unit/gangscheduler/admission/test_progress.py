@@ -8,7 +8,7 @@ from tfjob_controller.gangscheduler.admission import progress
 
 
 def waits(world: GangWorld) -> list[tuple[str, float]]:
-    return [*progress.waiting_gangs(world.gangs.list(), world.admission.verdicts, world.clock.now())]
+    return [*progress.waiting_gangs(world.gangs.list(), world.admission.decisions, world.clock.now())]
 
 
 def partly(world: GangWorld) -> list[float]:

@@ -33,7 +33,7 @@ def test_a_pod_is_a_member_of_gangs_of_its_own_namespace_alone(world: GangWorld,
     who = world.placements.member_of(pod)
     assert who is not None
     assert who.gang.startswith("another/")
-    assert world.placements.node_for(who.gang, who.attempt, who.member).reason == NO_GANG
+    assert world.placements.node_for(who.gang, who.attempt, who.name).reason == NO_GANG
 
 
 def forged(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, G
 from tfjob_controller.gangscheduler.extender import verbs as service_module
 from tfjob_controller.gangscheduler.extender.verbs import (
     NODE_NOT_OFFERED,
-    NODE_REFUSED,
+    NODE_REJECTED,
     NOT_FILTERED,
     ExtenderVerbs,
     NodeAssignment,
@@ -46,7 +46,7 @@ class Refusals:
     refused: list[tuple[str, str]] = field(default_factory=list)
 
     def node_rejected(self, who: GangMember, node: str) -> None:
-        self.refused.append((who.member, node))
+        self.refused.append((who.name, node))
 
 
 class Trial:
@@ -86,7 +86,7 @@ def test_a_member_without_a_node_is_refused_everywhere_as_preemption_cannot_help
 def test_a_node_that_kube_scheduler_refuses_is_reported_and_no_other_is_answered() -> None:
     trial = Trial()
     answer = trial.filter(pod("worker-1"), "n0", "n2")
-    assert answer.unresolvable_nodes == {"n0": NODE_REFUSED, "n2": NODE_REFUSED}
+    assert answer.unresolvable_nodes == {"n0": NODE_REJECTED, "n2": NODE_REJECTED}
     assert trial.refusals.refused == [("worker-1", "n1")]
 
 
@@ -165,7 +165,7 @@ def test_a_failed_bind_may_come_again_without_a_filter() -> None:
 
 
 def test_pods_that_are_never_bound_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_REMEMBERED", 2)
+    monkeypatch.setattr(service_module, "_MAX_FILTERED_PODS", 2)
     trial = Trial()
     for name in ("a", "b", "a", "c"):
         trial.filter(other_pod(name), "n0")

@@ -90,7 +90,7 @@ def test_nothing_is_bound_before_the_last_member_has_come_and_then_all_are() -> 
     trial = Trial()
     assert trial.request_bind("worker-2") == []
     assert trial.request_bind("worker-0") == []
-    assert trial.machine.missing(GANG) == ("worker-1",)
+    assert trial.machine.absent_members(GANG) == ("worker-1",)
     pods = tuple((member, pod(member)) for member in MEMBERS)
     assert trial.request_bind("worker-1") == [PostBindings(GANG, 1, pods)]
 
@@ -346,7 +346,7 @@ def test_a_new_attempt_starts_with_empty_seats_and_the_old_one_is_over() -> None
     trial = Trial()
     trial.request_bind_all(["worker-0", "worker-1"])
     assert trial.set_placement(NODES, attempt=2) == [BindResponse(1, WRONG_ATTEMPT), BindResponse(2, WRONG_ATTEMPT)]
-    assert trial.machine.missing(GANG) == tuple(MEMBERS)
+    assert trial.machine.absent_members(GANG) == tuple(MEMBERS)
     assert trial.request_bind("worker-2") == [BindResponse(3, WRONG_ATTEMPT)]
     assert trial.set_placement(NODES, attempt=1) == [], "an older attempt is of no interest"
     assert trial.request_bind("worker-2", GangMember(GANG, 2, "worker-2")) == []
@@ -357,7 +357,7 @@ def test_a_binding_of_an_old_attempt_is_of_no_interest_to_the_new_one() -> None:
     trial.request_bind_all()
     trial.set_placement(NODES, attempt=2)
     assert trial.result("worker-0") == [BindResponse(1)]
-    assert trial.machine.missing(GANG) == tuple(MEMBERS)
+    assert trial.machine.absent_members(GANG) == tuple(MEMBERS)
 
 
 def test_forgotten_is_not_admitted() -> None:
@@ -374,7 +374,7 @@ def test_two_gangs_do_not_touch_each_other() -> None:
     trial.request_bind_all(["worker-0", "worker-1"])
     trial.request_bind("worker-0", GangMember("ns/b", 1, "worker-0"))
     assert posted(trial.request_bind("worker-2")) == MEMBERS
-    assert trial.machine.missing("ns/b") == ("worker-1",)
+    assert trial.machine.absent_members("ns/b") == ("worker-1",)
 
 
 def test_after_a_restart_a_gang_that_is_partly_bound_goes_forward() -> None:

@@ -64,12 +64,12 @@ def parts() -> Iterator[Parts]:
 
 def test_a_gang_goes_through_and_the_listener_hears_of_it(parts: Parts) -> None:
     parts.request_bind("worker-0")
-    assert parts.permit.missing("ns/gang") == ("worker-1",)
+    assert parts.permit.statistics().gangs[PermitPhase.WAITING] == 1
     parts.request_bind("worker-1")
     eventually(lambda: parts.listener.bound == [("ns/gang", 1)])
     assert parts.answers == {"worker-0": [""], "worker-1": [""]}
     assert parts.bindings.bound == NODES
-    assert parts.permit.phase("ns/gang") is PermitPhase.BOUND
+    assert parts.permit.statistics().gangs[PermitPhase.BOUND] == 1
 
 
 def test_its_own_thread_ends_calls_in_time(parts: Parts) -> None:

@@ -78,7 +78,7 @@ def test_only_the_first_refusal_of_a_node_is_news() -> None:
     assert told.take() == {KEY}
     told.node_rejected(WHO, "n1")
     assert told.take() == set()
-    assert told.rejected_nodes.of(KEY) == {"worker-0": {"n1"}}
+    assert told.rejected_nodes.by_member(KEY) == {"worker-0": {"n1"}}
 
 
 def test_only_the_attempt_that_was_given_up_is() -> None:
@@ -97,4 +97,4 @@ def test_of_a_gang_that_is_gone_nothing_is_kept() -> None:
     told.node_rejected(WHO, "n1")
     told.forget(KEY)
     assert not told.is_attempt_rejected(gang("one", ADMITTED))
-    assert told.rejected_nodes.of(KEY) == {}
+    assert told.rejected_nodes.by_member(KEY) == {}
