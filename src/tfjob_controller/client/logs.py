@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.client.diagnostics.replicas import replica_views, status_of
@@ -32,6 +31,9 @@ _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 # Each one followed is a connection of its own through the API server to a kubelet.
 MAX_FOLLOWED = 32
+# Lines that wait for a reader who is slower than the programs.
+_MAX_QUEUED_LINES = 1000
+_PUT_TIMEOUT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +238,6 @@ def _run_of(view: View | None) -> _Run | None:
     return _Run(view.replica.id, view.pod, name, status.restart_count, has_started, status.state.running is not None)
 
 
-# Lines that wait for a reader who is slower than the programs.
-_QUEUED_LINES = 1000
-_PUT_TIMEOUT_SECONDS = 0.5
-
-
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """One line of one replica (`worker-1`), without its end."""
@@ -252,79 +249,84 @@ class LogLine:
         return f"[{self.replica}] {self.text}"
 
 
-class Source(Protocol):
-    """What is needed of a `LogReader`."""
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """One line of one replica as its program wrote it, without its end."""
 
-    def lines(self, replica_id: str) -> Iterator[bytes]: ...
-
-    def close(self) -> None: ...
+    replica: str
+    line: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """Of one replica's log; `error`: why it could not be had."""
+class LogEnd:
+    """The end of one replica's log; `error` says why it cannot be read."""
 
     replica: str
-    error: ClientError | None = None
+    error: ApiError | ClientError | None = None
 
 
-# Makes of what the server refused what the user is told.
-Tell = Callable[[ApiError], ClientError]
+def stream_logs(reader: LogReader, replicas: Sequence[str], *, follow: bool) -> Generator[RawLine | LogEnd, None, None]:
+    """The lines of all replicas, and an end for each. For one thread. Raises `ClientError` for too many replicas.
+
+    Logs that end are read one after the other. Followed logs of several replicas are read by one daemon thread each,
+    which put their lines into one bounded queue; closing the generator closes all connections, and the threads end.
+    """
+    if len(replicas) <= 1 or not follow:
+        return (item for replica in replicas for item in _stream_log(reader, replica))
+    if len(replicas) > MAX_FOLLOWED:
+        raise ClientError(f"{len(replicas)} replicas are too many to follow (at most {MAX_FOLLOWED}): choose some")
+    return _follow_all(reader, replicas)
 
 
-def log_lines(reader: Source, replicas: Sequence[str], tell: Tell, *, follow: bool) -> Iterator[LogLine]:
-    """For one thread. Raises `ClientError`."""
-    if len(replicas) > 1 and follow:
-        if len(replicas) > MAX_FOLLOWED:
-            raise ClientError(f"{len(replicas)} replicas are too many to follow (at most {MAX_FOLLOWED}): choose one")
-        items = _side_by_side(reader, replicas, tell)
-    else:
-        items = (item for replica in replicas for item in _of_one(reader, replica, tell))
-    return _lines(items, len(replicas))
+def log_lines(
+    reader: LogReader, replicas: Sequence[str], client_error: Callable[[ApiError], ClientError], *, follow: bool
+) -> Iterator[LogLine]:
+    """The lines of all replicas as text. For one thread.
+
+    A replica whose log cannot be read does not hide the others: a warning names it. Raises `ClientError` if no replica
+    has a log; `client_error` converts what the server refused.
+    """
+    return _text_lines(stream_logs(reader, replicas, follow=follow), len(replicas), client_error)
 
 
-def _lines(items: Generator[LogLine | _End, None, None], count: int) -> Iterator[LogLine]:
+def _text_lines(
+    items: Generator[RawLine | LogEnd, None, None], count: int, client_error: Callable[[ApiError], ClientError]
+) -> Iterator[LogLine]:
     failed: list[ClientError] = []
     with closing(items):
         for item in items:
-            if isinstance(item, LogLine):
-                yield item
+            if isinstance(item, RawLine):
+                yield LogLine(item.replica, item.line.decode("utf-8", "replace"))
             elif item.error is not None:
-                failed.append(item.error)
+                failed.append(client_error(item.error) if isinstance(item.error, ApiError) else item.error)
+                words = str(failed[-1])
                 if len(failed) < count:
-                    warnings.warn(_named(item.replica, str(item.error)), stacklevel=2)
+                    warnings.warn(words if words.startswith(item.replica) else f"{item.replica}: {words}", stacklevel=2)
     if len(failed) == count:
         raise failed[0]
 
 
-def _named(replica: str, words: str) -> str:
-    return words if words.startswith(replica) else f"{replica}: {words}"
-
-
-def _of_one(reader: Source, replica: str, tell: Tell) -> Generator[LogLine | _End, None, None]:
+def _stream_log(reader: LogReader, replica: str) -> Generator[RawLine | LogEnd, None, None]:
     try:
         for line in reader.lines(replica):
-            yield LogLine(replica, line.decode("utf-8", "replace"))
-    except ApiError as error:
-        yield _End(replica, tell(error))
-    except ClientError as error:
-        yield _End(replica, error)
+            yield RawLine(replica, line)
+    except (ApiError, ClientError) as error:
+        yield LogEnd(replica, error)
     else:
-        yield _End(replica)
+        yield LogEnd(replica)
 
 
-def _side_by_side(reader: Source, replicas: Sequence[str], tell: Tell) -> Generator[LogLine | _End, None, None]:
-    items: queue.Queue[LogLine | _End] = queue.Queue(_QUEUED_LINES)
+def _follow_all(reader: LogReader, replicas: Sequence[str]) -> Generator[RawLine | LogEnd, None, None]:
+    items: queue.Queue[RawLine | LogEnd] = queue.Queue(_MAX_QUEUED_LINES)
     stopped = threading.Event()
 
     def follow(replica: str) -> None:
         try:
-            for item in _of_one(reader, replica, tell):
+            for item in _stream_log(reader, replica):
                 if not _put(items, item, stopped):
                     return
-        # Whoever reads waits for an end of each.
-        except Exception as error:
-            _put(items, _End(replica, ClientError(f"{replica}: {type(error).__name__}: {error}")), stopped)
+        except Exception as error:  # the reader waits for an end of each replica
+            _put(items, LogEnd(replica, ClientError(f"{replica}: {type(error).__name__}: {error}")), stopped)
 
     for replica in replicas:
         threading.Thread(target=follow, args=(replica,), name=f"log-{replica}", daemon=True).start()
@@ -332,14 +334,14 @@ def _side_by_side(reader: Source, replicas: Sequence[str], tell: Tell) -> Genera
     try:
         while left:
             item = items.get()
-            left -= isinstance(item, _End)
+            left -= isinstance(item, LogEnd)
             yield item
     finally:
         stopped.set()
         reader.close()
 
 
-def _put(items: queue.Queue[LogLine | _End], item: LogLine | _End, stopped: threading.Event) -> bool:
+def _put(items: queue.Queue[RawLine | LogEnd], item: RawLine | LogEnd, stopped: threading.Event) -> bool:
     """False once nobody reads any more."""
     while not stopped.is_set():
         try:

@@ -42,6 +42,10 @@ def age(moment: str | None, now: datetime) -> str:
     return f"{seconds // 86400}d"
 
 
+def ago(moment: str, now: datetime) -> str:
+    return f"{age(moment, now)} ago" if moment else ""
+
+
 def replica_ranges(replicas: Sequence[str]) -> str:
     """`worker-0..3, worker-5` for worker-0, worker-1, worker-2, worker-3 and worker-5."""
     runs: list[tuple[str, int, int]] = []

@@ -10,10 +10,9 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import IO, Any
 
-from tfjob_controller.client.text import TextTable, age, fold, one_line
+from tfjob_controller.client.text import TextTable, fold, one_line
 from tfjob_controller.kubectl.arguments import JSON, YAML
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 
@@ -66,10 +65,6 @@ def to_yaml(value: Any) -> str:
 def print_notice(words: str) -> None:
     """Print one line to standard error, beside the answer."""
     print(one_line(words), file=sys.stderr)
-
-
-def ago(moment: str, now: datetime) -> str:
-    return f"{age(moment, now)} ago" if moment else ""
 
 
 def is_coloured(out: IO[str]) -> bool:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tfjob_controller.client.logs import LogOptions
 from tfjob_controller.kubectl.arguments import JSON, YAML, parse, print_refusal
-from tfjob_controller.kubectl.logprinter import _Printer
+from tfjob_controller.kubectl.logprinter import print_replicas
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
     print_notice,
@@ -94,7 +93,7 @@ def test_of_a_log_only_colours_reach_a_terminal(line: bytes, shown: bytes) -> No
 
 def printed(lines: Any, prefixes: dict[str, bytes], *, is_terminal: bool) -> bytes:
     out = Terminal(is_one=is_terminal)
-    _Printer(lines, LogOptions(), out, prefixes).show("worker-0")
+    print_replicas(lines, ["worker-0"], prefixes, out, follow=False)
     return out.bytes
 
 

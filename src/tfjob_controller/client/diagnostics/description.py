@@ -6,6 +6,7 @@ How the replicas are judged: views.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -19,7 +20,7 @@ from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job, stat
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.tables import html_fields, html_heading, html_paragraph, html_table
-from tfjob_controller.client.text import age
+from tfjob_controller.client.text import age, ago
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.exit_codes import in_words
@@ -88,7 +89,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
 
     def _repr_html_(self) -> str:
 
-        return render(self)
+        return to_html(self)
 
 
 def summary(description: Description) -> dict[str, str]:
@@ -215,31 +216,48 @@ def _event_row(job_name: str, event: Event) -> EventRow:
     )
 
 
-def render(description: Description, now: datetime | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table of a description below its title."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def sections_of(description: Description, now: datetime) -> list[Section]:
+    """The tables that `kubectl tfjob describe` and notebooks show; those without rows are left out."""
+    conditions = [
+        [each.type, each.status, ago(each.last_transition_time, now), each.reason, each.message]
+        for each in description.conditions
+    ]
+    events = [
+        [
+            ago(each.last_seen, now),
+            each.type,
+            each.reason,
+            f"{each.count}x" if each.count > 1 else "",
+            f"{each.about}: {each.note}" if each.about else each.note,
+        ]
+        for each in description.events
+    ]
+    sections = (
+        Section("Replicas", REPLICA_HEADERS, [replica_cells(each) for each in description.replicas]),
+        Section("Conditions", ("Type", "Status", "Since", "Reason", "Message"), conditions),
+        Section("Events", ("Last seen", "Type", "Reason", "Times", "Note"), events),
+    )
+    return [each for each in sections if each.rows]
+
+
+def to_html(description: Description, now: datetime | None = None) -> str:
     now = now or datetime.now(UTC)
-    parts = [html_fields(_summary_fields(description, now)), *map(html_paragraph, description.hints)]
-    if description.replicas:
-        parts += [html_heading("Replicas"), html_table(REPLICA_HEADERS, map(replica_cells, description.replicas))]
-    if description.conditions:
-        rows = [
-            [each.type, each.status, age(each.last_transition_time, now), each.reason, each.message]
-            for each in description.conditions
-        ]
-        parts += [html_heading("Conditions"), html_table(("Type", "Status", "For", "Reason", "Message"), rows)]
-    if description.events:
-        rows = [
-            [age(each.last_seen, now), each.type, each.reason, str(each.count), each.about, each.note]
-            for each in description.events
-        ]
-        headers_of_events = ("Age", "Type", "Reason", "Times", "About", "Note")
-        parts += [html_heading("Events"), html_table(headers_of_events, rows)]
-    return "".join(parts)
-
-
-def _summary_fields(description: Description, now: datetime) -> dict[str, str]:
-    return {
+    fields = {
         "Name": f"{description.namespace}/{description.name}",
         **summary(description),
         "Restarts": str(description.restarts),
         "Age": age(description.created, now),
     }
+    parts = [html_fields(fields), *map(html_paragraph, description.hints)]
+    for each in sections_of(description, now):
+        parts += [html_heading(each.title), html_table(each.headers, each.rows)]
+    return "".join(parts)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description
     from tfjob_controller.client.diagnostics.diagnosis import Diagnosis
     from tfjob_controller.client.diagnostics.timeline import TimelineEntry
+    from tfjob_controller.kubectl.output import Screen
     from tfjob_controller.kubectl.session import Session
 
 _DESCRIBE_EXAMPLES = """
@@ -51,10 +52,9 @@ def _run_describe(session: Session, parsed: Namespace) -> int:
     return 0
 
 
-def _print_description(screen: Any, description: Description, now: datetime) -> None:
-    """`screen` is a `Screen`; it is not imported here, so that JSON costs no rich."""
-    from tfjob_controller.client.diagnostics.description import summary
-    from tfjob_controller.kubectl.output import ago
+def _print_description(screen: Screen, description: Description, now: datetime) -> None:
+    from tfjob_controller.client.diagnostics.description import sections_of, summary
+    from tfjob_controller.client.text import ago
 
     limit = "" if description.backoff_limit is None else f" (at most {description.backoff_limit})"
     screen.fields(
@@ -71,51 +71,12 @@ def _print_description(screen: Any, description: Description, now: datetime) -> 
     )
     for hint in description.hints:
         screen.line(hint)
-    _print_replicas(screen, description)
-    _print_conditions(screen, description, now)
-    _print_events(screen, description, now)
-
-
-def _print_replicas(screen: Any, description: Description) -> None:
-    if not description.replicas:
-        return
-    from tfjob_controller.client.diagnostics.description import REPLICA_HEADERS, replica_cells
-
-    screen.heading("Replicas")
-    screen.table(REPLICA_HEADERS, [replica_cells(each) for each in description.replicas])
-
-
-def _print_conditions(screen: Any, description: Description, now: datetime) -> None:
-    if not description.conditions:
-        return
-    screen.heading("Conditions")
-    from tfjob_controller.kubectl.output import ago
-
-    rows = [
-        [each.type, each.status, ago(each.last_transition_time, now), each.reason, each.message]
-        for each in description.conditions
-    ]
-    screen.table(["Type", "Status", "Since", "Reason", "Message"], rows)
-
-
-def _print_events(screen: Any, description: Description, now: datetime) -> None:
-    from tfjob_controller.kubectl.output import ago
-
-    screen.heading("Events")
+    for section in sections_of(description, now):
+        screen.heading(section.title)
+        screen.table(section.headers, section.rows)
     if not description.events:
+        screen.heading("Events")
         screen.line("none (the server keeps them for an hour)")
-        return
-    rows = [
-        [
-            ago(row.last_seen, now),
-            row.type,
-            row.reason,
-            f"{row.count}x" if row.count > 1 else "",
-            f"{row.about}: {row.note}" if row.about else row.note,
-        ]
-        for row in description.events
-    ]
-    screen.table(["Last seen", "Type", "Reason", "Times", "Note"], rows)
 
 
 _EXPLAIN_EXAMPLES = """
@@ -178,7 +139,7 @@ def _value(case: Diagnostics, entries: Sequence[TimelineEntry], found: Diagnosis
     }
 
 
-def _print(screen: Any, entries: Sequence[TimelineEntry], found: Diagnosis) -> None:
+def _print(screen: Screen, entries: Sequence[TimelineEntry], found: Diagnosis) -> None:
     from tfjob_controller.client.diagnostics.timeline import fold_entries
 
     with_ids = any(entry.reconcile_id and entry.kind == "log" for entry in entries)
