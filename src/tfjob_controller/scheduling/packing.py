@@ -32,7 +32,7 @@ _SEARCH_BUDGET = 20_000
 # How many nodes it uses, those that could take most: each adds a level of recursion.
 _SEARCHED_NODES = 200
 
-# How many pods of each pod_set, in the order of the pod_sets.
+# How many pods of each pod set, in the order of the pod sets.
 Counts: TypeAlias = tuple[int, ...]
 
 
@@ -140,7 +140,7 @@ def _fits_all(group: NodeGroup, wanted: Counts, total: Mapping[str, int]) -> boo
 
 
 class _Packer:
-    """The greedy way. Used once."""
+    """Packs greedily, see the module's text. Used once."""
 
     def __init__(
         self, groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale, most: Sequence[int]
@@ -153,6 +153,7 @@ class _Packer:
         self._by_scarcity = sorted(range(len(pod_sets)), key=lambda k: (most[k] / max(pod_sets[k].count, 1), k))
 
     def greedy(self) -> list[PackingStep] | None:
+        """Returns the steps, or None if some pods are left over."""
         steps: list[PackingStep] = []
         heap = [entry for index in range(len(self._groups)) if (entry := self._entry(index)) is not None]
         heapq.heapify(heap)
@@ -180,7 +181,7 @@ class _Packer:
         return -size, self._scale.waste(index, counts), group.names[self._next[index]], index, counts
 
     def _pop(self, heap: list[tuple[float, tuple[int, float], str, int, Counts]]) -> tuple[int, Counts] | None:
-        """The group that takes most now (or all); what it took before may be more than is left."""
+        """Returns the group that takes the most pods now; what it took before may be more than is left."""
         while heap:
             size, waste, name, index, _ = heapq.heappop(heap)
             entry = self._entry(index)
@@ -192,7 +193,7 @@ class _Packer:
         return None
 
     def _last(self, index: int) -> int:
-        """Of all groups that take the rest, the one that is left with least."""
+        """Returns, of all groups that take the remaining pods, the one that is left with the least."""
         rest = tuple(self._left)
         total = total_requests(self._pod_sets, rest)
         best = index
@@ -208,7 +209,7 @@ class _Packer:
         return self._scale.waste(index, counts), self._groups[index].names[self._next[index]]
 
     def _take(self, index: int, counts: Counts) -> Iterator[PackingStep]:
-        """As many nodes of the group as take the same; equal shares stay equal meanwhile."""
+        """Fills as many nodes of the group as take the same counts; equal shares stay equal meanwhile."""
         group, first = self._groups[index], self._next[index]
         times = min(left // count for left, count in zip(self._left, counts, strict=True) if count)
         if len(self._pod_sets) > 1:
@@ -220,7 +221,7 @@ class _Packer:
         return (PackingStep(name, counts) for name in group.names[first : first + times])
 
     def _fill(self, group: NodeGroup) -> Counts:
-        """What one node of the group takes of what is left."""
+        """Returns how many of the remaining pods one node of the group takes."""
         left = [count if accepts else 0 for count, accepts in zip(self._left, group.accepts, strict=True)]
         if sum(map(bool, left)) == 1:
             kind = next(index for index, count in enumerate(left) if count)
@@ -237,7 +238,7 @@ class _Packer:
         return tuple(counts)
 
     def _shares(self, left: list[int], free: Amounts) -> list[int]:
-        """The largest equal share of every kind that fits, rounded up."""
+        """Returns the largest equal share of every kind that fits, rounded up."""
         most = max(left)
         if not most:
             return left
@@ -283,6 +284,7 @@ class _Search:
         self._most = list(sums)[::-1]
 
     def find(self, index: int, left: Counts) -> list[PackingStep] | None:
+        """Returns the steps on the nodes from `index` on that place all pods that are left."""
         if not any(left):
             return []
         if (index, left) in self._hopeless or any(a > b for a, b in zip(left, self._most[index], strict=True)):

@@ -29,7 +29,7 @@ _MINUTE = 60 * SECOND
 _MOST_LANES = 256
 _IDLE_COLOUR, _PAUSED_COLOUR = "#c9c9c9", "#000000"
 _COLOURS = mpl.colormaps["tab20"]
-# Greys of tab20 are taken: they mean idle.
+# Without the greys of tab20, which mean idle.
 _JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
 
 
@@ -108,7 +108,7 @@ def _end_minutes(segments: Sequence[Segment]) -> float:
     return max((each.end_ms for each in segments), default=0) / _MINUTE
 
 
-# Who ran where
+# Which job ran where
 
 
 def _gantt(details_by_policy: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:

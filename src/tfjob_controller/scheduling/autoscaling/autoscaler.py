@@ -68,10 +68,10 @@ def plan_growth(
     policy: AutoscalingPolicy,
     waited_at: datetime | None,
 ) -> ResizePlan:
-    """Grows the gang of the highest priority, then the one least above its minimum, then the first by name.
+    """Returns the plan while no gang is pending: one gang grows, by one member.
 
-    While a gang with a request to grow has not grown yet, and still fits, the request stands and no other gang gets
-    one.
+    The gang of the highest priority comes first, then the one least above its minimum, then the first by name. While a
+    gang has not followed a request to grow, and still fits, the request stands and no other gang gets one.
     """
     growing = [each for each in running if each.is_growing and each.is_resizable]
     found = _grow_first(view, growing, lambda each: each.target)

@@ -155,7 +155,7 @@ def _trial(view: ClusterView, head: _Head, freed: Sequence[FreedCapacity], polic
 
 
 def _is_releasing(running: Iterable[ElasticGang], head: _Head) -> bool:
-    """Whether gangs were resized for it, or are about to be: since it had waited long enough."""
+    """Whether capacity was released for it: gangs were resized since it is eligible, or are about to be."""
     return any(
         len(each.nodes) > each.count
         or (each.last_resize_time is not None and each.last_resize_time >= head.eligible_time)
