@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfjob_controller.kube.config.credentials import AuthInfo, Credentials
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.config.server import Server
+from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.util.clock import RealClock
 
 
 def config_for(url: str) -> Config:
     """Nobody's identity at this URL."""
-    return Config(Server(url), "default", "test", Credentials(AuthInfo, RealClock()))
+    return Config(ServerConfig(url), "default", "test", Credentials(AuthInfo, RealClock()))

@@ -51,7 +51,7 @@ class LineStream(Protocol):
     def close(self) -> None: ...
 
 
-class RequestObserver(Protocol):
+class TransportObserver(Protocol):
     """Is told what the transport does, in the calling thread.
 
     `code` is the HTTP status, `<error>` if there was none.

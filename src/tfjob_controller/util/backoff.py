@@ -1,10 +1,9 @@
-"""How long to rest after a failure, so that many clients do not come back as one.
+"""Delays between retries that keep many clients from coming back at the same time.
 
-Theory of operation. Decorrelated jitter: each delay is drawn between the base and three times the one before, up to a
-cap. It grows as an exponential does, but two clients that failed at the same moment drift apart with each try, and stay
-apart. A failure that follows a healthy period (nothing failed since the last rest ended, for `reset_after_seconds`)
-counts as the first again; a success alone does not, else a server that accepts and drops every connection would be
-called without rest.
+Theory of operation. Decorrelated jitter: each delay is drawn between the base and three times the previous delay, up to
+a cap. Delays grow exponentially, but two clients that failed at the same moment drift apart with each retry. A failure
+after a healthy period (nothing failed for `reset_after_seconds` after the last delay) counts as the first one again; a
+success alone does not, since a server that accepts and drops every connection would otherwise be called without delay.
 
 Threads: none; one thread owns one. Times are seconds on the `Clock` given.
 Source: AWS Architecture Blog, "Exponential Backoff and Jitter" (decorrelated); client-go tools/cache/reflector.go for
@@ -17,8 +16,8 @@ import random
 
 from tfjob_controller.util.clock import Clock
 
-# One lost connection is mended before anybody notices; a server that is down is asked about twice a minute, as
-# client-go does.
+# A lost connection is replaced before anybody notices it; a server that is down gets about two requests per minute, as
+# from client-go.
 BASE_SECONDS = 0.5
 CAP_SECONDS = 30.0
 RESET_AFTER_SECONDS = 120.0
@@ -26,7 +25,7 @@ _GROWTH = 3.0
 
 
 class DecorrelatedBackoff:
-    """Delays for one caller that tries the same thing again and again."""
+    """Delays for one caller that repeats one operation."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class DecorrelatedBackoff:
         self._rest_ends = clock.monotonic()
 
     def next_seconds(self, at_least: float = 0.0) -> float:
-        """Count one failure and say how long to rest; never shorter than `at_least` (a server's Retry-After)."""
+        """Count a failure and return the delay before the next try, at least `at_least` (a server's Retry-After)."""
         now = self._clock.monotonic()
         if now - self._rest_ends >= self._reset_after:
             self._last = self._base

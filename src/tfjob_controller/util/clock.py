@@ -1,7 +1,7 @@
 """Time as a parameter.
 
 Everything in this package that reads the time, or waits for it to pass, does so through a `Clock`, so that a test can
-own it. Durations are seconds on the monotonic scale; wall time is only for what people and the API read.
+control it. Durations are seconds on the monotonic scale; wall time is only for what people and the API read.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Clock(Protocol):
         """Wall time, with a time zone (UTC)."""
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
-        """Wait on a condition that the caller holds until it is notified or the time is over (None: no limit).
+        """Wait on a condition that the caller holds until it is notified or the time has passed (None: no limit).
 
-        May return early, as conditions do: the caller looks at its state, and at the time, again in a loop.
+        May return early, as conditions do: the caller checks its state and the time again in a loop.
         """
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        """Rest for `seconds` or until `stop` is set, whichever is first; True if `stop` is set."""
+        """Wait for `seconds` or until `stop` is set, whichever is first; returns True if `stop` is set."""
 
 
 class RealClock:
-    """The machine's clock. Whoever asks for more than it can wait for (a server may say any Retry-After) gets that."""
+    """The machine's clock. A longer wait than the platform allows (a server may send any Retry-After) is shortened."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -53,7 +53,7 @@ class RealClock:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits on a fake clock until a moment, or (with a condition) until that is notified."""
+    """A thread that waits on a fake clock until a moment, or until its condition is notified."""
 
     until: float
     condition: threading.Condition | None = None
@@ -62,13 +62,13 @@ class _Waiter:
 class FakeClock:
     """A clock that stands still until a test moves it.
 
-    A move wakes everybody, and `waiters` counts those who then wait again: a test knows that all have seen the time. If
-    it `is_strict`, a move wakes only those whose time is over, as on a real clock: who forgets to notify a waiter is
-    found out, but whoever is notified is counted as waiting until it has woken.
+    A move wakes all waiters, and `waiters` counts those that then wait again, so that a test knows when all have seen
+    the time. If it `is_strict`, a move wakes only waiters whose time has passed, as a real clock does: that reveals a
+    missing notification, but a notified thread counts as waiting until it has woken.
 
-    No wake-up is lost. A thread works out how long to wait from a time it has read, then waits; were the clock moved
-    in between, it would wait too long. So the clock remembers, for each thread, at which move it last read the time: a
-    wait that is based on a time that has passed returns at once, and the caller's loop reads the time again.
+    No wake-up is lost. A thread computes how long to wait from a time it has read, then waits; if the clock moved in
+    between, it would wait too long. So the clock remembers for each thread at which move it last read the time: a wait
+    that is based on an outdated time returns at once, and the caller's loop reads the time again.
     """
 
     def __init__(self, now: datetime | None = None, *, is_strict: bool = False) -> None:
@@ -93,7 +93,7 @@ class FakeClock:
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
         waiter = self._register(condition, timeout_seconds)
         try:
-            # A move or notify that comes between the registration and here is not lost: the caller holds the condition.
+            # A move or notification since the registration is not lost: the caller holds the condition.
             condition.wait(None if waiter else 0.0)
         finally:
             with self._changed:
@@ -111,7 +111,7 @@ class FakeClock:
         return stop.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Move both scales forward and wake the waiters, who then find their time over or wait again."""
+        """Move both scales forward and wake the waiters, which then return or wait again."""
         with self._changed:
             self._monotonic += seconds
             self._now += timedelta(seconds=seconds)
@@ -125,13 +125,13 @@ class FakeClock:
                 condition.notify_all()
 
     def jump(self, seconds: float) -> None:
-        """Set wall time forward or (negative) back, as an administrator or NTP does; no time passes, nobody wakes."""
+        """Set wall time forward or (negative) back, as an administrator or NTP does, without waking anybody."""
         with self._changed:
             self._now += timedelta(seconds=seconds)
 
     @property
     def waiters(self) -> int:
-        """How many threads wait on this clock and have seen its present time (see the class)."""
+        """How many threads wait on this clock and have seen its present time."""
         with self._changed:
             return len(self._waiters)
 
@@ -149,7 +149,7 @@ class FakeClock:
         return is_over or (waiter.condition is not None and not self._is_strict)
 
     def _register(self, condition: threading.Condition, timeout_seconds: float | None) -> _Waiter | None:
-        """Nothing if there is nothing to wait for: no time is left, or it has moved since this thread read it."""
+        """None if there is nothing to wait for: no time is left, or the clock has moved since this thread read it."""
         with self._changed:
             read_at = getattr(self._read, "moves", self._moves)
             self._read.moves = self._moves

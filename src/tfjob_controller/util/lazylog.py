@@ -1,6 +1,6 @@
-"""Loggers for modules that a command line loads: structlog brings rich along, which takes longer than a request.
+"""Loggers that import structlog with their first line: it imports rich, which takes longer than a command's request.
 
-They are structlog's own from their first line on, so configuration and capture in tests work as with any other.
+They behave as structlog's own from the first line on, including configuration and capture in tests.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def get_logger(name: str) -> Any:
 
 
 def before_first_line(configure: Callable[[], None]) -> None:
-    """Call this once, when the first line comes: for whoever would not load structlog just to configure it."""
+    """Call `configure` once before the first line, so that structlog is not imported only to be configured."""
     _before_first[:] = [configure]
 
 
 class _LazyLogger:
-    """Any thread may use it."""
+    """Thread-safe."""
 
     __slots__ = ("_logger", "_name")
 
@@ -32,7 +32,7 @@ class _LazyLogger:
         self._logger: Any = None
 
     def debug(self, event: str, **values: Any) -> None:
-        """Nothing where nobody has loaded structlog: then nobody has asked for such lines either."""
+        """Write nothing if structlog is not imported: then nobody has enabled debug lines."""
         if self._logger is not None or "structlog" in sys.modules:
             self.__getattr__("debug")(event, **values)
 

@@ -1,7 +1,7 @@
-"""Threads that outlive their mistakes.
+"""Supervised threads.
 
-A controller whose watch thread died looks healthy and does nothing. So the body of every long-lived thread runs under
-a supervisor: what it raises is logged and counted, and after a short rest the body runs again.
+A controller whose watch thread died looks healthy and does nothing. So the body of every long-lived thread runs under a
+supervisor: an exception is logged and counted, and after a short rest the body runs again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# Long enough that a body which fails at once does not fill the log, short against anything a user waits for.
+# Long enough that a body which always fails does not fill the log, and shorter than anything a user waits for.
 RESTART_SECONDS = 1.0
 
 
 class SupervisedThread:
-    """Runs `body` until it returns; one that raises is run again after `RESTART_SECONDS`, unless `stop` is set.
+    """Runs `body` until it returns; if it raises, it runs again after `RESTART_SECONDS`, unless `stop` is set.
 
-    `stop` is the caller's: the body must look at it. The thread is a daemon, so that a call which cannot be
-    interrupted (a connect under way) never keeps the process from ending; whoever stops it still joins it.
+    The body must check `stop`. The thread is a daemon, so that a call that cannot be interrupted (such as a connect)
+    never keeps the process from ending; the owner still joins it.
     """
 
     def __init__(self, name: str, body: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:
@@ -35,14 +35,14 @@ class SupervisedThread:
 
     @property
     def restarts(self) -> int:
-        """How often the body has died."""
+        """How often the body has raised."""
         return self._restarts
 
     def start(self) -> None:
         self._thread.start()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the end; False, and a line in the log, if the thread still runs then. Never started is ended."""
+        """Wait for the end; returns False and logs a warning if the thread still runs then. True if never started."""
         if self._thread.ident is None:
             return True
         self._thread.join(max(0.0, timeout_seconds))
@@ -57,5 +57,5 @@ class SupervisedThread:
                 return
             except Exception:
                 self._restarts += 1
-                log.exception("thread died, starting it again", thread=self._thread.name, restarts=self._restarts)
+                log.exception("thread failed, restarting it", thread=self._thread.name, restarts=self._restarts)
             self._clock.sleep(RESTART_SECONDS, self._stop)

@@ -1,25 +1,25 @@
-"""A local copy of one kind of object, and everybody who wants to hear of its changes.
+"""A local copy of one kind of object, and handlers that are told of its changes.
 
 Theory of operation.
 
-    socket → Reflector (one thread) → WatchStream: lines become events → Store: state, indexes
-                                                                           │ under its lock: each change, in order
-                                                                           ▼
-                                                       one inbox per handler → the handler's own thread
+    socket → Reflector (one thread) → WatchDecoder: lines become deltas → Store: state, indexes
+                                                                            │ under its lock: each change, in order
+                                                                            ▼
+                                                        one inbox per handler → the handler's own thread
 
-There is one log of events for each informer, in the server's order, with a whole list as one entry of it: the reflector
-applies it to the store, and the store tells each change to every inbox under the lock that made it. So a handler
-finds in the store what it is told or something newer, never something older; all handlers see the same changes in the
-same order; a slow one delays only itself. An own write that was assumed takes the same way.
+Each informer has one log of deltas, in the server's order, in which a complete list is one entry: the reflector applies
+it to the store, and the store puts each change into every inbox under the same lock. So a handler finds in the store
+what it is told or something newer, never something older; all handlers see the same changes in the same order; a slow
+handler delays only itself. Assumed writes take the same way.
 
-- A handler is told `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an
-  object that was deleted and created anew while nobody watched is told as `on_delete(final=False)` and `on_add`.
-- A handler that is added late first gets the present state as `on_add(is_initial=True)`.
+- A handler receives `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an
+  object that was deleted and recreated unseen is reported as `on_delete(final=False)` and `on_add`.
+- A handler that is added late first receives the present state as `on_add(is_initial=True)`.
 - `is_initial` is True for everything up to the end of the first list; `has_synced` says that the handler has been
-  handed (not: has finished with) all of that.
-- What a handler raises is logged and counted; the next change is delivered as if nothing had been.
+  called with all of that.
+- An exception of a handler is logged and counted; the next change is delivered all the same.
 
-`stop` ends all threads, also one that is blocked in a read. An informer runs once.
+`stop` ends all threads, even one that is blocked in a read. An informer runs once.
 Source: client-go tools/cache shared_informer.go, the_real_fifo.go.
 """
 
@@ -52,7 +52,7 @@ class InformerStatistics:
 
 
 class Informer(Generic[ObjectT]):
-    """See the module's text. `decode` turns one object's JSON into its type; what it cannot read is skipped."""
+    """See the module's docstring. `decode` turns an object's JSON into its type; unreadable ones are skipped."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Informer(Generic[ObjectT]):
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
         self._lock = threading.Lock()
-        self._feeds: list[HandlerProcessor[ObjectT]] = []
+        self._processors: list[HandlerProcessor[ObjectT]] = []
         self._started = False
         self._stopped = threading.Event()
         self._reflector = Reflector(
@@ -91,73 +91,73 @@ class Informer(Generic[ObjectT]):
         self._thread = SupervisedThread(f"informer-{self.name}", self._reflector.run, stop=self._stopped, clock=clock)
 
     def add_handler(self, handler: Handler[ObjectT], name: str = "") -> Registration:
-        """Feed a handler from now on, the present state first. Before or after `start`; RuntimeError once stopped."""
+        """Add a handler, before or after `start`; it receives the present state first. RuntimeError once stopped."""
         with self._lock:
             if self._stopped.is_set():
-                raise RuntimeError(f"the informer of {self.name} has stopped")
-            feed = HandlerProcessor(
+                raise RuntimeError(f"the informer of {self.name} is stopped")
+            processor = HandlerProcessor(
                 handler,
-                name or f"{self.name}-{len(self._feeds)}",
+                name or f"{self.name}-{len(self._processors)}",
                 self.store,
                 clock=self._clock,
             )
-            self._feeds.append(feed)
+            self._processors.append(processor)
             if self._started:
-                feed.start()
-            return feed
+                processor.start()
+            return processor
 
     def start(self) -> None:
-        """Start all threads. RuntimeError on a second call: an informer runs once."""
+        """Start all threads. RuntimeError on a second call."""
         with self._lock:
             if self._started or self._stopped.is_set():
                 raise RuntimeError(f"the informer of {self.name} runs only once")
             self._started = True
-            for feed in self._feeds:
-                feed.start()
+            for processor in self._processors:
+                processor.start()
             self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """End all threads; what handlers were not yet told, they never are. False if one has not ended in time."""
+        """End all threads; undelivered changes are lost. Returns False if a thread has not ended in time."""
         deadline = self._clock.monotonic() + timeout_seconds
-        feeds = self.begin_stop()
-        threads = [self._thread, *(feed.thread for feed in feeds)]
+        processors = self.begin_stop()
+        threads = [self._thread, *(processor.thread for processor in processors)]
         ended = [thread.join(deadline - self._clock.monotonic()) for thread in threads]
         return all(ended)
 
     def begin_stop(self) -> Sequence[HandlerProcessor[ObjectT]]:
-        """Tell all threads to end and return at once, for whoever has several informers to `stop`; gives the feeds."""
+        """Ask all threads to end and return at once, so that several informers can stop together."""
         with self._lock:
             self._stopped.set()
-            feeds = [*self._feeds]
+            processors = [*self._processors]
         self._reflector.stop()
-        for feed in feeds:
-            feed.stop()
-        return feeds
+        for processor in processors:
+            processor.stop()
+        return processors
 
     @property
     def is_synced(self) -> bool:
-        """Whether the store has held a whole list; it stays True when the watch is lost later."""
+        """Whether the store has received a complete list; stays True if the watch is lost later."""
         return self.store.is_synced
 
     @property
     def last_error(self) -> str:
-        """Why there is no watch just now, in words a user can act on; empty when all is well."""
+        """Why list or watch fails at present, in words a user can act on; empty if it does not."""
         return self._reflector.last_error
 
     def statistics(self) -> InformerStatistics:
         with self._lock:
-            feeds = [*self._feeds]
+            processors = [*self._processors]
         return InformerStatistics(
             objects=len(self.store),
             resource_version=self.store.last_resource_version,
             is_synced=self.is_synced,
             thread_restarts=self._thread.restarts,
             reflector=self._reflector.statistics(),
-            handlers=tuple(feed.statistics() for feed in feeds),
+            handlers=tuple(processor.statistics() for processor in processors),
         )
 
     def _apply(self, event: Delta[ObjectT]) -> None:
-        """The sink: the log's next entry goes to the store, which tells the feeds."""
+        """Apply the next delta to the store, which passes the change to all handlers."""
         if isinstance(event, UpsertDelta):
             self.store.upsert(event.obj)
         elif isinstance(event, DeleteDelta):
@@ -182,7 +182,7 @@ class InformerGroup:
             informer.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """End all threads; False if one has not ended in that time, which is for all together."""
+        """End all threads; returns False if one has not ended within the common time limit."""
         deadline = self._clock.monotonic() + timeout_seconds
         for informer in self._informers:
             informer.begin_stop()
@@ -194,19 +194,19 @@ class InformerGroup:
         return all(informer.is_synced for informer in self._informers)
 
     def problems(self) -> list[str]:
-        """Which caches are not filled, and why, in words that name the missing CRD or right."""
+        """Which caches are not synced, and why, with the name of the missing CRD or permission."""
         return [
-            f"{informer.name} not synced: {informer.last_error or 'the first list has not come yet'}"
+            f"{informer.name} not synced: {informer.last_error or 'the first list has not arrived yet'}"
             for informer in self._informers
             if not informer.is_synced
         ]
 
     def statistics(self) -> Mapping[str, InformerStatistics]:
-        """By resource."""
+        """By plural resource name."""
         return {informer.name: informer.statistics() for informer in self._informers}
 
     def restarts(self) -> dict[str, int]:
-        """How often each thread of the informers died."""
+        """How often each thread of the informers was restarted."""
         counts: dict[str, int] = {}
         for name, figures in self.statistics().items():
             counts[f"informer-{name}"] = figures.thread_restarts

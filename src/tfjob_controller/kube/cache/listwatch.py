@@ -1,27 +1,27 @@
-"""Which request keeps a copy of a collection up to date: list or watch, and from where.
+"""The list-watch state: which request keeps a copy of a collection up to date, and from which version.
 
-Theory of operation. `ListWatchState` knows which of three requests comes next, and what the outcome of each means:
+Theory of operation. `ListWatchState` decides which of three requests comes next, from the outcome of the last:
 
     STREAM ─ initial events end ─▶ WATCH ─ 410, 404, twice silent, ERROR event 5xx ─▶ STREAM
        │                             ▲  └─ ended, broken, 429, 5xx: WATCH again from the last version
        └ refused (400, 422, …) ─▶ LIST ─ last page ─┘
 
-- STREAM is a watch that begins with all present objects (`sendInitialEvents`): no big answer to hold in memory, and its
-  connection goes on as the watch. A server that knows no streaming lists refuses it as invalid, then LIST does the same
-  in pages; one that twice ends it before its end as well.
-- The first LIST asks for `resourceVersion=0` (whatever the server has at hand); a later one for at least the last
-  version seen, unpaged, since only so it is answered from the server's cache. STREAM: the newest, then at least the
-  last version.
-- 410 (the version was compacted away) and "too large resource version" (this server has not seen it) on a list mean
-  that the version is of no use: the next asks for the newest, whatever it is. A 410 on a watch only means to list.
-- A refusal never drops what is known. 429, 5xx and a lost connection rest and watch again from the last version: no
-  relist, which is what a server that just came up needs least. 404 lists again, since a kind that went away took its
-  objects with it. A 5xx *inside* a watch means that the server cannot show one change; the same place would fail again,
-  so this lists too.
-- A watch that was silent until its read timed out may have lost its connection. Twice in a row, and the server does not
-  know our version (its store was set back), for it sends a bookmark each minute otherwise: list.
+- STREAM is a watch that begins with all present objects (`sendInitialEvents`): no large response has to be held in
+  memory, and its connection continues as the watch. A server without streaming lists refuses it as invalid; then LIST
+  does the same in pages. So it does after two streaming lists that ended early.
+- The first LIST asks for `resourceVersion=0` (whatever the server has cached); a later one for at least the last
+version
+  seen, unpaged, since only then the server answers from its cache. STREAM asks for the newest version, later for at
+  least the last one.
+- 410 (the version was compacted) and "too large resource version" (this server has not reached it) on a list mean that
+  the version is of no use: the next request asks for the newest. A 410 on a watch only means to list.
+- A failure never drops what is known. 429, 5xx and a lost connection back off and watch again from the last version; a
+  relist is what a recovering server needs least. 404 lists again, since a deleted kind took its objects with it. A 5xx
+  *inside* a watch means that the server cannot send one change; the same version would fail again, so this lists too.
+- A watch that was silent until its read timed out may have lost its connection. Twice in a row means that the server
+  does not know our version (its store was set back), since it otherwise sends a bookmark each minute: list.
 
-It does no I/O and knows no time; the reflector asks it, does as it says, and tells it what came of that.
+It does no I/O and reads no clock; the reflector sends the requests and reports their outcomes.
 
 Threads: none; one thread owns one. Source: client-go tools/cache/reflector.go; apimachinery
 pkg/apis/meta/internalversion/validation (what is refused); apiserver pkg/storage/cacher (bookmarks, versions).
@@ -33,12 +33,12 @@ import enum
 
 from tfjob_controller.kube.errors import ApiError
 
-# client-go's pager. Servers that answer from their cache ignore it for version 0.
+# client-go's pager. Servers that answer version 0 from their cache ignore it.
 PAGE_SIZE = 500
-# One silence may be a lost connection.
+# A single silence may be a lost connection.
 _SILENCES_BEFORE_LIST = 2
 _CUTS_BEFORE_LIST = 2
-# How a server or a proxy says that it does not know the parameters of a streaming list; 422 is what apiservers say.
+# How a server or a proxy refuses the parameters of a streaming list; API servers answer 422.
 _NOT_UNDERSTOOD = frozenset({400, 405, 406, 415, 422, 501})
 
 
@@ -51,7 +51,7 @@ class RequestMode(enum.Enum):
 
 
 class ListWatchState:
-    """Which request comes next, from what came of the last; no I/O."""
+    """The next request, derived from the outcomes of the earlier ones."""
 
     def __init__(self) -> None:
         self.mode = RequestMode.STREAM
@@ -81,18 +81,18 @@ class ListWatchState:
         return {"limit": str(PAGE_SIZE), "resourceVersion": "0"}
 
     def record_list(self, version: int) -> None:
-        """A whole list has been taken: watch from there."""
+        """A complete list was received: watch from its version."""
         self.mode, self.version = RequestMode.WATCH, version
         self._want_newest = False
         self._silences = self._cuts = 0
 
     def record_progress(self, version: int) -> None:
-        """A watch brought everything up to this version."""
+        """A watch has delivered everything up to this version."""
         self.version = version
         self._silences = 0
 
     def record_failure(self, error: ApiError, *, opened: bool = False, silent: bool = False) -> None:
-        """A request failed; `opened`: after its answer had begun; `silent`: which then brought nothing in time."""
+        """A request failed: after its response had begun if `opened`, by a read time-out without a line if `silent`."""
         if error.is_gone or _is_too_large_version(error):
             self._version_refused()
         elif self.mode is RequestMode.STREAM and error.status in _NOT_UNDERSTOOD:
@@ -105,7 +105,7 @@ class ListWatchState:
             self._silent()
 
     def restart(self) -> None:
-        """Something unforeseen happened while events were applied: take everything anew."""
+        """Events could not be applied for an unknown reason: list everything again."""
         self.mode = RequestMode.STREAM
 
     def _version_refused(self) -> None:
@@ -126,5 +126,5 @@ class ListWatchState:
 
 
 def _is_too_large_version(error: ApiError) -> bool:
-    """Whether the server has not got as far as the version asked for: a Timeout with a cause, or only the words."""
+    """Whether the server has not reached the requested version: a Timeout with a cause, or only the message."""
     return "ResourceVersionTooLarge" in error.cause_reasons or "Too large resource version" in error.message

@@ -1,6 +1,7 @@
-"""One handler of an informer: its inbox and its thread. What a handler may rely on stands in `informer`.
+"""One handler of an informer, with its inbox and its thread. `informer.py` states what a handler may rely on.
 
-Threads: the store's writers put, under the store's lock; one thread takes. Others start, stop and look.
+Threads: the store's writers put changes into the inbox, under the store's lock; one thread takes them out. Other
+threads start, stop and read statistics. Source: client-go tools/cache/shared_informer.go (processorListener).
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ HandledT = TypeVar("HandledT", bound=Object, contravariant=True)
 
 
 class Handler(Protocol[HandledT]):
-    """Hears of changes, one call at a time. Must return quickly: put a key on a queue, do no I/O."""
+    """Is told of changes, one call at a time. Must return quickly: add a key to a queue, do no I/O."""
 
     def on_add(self, obj: HandledT, is_initial: bool) -> None: ...
 
     def on_update(self, old: HandledT, new: HandledT) -> None: ...
 
     def on_delete(self, obj: HandledT, final: bool) -> None:
-        """`obj` is the last known state; the very last one only if `final`."""
+        """`obj` is the object's last state if `final`, otherwise the last one that was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,17 @@ class HandlerStatistics:
 
 
 class Registration(Protocol):
-    """What `add_handler` gives back."""
+    """The result of `add_handler`."""
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler was handed the whole first list (for a late one: the state it came to)."""
+        """Whether the handler has received the complete first list, or the present state if it was added late."""
 
     def statistics(self) -> HandlerStatistics: ...
 
 
 class HandlerProcessor(Generic[ObjectT]):
-    """The store puts, the thread takes."""
+    """Delivers the store's changes to one handler."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class HandlerProcessor(Generic[ObjectT]):
         self._filled = threading.Condition()
         self._stopped = threading.Event()
         self._has_synced = False
-        self._told = 0
+        self._received = 0
         self._delivered = 0
         self._failures = 0
         self.thread = SupervisedThread(f"handler-{name}", self._run, stop=self._stopped, clock=clock)
@@ -93,7 +94,7 @@ class HandlerProcessor(Generic[ObjectT]):
     def statistics(self) -> HandlerStatistics:
         return HandlerStatistics(
             name=self._name,
-            pending=self._told - self._delivered,
+            pending=self._received - self._delivered,
             delivered=self._delivered,
             failures=self._failures,
             has_synced=self._has_synced,
@@ -101,9 +102,9 @@ class HandlerProcessor(Generic[ObjectT]):
         )
 
     def _put(self, change: Change[ObjectT]) -> None:
-        """Called under the store's lock, so the inbox has the store's order."""
+        """Called under the store's lock, so that the inbox has the store's order."""
         with self._filled:
-            self._told += 1
+            self._received += 1
             self._inbox.append(change)
             if len(self._inbox) == 1:
                 self._filled.notify()

@@ -1,16 +1,16 @@
-"""Keeps a sink up to date with one collection of the API server: list, then watch, for ever.
+"""Keeps a sink up to date with one collection of the API server: list, then watch, until stopped.
 
 Theory of operation. `ListWatchState` decides which request comes next and what its outcome means. The reflector sends
 that request, feeds the lines of a watch to `WatchDecoder`, and passes the resulting deltas to the sink in the server's
 order: a `ReplaceDelta` for each complete list, then one delta per change.
 
-Every failure rests with decorrelated back-off, and at least for `Retry-After`. Two endings do not: that of a watch
-whose time was over, and a 410, unless the last one is less than `EXPIRY_SECONDS` ago. A connection without a line for
-`READ_TIMEOUT_SECONDS` ends: bookmarks come each minute, so it is dead. The server is asked to end each watch after 5 to
-10 minutes, which spreads the watches over its instances anew.
+After every failure it rests, with decorrelated backoff and at least for `Retry-After`. There are two exceptions: a
+watch whose time was over, and a 410 unless the previous one is less than `EXPIRY_SECONDS` ago. A connection without a
+line for `READ_TIMEOUT_SECONDS` is closed: bookmarks come each minute, so it is dead. The server is asked to end each
+watch after 5 to 10 minutes, which distributes the watches over its instances again.
 
-`last_error` says in words a user can act on what is wrong, first of all missing rights and CRDs: those go on being
-tried.
+`last_error` describes what is wrong in words that a user can act on, such as missing permissions or CRDs. The reflector
+keeps trying in these cases as well.
 
 Threads: `run` belongs to one thread; `stop`, properties and `statistics` may be used from any.
 Source: client-go tools/cache/reflector.go.
@@ -54,9 +54,9 @@ READ_TIMEOUT_SECONDS = 70.0
 # client-go's range; the server ends the watch itself.
 MIN_WATCH_SECONDS = 300
 MAX_WATCH_SECONDS = 600
-# For one answer; a list of 20,000 pods without pages is 140 MB.
+# For one response; an unpaged list of 20,000 pods is 140 MB.
 LIST_TIMEOUT_SECONDS = 60.0
-# A version that is new enough to be watched lives longer: etcd is compacted every five minutes.
+# A watchable version lives longer: etcd is compacted every five minutes.
 EXPIRY_SECONDS = 60.0
 # A watch that ends sooner without a line is a failure, not an end.
 _SHORT_WATCH_SECONDS = 1.0
@@ -96,7 +96,7 @@ class _Counts:
 
 
 class Reflector(Generic[ObjectT]):
-    """See the module's text. `sink` is called with each event and must not raise."""
+    """See the module's docstring. `sink` is called with each delta and must not raise."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Reflector(Generic[ObjectT]):
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._stream: LineStream | None = None
-        # Of the request under way: when its answer began, and whether a line of it has come.
+        # Of the current request: when its response began, and whether a line of it has arrived.
         self._opened_at: float | None = None
         self._heard = False
         self._expired_at = -math.inf
@@ -148,7 +148,7 @@ class Reflector(Generic[ObjectT]):
                 raise
 
     def stop(self) -> None:
-        """End `run` soon, also while it is blocked in a read."""
+        """Make `run` return soon, even while it is blocked in a read."""
         self._stopped.set()
         with self._lock:
             stream = self._stream
@@ -162,7 +162,7 @@ class Reflector(Generic[ObjectT]):
 
     @property
     def last_error(self) -> str:
-        """Why the last request failed, until one succeeds; empty when all is well."""
+        """Why the last request failed; empty once a request succeeds."""
         return self._last_error
 
     def statistics(self) -> ReflectorStatistics:
@@ -199,7 +199,7 @@ class Reflector(Generic[ObjectT]):
 
     def _page(self, token: str) -> codec.ListPage:
         query = self._state.query(0, token) | self._selectors
-        # No retries below: what a failure means for the next request is decided here.
+        # No retries in the transport: the outcome decides which request comes next.
         body = self._requester.request(
             "GET", self._path, query=query, timeout_seconds=LIST_TIMEOUT_SECONDS, retry=False
         )
@@ -208,7 +208,7 @@ class Reflector(Generic[ObjectT]):
             page = codec.decode_list(body)
             int(page.resource_version)
         except ValueError as error:
-            raise ApiError(NO_RESPONSE, "BrokenList", f"the server sent what is no list: {error}") from error
+            raise ApiError(NO_RESPONSE, "BrokenList", f"the response is not a list: {error}") from error
         return page
 
     # Watches
@@ -225,7 +225,7 @@ class Reflector(Generic[ObjectT]):
                 self._hold(None)
 
     def _hold(self, stream: LineStream | None) -> bool:
-        """Make the stream under way known to `stop`; False if that came first."""
+        """Make the open stream known to `stop`; returns False if that was called before."""
         with self._lock:
             self._stream = stream
         return not self._stopped.is_set()
@@ -242,7 +242,7 @@ class Reflector(Generic[ObjectT]):
         self._check_end(decoder, self._clock.monotonic() - self._opened_at)
 
     def _check_end(self, decoder: WatchDecoder[ObjectT], lasted_seconds: float) -> None:
-        """A watch ends when its time is over; anything else rests before the next."""
+        """Raise ApiError if the watch ended early, so that a rest precedes the next one."""
         if decoder.is_listing:
             raise ApiError(NO_RESPONSE, "CutShort", "the streaming list ended before its end")
         if not self._heard and lasted_seconds < _SHORT_WATCH_SECONDS:
@@ -264,11 +264,11 @@ class Reflector(Generic[ObjectT]):
 
     def _recovered(self) -> None:
         if self._last_error:
-            log.info("the API server answers again", resource=self._name)
+            log.info("list or watch succeeded again", resource=self._name)
         self._last_error = ""
 
     def _failed(self, error: ApiError) -> None:
-        """Note what happened, decide what comes next, and rest."""
+        """Record the failure, decide on the next request, and rest."""
         self._counts.failures += 1
         message = self._describe(error)
         is_news = message != self._last_error
@@ -281,7 +281,7 @@ class Reflector(Generic[ObjectT]):
             self._clock.sleep(delay, self._stopped)
 
     def _is_first_expiry(self, error: ApiError) -> bool:
-        """Whether a watch was told to list, for the first time in a while."""
+        """Whether a watch expired (410) for the first time in a while."""
         if not error.is_gone or self._state.mode is not RequestMode.WATCH:
             return False
         self._counts.expired += 1

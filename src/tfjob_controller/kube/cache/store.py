@@ -1,34 +1,35 @@
-"""A cache of one kind of object: written by one informer, read by everybody.
+"""A cache of one kind of object, written by one informer and read by everybody.
 
 Theory of operation. A store holds the newest known state of every object under `namespace/name`, and any number of
 indexes over them. Changes come from two sides:
 
-- the watch, in the server's order: `replace` (a whole list at once), `upsert`, `delete`, `bookmark`, `skip`. Together
-  they carry the *version* of the store: everything that the server did up to it has been seen;
-- our own writes: `assume` puts the API's answer into the store before the watch brings it, so that the next sync sees
-  what the last one did. That is what other controllers need expectations for.
+- the watch, in the server's order: `replace` (a complete list), `upsert`, `delete`, `bookmark`, `skip`. They advance
+the
+  *version* of the store: everything that the server did up to it has been seen;
+- our own writes: `assume` puts the response to a write into the store before the watch delivers it, so that the next
+  sync sees what the last one wrote. Other controllers need expectations for that.
 
-An assumed object is a promise: the watch will bring this version or a later one. Three rules keep it from becoming a
-ghost or a step back in time:
+An assumed object is a promise: the watch will deliver this version or a later one. Three rules keep the cache from
+showing stale or phantom objects:
 
-1. `assume` refuses an object at or below the store's version: the watch has passed that point, and whatever it said
-   (a newer state, a deletion) is what counts;
-2. an event older than what is stored for its key is dropped, deletions of an earlier object of that name included;
-3. an assumed object that the watch has passed without a word (a bookmark or a whole list at or above its version) does
-   not belong here, perhaps since it does not match the selector, and goes.
+1. `assume` refuses an object at or below the store's version: the watch has passed that point, and what it delivered
+   (a newer state, a deletion) is authoritative;
+2. an event older than what is stored for its key is dropped, including deletions of an earlier object of that name;
+3. an assumed object that the watch has passed without mentioning it (by a bookmark or a complete list at or above its
+   version) is dropped, since it does not belong to the collection, for example because of the label selector.
 
-Versions are compared as integers. The API promised that they can be since Kubernetes 1.35, and etcd's
-revisions have always been such; servers that count otherwise cannot be cached here.
+Versions are compared as integers, which the API guarantees since Kubernetes 1.35 and which etcd's revisions have always
+been; servers with other versions cannot be cached.
 
-A list older than the store's version is the one case where time runs backwards: the reflector never asks for less than
-it has seen, so the server's own history was turned back (etcd restored from a backup). Then the list wins over all.
+Only after a restore of etcd from a backup is a list older than the store's version, since the reflector never asks for
+less than it has seen. Then the list replaces everything.
 
-Everybody who subscribed is told of each change exactly once, in order and under the store's lock: a listener only
-queues what it is told, and never calls back. Objects are immutable and shared; who changes one breaks all readers.
+Every subscriber is told of each change exactly once, in order and under the store's lock: a listener only queues what
+it is told and never calls back. Objects are immutable and shared.
 
 Threads: every method from any thread. Reads see one consistent state; a `replace` is seen whole or not at all.
 Source: client-go tools/cache thread_safe_store.go, controller.go (processReplacedAllInfo);
-the rules of `assume` are ours.
+kube-scheduler backend/cache (AssumePod) for the idea of `assume`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from tfjob_controller.kube.meta import Object, ObjectT, controller_of, key_of, v
 
 log = structlog.get_logger(__name__)
 
-# What an absent object counts as: older than everything.
+# The version of an absent object: older than everything.
 _ABSENT = -1
 
 
 class Added(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """An object that was not there before."""
+    """A new object."""
 
     obj: ObjectT
 
@@ -62,14 +63,14 @@ class Updated(msgspec.Struct, Generic[ObjectT], frozen=True):
 
 
 class Deleted(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """An object is gone. `final` says whether `obj` is its last state, or only the last that was seen (tombstone)."""
+    """An object was deleted. `final`: `obj` is its last state, not only the last one that was seen (tombstone)."""
 
     obj: ObjectT
     final: bool
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """All that the first list held has been told."""
+    """Everything in the first list has been delivered."""
 
 
 Change: TypeAlias = Added[ObjectT] | Updated[ObjectT] | Deleted[ObjectT] | Synced
@@ -84,7 +85,7 @@ def by_controller_uid(obj: Object) -> Iterable[str]:
 
 
 class Store(Generic[ObjectT]):
-    """The cache; see the module's text for the rules. Index functions must be pure: they are asked again on removal."""
+    """The cache; see the module's docstring. Index functions must be pure: they are called again on removal."""
 
     def __init__(self, indexers: Mapping[str, IndexFunction[ObjectT]] | None = None) -> None:
         self._lock = threading.Lock()
@@ -95,7 +96,7 @@ class Store(Generic[ObjectT]):
         self._synced = False
         self._listeners: list[Listener[ObjectT]] = []
 
-    # What readers use
+    # For readers
 
     def get(self, key: str) -> ObjectT | None:
         with self._lock:
@@ -111,7 +112,7 @@ class Store(Generic[ObjectT]):
             return [*self._objects]
 
     def by_index(self, index: str, value: str) -> Sequence[ObjectT]:
-        """All objects that the index function gave this value for; KeyError if there is no such index."""
+        """All objects for which the index function returned this value. Raises KeyError for an unknown index."""
         with self._lock:
             return [self._objects[key] for key in self._indexes[index].keys(value)]
 
@@ -125,21 +126,21 @@ class Store(Generic[ObjectT]):
 
     @property
     def last_resource_version(self) -> int:
-        """Everything that the server did up to this version has been seen; 0 before the first list."""
+        """The version up to which all changes have been seen; 0 before the first list."""
         return self._version
 
     @property
     def is_synced(self) -> bool:
-        """Whether a whole list has been stored; stays True."""
+        """Whether a complete list has been stored; stays True."""
         return self._synced
 
-    # What writers to the API use
+    # For writers to the API
 
     def assume(self, obj: ObjectT) -> bool:
-        """Store an object as the API answered a create, patch or update of it; False if the watch knows better.
+        """Store an object from the response to its create, patch or update; returns False if the watch is ahead.
 
-        Listeners are told as of any other change, and the watch's echo of the same version then changes nothing. Only
-        for objects that this store's list and watch would bring: right namespace, right labels.
+        Listeners are told as of any other change, and the watch's event with the same version then changes nothing.
+        Only for objects that belong to this store's collection: right namespace, right labels.
         """
         key, version = key_of(obj), version_of(obj)
         with self._lock:
@@ -149,14 +150,14 @@ class Store(Generic[ObjectT]):
             self._put(key, obj)
             return True
 
-    # What the informer uses
+    # For the informer
 
     def replace(self, objects: Iterable[ObjectT], version: int, unreadable: Collection[str] = ()) -> None:
-        """Take a whole list at once. Keys in `unreadable` exist but could not be decoded: their old state stays."""
+        """Take a complete list. Keys in `unreadable` exist but could not be decoded: their old state stays."""
         fresh = {key_of(obj): obj for obj in objects}
         with self._lock:
-            turned_back = version < self._version
-            self._assumed = {} if turned_back else {k: v for k, v in self._assumed.items() if v > version}
+            is_restored = version < self._version
+            self._assumed = {} if is_restored else {k: v for k, v in self._assumed.items() if v > version}
             self._version = version
             for key in [key for key in self._objects if key not in fresh and key not in self._assumed]:
                 if key not in unreadable:
@@ -167,7 +168,7 @@ class Store(Generic[ObjectT]):
             self._announce_sync()
 
     def upsert(self, obj: ObjectT) -> None:
-        """An ADDED or MODIFIED event. Older than what is stored: dropped; the same version: confirmed silently."""
+        """An ADDED or MODIFIED event. One that is older than the stored state is dropped."""
         key, version = key_of(obj), version_of(obj)
         with self._lock:
             self._version = max(self._version, version)
@@ -185,22 +186,22 @@ class Store(Generic[ObjectT]):
                 self._drop(key, last_state)
 
     def skip(self, key: str, version: int) -> None:
-        """An event whose object could not be decoded: what is stored stays."""
+        """An event whose object could not be decoded: the stored state stays."""
         with self._lock:
             self._version = max(self._version, version)
             if version >= self._stored_version(key):
                 self._assumed.pop(key, None)
 
     def bookmark(self, version: int) -> None:
-        """The watch has passed this version: what was assumed up to it and never confirmed does not belong here."""
+        """The watch has passed this version: objects assumed up to it and never confirmed are dropped."""
         with self._lock:
             self._version = max(self._version, version)
             for key in [key for key, assumed in self._assumed.items() if assumed <= version]:
-                log.warning("assumed object never seen by the watch, dropped", key=key)
+                log.warning("assumed object dropped, not seen by the watch", key=key)
                 self._drop(key, None)
 
     def subscribe(self, listener: Listener[ObjectT]) -> None:
-        """Tell `listener` the present state as additions, then every change, in order and each once.
+        """Tell `listener` the present state as additions, then every change, in order and once each.
 
         It is called under the store's lock, from any thread: it must be quick, must not raise and must not call the
         store.
@@ -228,7 +229,7 @@ class Store(Generic[ObjectT]):
         elif old.metadata.uid == obj.metadata.uid:
             self._tell(Updated(old, obj))
         else:
-            # Deleted and created anew in between: nobody has to compare uids to notice.
+            # Deleted and recreated in between: listeners need not compare uids.
             self._tell(Deleted(old, final=False))
             self._tell(Added(obj))
 
@@ -250,7 +251,7 @@ class Store(Generic[ObjectT]):
 
 
 class _Index(Generic[ObjectT]):
-    """Value → keys of the objects that have it. Not thread-safe: the store's lock guards it."""
+    """Value → keys of the objects that have it. Guarded by the store's lock."""
 
     def __init__(self, name: str, function: IndexFunction[ObjectT]) -> None:
         self._name = name
@@ -265,7 +266,7 @@ class _Index(Generic[ObjectT]):
         return [*self._keys]
 
     def move(self, key: str, old: ObjectT | None, new: ObjectT | None) -> None:
-        """Take `key` from the values of `old` to those of `new`; None is no object."""
+        """Move `key` from the values of `old` to those of `new`; None stands for no object."""
         before, after = self._values_of(key, old), self._values_of(key, new)
         if before == after:
             return
@@ -286,6 +287,6 @@ class _Index(Generic[ObjectT]):
         try:
             return frozenset(self._function(obj))
         except Exception:
-            # One odd object must not stop a cache that holds a thousand others: it is only missing from this index.
+            # One malformed object must not stop the cache of all others: it is only missing from this index.
             log.exception("index function failed", index=self._name, key=key)
             return frozenset()

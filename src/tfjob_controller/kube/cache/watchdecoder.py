@@ -1,23 +1,22 @@
-"""The lines of one watch, as events.
+"""Turns the lines of one watch into deltas.
 
-Theory of operation. A watch answers with one JSON document for each line: `{"type": …, "object": …}`. This machine is
-fed the lines in order and gives back what each of them means; it does no I/O and knows no time. It is in one of two
-states:
+Theory of operation. A watch sends one JSON document per line: `{"type": …, "object": …}`. The decoder is fed the lines
+in order and returns what each of them means; it does no I/O and reads no clock. It is in one of two states:
 
     LISTING ──── bookmark that carries k8s.io/initial-events-end ────▶ LIVE
-       ADDED, MODIFIED, DELETED: collected, no event                     ADDED, MODIFIED → Upsert
-       end → Replace, with all that was collected                        DELETED         → Delete
-                                                                         BOOKMARK        → Bookmark
+       ADDED, MODIFIED, DELETED: collected, no delta                     ADDED, MODIFIED → UpsertDelta
+       end → ReplaceDelta, with all that was collected                   DELETED         → DeleteDelta
+                                                                         BOOKMARK        → BookmarkDelta
 
 A streaming list (`sendInitialEvents=true`) starts in LISTING: the server sends the present objects as ADDED in any
-order of versions, perhaps mixed with changes that happen meanwhile, and then that bookmark. Collecting them makes the
-list one atomic event, as a page from a LIST would be. Any other watch starts LIVE.
+order of versions, possibly mixed with concurrent changes, and then that bookmark. Collecting them makes the list one
+atomic delta, as a paged list is. Any other watch starts in LIVE.
 
-ERROR ends the watch in both states: `feed` raises the `ApiError` that its Status speaks of. That is how an HTTP 200
-says 410. A line that is no such document means a connection that broke in the middle of one: also an `ApiError`.
+ERROR ends the watch in both states: `feed` raises the `ApiError` of its Status. That is how a watch with HTTP 200
+reports 410. A line that is not such a document means a broken connection, which is an `ApiError` as well.
 
-An object that cannot be decoded never ends a watch: it is counted, logged with its key, and becomes `SkipDelta` (its
-old state stays). In a list it is named in `ReplaceDelta.unreadable`. A deletion needs no more than the metadata.
+An object that cannot be decoded never ends a watch: it is counted, logged with its key, and becomes a `SkipDelta` (the
+store keeps its old state). In a list it is named in `ReplaceDelta.unreadable`. A deletion needs the metadata only.
 
 Threads: none; one thread feeds. Source: apimachinery pkg/watch, KEP-3157 (streaming lists), KEP-956 (bookmarks).
 """
@@ -40,7 +39,7 @@ Decode: TypeAlias = Callable[[bytes | msgspec.Raw], ObjectT]
 
 
 class ReplaceDelta(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """A whole list. `unreadable` are keys of objects that exist but could not be decoded."""
+    """A complete list. `unreadable` are the keys of objects that exist but could not be decoded."""
 
     objects: tuple[ObjectT, ...]
     version: int
@@ -76,26 +75,26 @@ Delta: TypeAlias = ReplaceDelta[ObjectT] | UpsertDelta[ObjectT] | DeleteDelta[Ob
 
 
 class MetadataOnly(msgspec.Struct, frozen=True):
-    """What can be read of any object."""
+    """The part of an object that every kind has."""
 
     metadata: ObjectMeta
 
 
 class ObjectReader(Generic[ObjectT]):
-    """Decodes objects one by one; counts and logs those that cannot be. For one thread."""
+    """Decodes objects one by one; counts and logs failures. For one thread."""
 
     def __init__(self, decode: Decode[ObjectT]) -> None:
         self._decode = decode
         self.failures = 0
 
     def read(self, raw: msgspec.Raw) -> ObjectT | MetadataOnly:
-        """The object, or as much of it as every object has; ApiError if not even that can be read."""
+        """The object, or its metadata if it cannot be decoded. Raises ApiError if not even that can be read."""
         try:
             obj = self._decode(raw)
             version_of(obj)
             return obj
         except (ValueError, TypeError, LookupError) as error:
-            # msgspec's errors are ValueErrors; the others are what a decode function of one's own may trip over.
+            # msgspec's errors are ValueErrors; the others may come from a custom decode function.
             partial = _partial(raw)
             self.failures += 1
             log.warning("object not decoded, skipped", key=key_of(partial), error=str(error))
@@ -103,7 +102,7 @@ class ObjectReader(Generic[ObjectT]):
 
 
 class WatchDecoder(Generic[ObjectT]):
-    """One watch from its first line to its end."""
+    """Decodes one watch from its first line to its end."""
 
     def __init__(self, reader: ObjectReader[ObjectT], *, initial_events: bool) -> None:
         self._reader = reader
@@ -112,17 +111,17 @@ class WatchDecoder(Generic[ObjectT]):
 
     @property
     def is_listing(self) -> bool:
-        """Whether the end of the initial events is still to come."""
+        """Whether the end of the initial events has not arrived yet."""
         return self._listing
 
     def feed(self, line: bytes) -> Delta[ObjectT] | None:
-        """What this line means; None if nothing yet. ApiError ends the watch."""
+        """The delta of this line, None while a list is collected. Raises ApiError at the end of the watch."""
         try:
             event = codec.decode_watch_event(line)
             if event.type == codec.BOOKMARK:
                 return self._bookmark(codec.decode_bookmark(event.object))
         except ValueError as error:
-            raise _broken(f"watch sent what is no event: {error}") from error
+            raise _broken(f"the watch sent a line that is not an event: {error}") from error
         if not self._listing:
             return self._change(event)
         self._collect(event)
@@ -154,14 +153,14 @@ class WatchDecoder(Generic[ObjectT]):
 
 
 def replace_of(listed: Mapping[str, ObjectT | MetadataOnly], version: int) -> ReplaceDelta[ObjectT]:
-    """A whole list as one event, whichever way its objects came."""
+    """A complete list as one delta."""
     objects = tuple(obj for obj in listed.values() if not isinstance(obj, MetadataOnly))
     unreadable = frozenset(key for key, obj in listed.items() if isinstance(obj, MetadataOnly))
     return ReplaceDelta(objects, version, unreadable)
 
 
 def version_of_delta(event: Delta[ObjectT]) -> int:
-    """Where a watch goes on after this event."""
+    """The version from which a watch continues after this delta."""
     return version_of(event.obj) if isinstance(event, UpsertDelta) else event.version
 
 
@@ -173,7 +172,7 @@ def _partial(raw: msgspec.Raw) -> MetadataOnly:
         partial = _decode_partial(raw)
         version_of(partial)
     except ValueError as error:
-        raise _broken(f"the server sent what is no object: {error}") from error
+        raise _broken(f"the server sent something that is not an object: {error}") from error
     return partial
 
 

@@ -34,7 +34,7 @@ from tfjob_controller.kube.config.credentials import (
     token_file,
 )
 from tfjob_controller.kube.config.plainconfig import read_plain
-from tfjob_controller.kube.config.server import Server
+from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.util.clock import Clock, RealClock
 
 # The client takes 0.3 s to import and 25 MB to hold, and a plain kubeconfig needs none of it.
@@ -59,7 +59,7 @@ class Config:
     `namespace` is the context's, `origin` says where all this was read.
     """
 
-    server: Server
+    server: ServerConfig
     namespace: str
     origin: str
     credentials: Credentials = field(repr=False)
@@ -293,14 +293,14 @@ def _finish(settings: Configuration, namespace: str, origin: str, source: Creden
     return Config(_server(settings, origin), namespace, origin, credentials)
 
 
-def _server(settings: Configuration, origin: str) -> Server:
+def _server(settings: Configuration, origin: str) -> ServerConfig:
     from kubernetes.client.rest import should_bypass_proxies
 
     is_proxied = bool(settings.proxy) and not should_bypass_proxies(settings.host, settings.no_proxy or "")
     proxy = str(settings.proxy) if is_proxied else ""
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         raise KubeconfigError(f"{origin}: only HTTP and HTTPS proxies are supported: correct the proxy's URL")
-    return Server(
+    return ServerConfig(
         url=settings.host.rstrip("/"),
         authority_file=settings.ssl_ca_cert or "",
         verifies=bool(settings.verify_ssl),

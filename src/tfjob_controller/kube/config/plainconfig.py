@@ -26,7 +26,7 @@ from tfjob_controller.kube.config.credentials import (
     KubeconfigError,
     bearer_header,
 )
-from tfjob_controller.kube.config.server import Server
+from tfjob_controller.kube.config.server import ServerConfig
 
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}
 _CLUSTER_FIELDS |= {"tls-server-name", "extensions"}
@@ -40,7 +40,7 @@ class PlainConfig:
 
     context: str
     namespace: str
-    server: Server
+    server: ServerConfig
     source: CredentialSource
 
 
@@ -78,7 +78,7 @@ def _entry(config: Mapping[str, Any], plural: str, singular: str, name: str) -> 
     return entry
 
 
-def _server(cluster: Mapping[str, Any], folder: str) -> Server:
+def _server(cluster: Mapping[str, Any], folder: str) -> ServerConfig:
     url = str(cluster["server"]).rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or "@" in parts.netloc or _is_proxied(parts.hostname or ""):
@@ -90,7 +90,7 @@ def _server(cluster: Mapping[str, Any], folder: str) -> Server:
     authority_file = _path(cluster, "certificate-authority", folder) if is_file else ""
     verifies = not cluster.get("insecure-skip-tls-verify")
     name = str(cluster.get("tls-server-name") or "")
-    return Server(url, authority_file, "" if authority_file else authority, verifies, name)
+    return ServerConfig(url, authority_file, "" if authority_file else authority, verifies, name)
 
 
 def _is_proxied(host: str) -> bool:
@@ -100,7 +100,7 @@ def _is_proxied(host: str) -> bool:
     return any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
 
 
-def _source(user: Mapping[str, Any], folder: str, server: Server) -> CredentialSource:
+def _source(user: Mapping[str, Any], folder: str, server: ServerConfig) -> CredentialSource:
     certificate = _certificate(user, folder) if server.url.startswith("https") else None
     token = user.get("token") or ""
     authorization = bearer_header(str(token), "the user entry of the kubeconfig") if token else None

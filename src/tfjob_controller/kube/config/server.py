@@ -10,7 +10,7 @@ from urllib3.util import create_urllib3_context
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerConfig:
     """One API server.
 
     `authority_file` is read for each new connection, so that a renewed one is seen; `authority` is a PEM text. Without

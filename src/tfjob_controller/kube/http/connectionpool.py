@@ -27,7 +27,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
 from urllib3.util import parse_url
 
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.config.server import Server
+from tfjob_controller.kube.config.server import ServerConfig
 
 # A reachable server accepts a connection within one retransmission (1 s, then 3 s).
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -132,7 +132,7 @@ class ConnectionPool:
 
 
 def new_connection(
-    server: Server, certificate: tuple[str, str] | None, *, with_tls: bool = True
+    server: ServerConfig, certificate: tuple[str, str] | None, *, with_tls: bool = True
 ) -> HTTPConnection | HTTPSConnection:
     """A connection that is not open yet, through the server's proxy if it has one.
 

@@ -39,7 +39,7 @@ from tfjob_controller.kube.http.connectionpool import (
 from tfjob_controller.kube.http.exchange import ResponseParser, encode_request, feed, no_response_error, send
 from tfjob_controller.kube.http.retrypolicy import parse_retry_after
 from tfjob_controller.kube.http.transport import default_user_agent
-from tfjob_controller.kube.requester import RequestObserver
+from tfjob_controller.kube.requester import TransportObserver
 from tfjob_controller.util.clock import Clock
 
 # Four TLS records: what the parser is given at once.
@@ -52,7 +52,7 @@ class Connector:
     """Opens response streams from one API server with the credentials of `config`."""
 
     def __init__(
-        self, config: Config, clock: Clock, *, user_agent: str = "", observer: RequestObserver | None = None
+        self, config: Config, clock: Clock, *, user_agent: str = "", observer: TransportObserver | None = None
     ) -> None:
         self._config = config
         self._credentials = config.credentials

@@ -38,7 +38,7 @@ from tfjob_controller.kube.http.connectionpool import ConnectionPool
 from tfjob_controller.kube.http.exchange import HttpResponse, encode_request, exchange, no_response_error
 from tfjob_controller.kube.http.linestream import HttpLineStream
 from tfjob_controller.kube.http.retrypolicy import is_outcome_unknown, parse_retry_after, retry_delay_seconds
-from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, RequestObserver
+from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON, TransportObserver
 from tfjob_controller.util.clock import Clock, RealClock
 from tfjob_controller.util.lazylog import get_logger
 
@@ -112,7 +112,7 @@ class Transport:
         pool_size: int = DEFAULT_POOL_SIZE,
         user_agent: str = "",
         clock: Clock | None = None,
-        observer: RequestObserver | None = None,
+        observer: TransportObserver | None = None,
         verbose: bool = False,
     ) -> None:
         self._clock = clock or RealClock()
@@ -121,7 +121,7 @@ class Transport:
         self._pool_size = pool_size
         self._user_agent = user_agent or default_user_agent()
         self._flow = FlowControl(qps, burst, self._clock)
-        self._observer: RequestObserver = observer or _Unobserved()
+        self._observer: TransportObserver = observer or _Unobserved()
         self._verbose = verbose
         self._lock = threading.Lock()
         self._pools = _Pools(config, pool_size)

@@ -1,7 +1,7 @@
-"""A work queue whose items can also be added at a later time. See `workqueue`.
+"""A work queue with delayed adds. See `queue.py`.
 
-Threads: any method from any thread. One thread of its own adds what is due; it starts when it is first needed and ends
-in `shut_down`. Source: client-go util/workqueue (delaying_queue.go).
+Threads: any method from any thread. A thread of its own adds items that are due; it starts when it is first needed and
+ends in `shut_down`. Source: client-go util/workqueue (delaying_queue.go).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Generic
 from tfjob_controller.kube.workqueue.metrics import ItemT
 from tfjob_controller.kube.workqueue.queue import SPARE_ENTRIES, QueueStatistics, WorkQueue
 
-# How often the gauges of unfinished work are brought up to date; client-go's period.
+# How often the gauges of unfinished work are updated; client-go's period.
 UNFINISHED_WORK_UPDATE_SECONDS = 0.5
 
 
 class DelayingQueue(Generic[ItemT]):
-    """A work queue whose items can also be added at a later time."""
+    """A work queue with delayed adds."""
 
     def __init__(self, queue: WorkQueue[ItemT]) -> None:
         self._queue = queue
@@ -32,10 +32,10 @@ class DelayingQueue(Generic[ItemT]):
         self._thread: threading.Thread | None = None
 
     def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:
-        """Add an item when `seconds` have passed; zero or less means now. Ignored once the queue shuts down.
+        """Add an item after `seconds`; zero or less means now. Ignored after `shut_down`.
 
-        An item that already waits is added at the earlier of both times, with the higher of both priorities. Adding it
-        otherwise in the meantime leaves this wait as it is. What still waits at shut-down is never added.
+        An item that is already delayed is added at the earlier of both times, with the higher of both priorities. A
+        plain `add` in the meantime does not cancel the delayed one. Items that are delayed at shut-down are dropped.
         """
         if self._queue.is_shutting_down:
             return
@@ -49,10 +49,10 @@ class DelayingQueue(Generic[ItemT]):
             is_next = self._wait_for(item, self._clock.monotonic() + seconds, priority)
             self._ensure_thread()
             if is_next:
-                self._changed.notify()  # for all others the thread need not wake yet
+                self._changed.notify()  # for a later item the thread need not wake yet
 
     def cancel(self, item: ItemT) -> None:
-        """Forget that an item waits for its time; what is queued already stays. An unknown item is no error."""
+        """Cancel the delayed add of an item, if there is one. An item that is queued already stays."""
         with self._changed:
             self._waiting.pop(item, None)
             self._limit_leftovers()
@@ -63,7 +63,7 @@ class DelayingQueue(Generic[ItemT]):
     def get(self) -> ItemT:
         if self._thread is None and self._queue.has_metrics:
             with self._changed:
-                self._ensure_thread()  # work begins: somebody has to measure it while it lasts
+                self._ensure_thread()  # the thread also updates the gauges of unfinished work
         return self._queue.get()
 
     def priority_of(self, item: ItemT) -> int:
@@ -73,7 +73,7 @@ class DelayingQueue(Generic[ItemT]):
         self._queue.done(item)
 
     def __len__(self) -> int:
-        """Items that wait for a worker; those that wait for their time are not counted."""
+        """The number of queued items, without delayed ones."""
         return len(self._queue)
 
     def shut_down(self) -> None:
@@ -97,7 +97,7 @@ class DelayingQueue(Generic[ItemT]):
         )
 
     def _wait_for(self, item: ItemT, due: float, priority: int) -> bool:
-        """Whether the thread has to wake earlier than it means to."""
+        """Delay an item; returns whether the thread has to wake earlier than planned."""
         known_due, known_priority = self._waiting.get(item, (float("inf"), priority))
         self._waiting[item] = (min(due, known_due), max(priority, known_priority))
         if due >= known_due:
@@ -108,7 +108,7 @@ class DelayingQueue(Generic[ItemT]):
         return is_next
 
     def _limit_leftovers(self) -> None:
-        """What comes at the same time still comes in the order in which it was added."""
+        """Rebuild the heap if it has too many invalid entries; items due at the same time keep their order."""
         if len(self._heap) > 2 * len(self._waiting) + SPARE_ENTRIES:
             self._heap = [entry for entry in self._heap if self._is_current(entry)]
             heapq.heapify(self._heap)

@@ -1,7 +1,7 @@
-"""What a work queue tells about itself, under the names that client-go gives it.
+"""Metrics of a work queue, under client-go's names.
 
-The Protocols are what a metrics library has to offer; nothing here knows one. A provider makes one metric of each kind
-for a queue's name, as `workqueue_depth{name="tfjob"}`.
+The Protocols describe what a metrics library has to offer; no library is imported here. A provider creates one metric
+of each kind per queue name, such as `workqueue_depth{name="tfjob"}`.
 Source: client-go util/workqueue/metrics.go, component-base metrics/prometheus/workqueue.
 """
 
@@ -34,10 +34,10 @@ class Histogram(Protocol):
 
 
 class MetricsProvider(Protocol):
-    """Makes the metrics of a queue. Each is called with the queue's lock held: it must be quick and never call back."""
+    """Creates the metrics of a queue. They are called under its lock: they must be quick and never call back."""
 
     def new_depth_metric(self, name: str) -> Gauge:
-        """`workqueue_depth`: items that wait to be processed, also those that are added again while being processed."""
+        """`workqueue_depth`: items to be processed, including those that were added again while being processed."""
 
     def new_adds_metric(self, name: str) -> Counter:
         """`workqueue_adds_total`: adds that were not merged with an earlier one."""
@@ -49,17 +49,17 @@ class MetricsProvider(Protocol):
         """`workqueue_work_duration_seconds`: from get to done."""
 
     def new_unfinished_work_seconds_metric(self, name: str) -> SettableGauge:
-        """`workqueue_unfinished_work_seconds`: the ages of all items in processing, added up."""
+        """`workqueue_unfinished_work_seconds`: the sum of the ages of all items in processing."""
 
     def new_longest_running_processor_seconds_metric(self, name: str) -> SettableGauge:
         """`workqueue_longest_running_processor_seconds`: the age of the oldest item in processing."""
 
     def new_retries_metric(self, name: str) -> Counter:
-        """`workqueue_retries_total`: adds with a delay, also with one of zero."""
+        """`workqueue_retries_total`: adds with a delay, including zero."""
 
 
 class QueueMetrics(Generic[ItemT]):
-    """Turns what happens to items into metrics. The caller holds the queue's lock; times are the clock's monotonic."""
+    """Updates the metrics of one queue. The caller holds the queue's lock; times are monotonic."""
 
     def __init__(self, provider: MetricsProvider, name: str, clock: Clock) -> None:
         self._clock = clock
@@ -92,7 +92,7 @@ class QueueMetrics(Generic[ItemT]):
         self._retries.inc()
 
     def update_unfinished_work(self) -> None:
-        """Set the two gauges that grow by themselves; somebody calls this now and then."""
+        """Set the two gauges that grow with time; called periodically."""
         now = self._clock.monotonic()
         ages = [now - started_at for started_at in self._started_at.values()]
         self._unfinished_work.set(sum(ages))

@@ -1,26 +1,25 @@
-"""Which item is worked on next?
+"""A queue of items that need work, each at most once, with priorities.
 
-Theory of operation. Watches and timers `add` keys; workers `get` a key, look at the whole state behind it, and say
-`done`. An item is in the queue or it is not: adding it ten times means looking at it once. It is never given to two
-workers at a time: an item that is added while somebody works on it is *dirty* and goes back into the queue, once, when
-that worker is done. So a worker that reads the state after `get` cannot miss a change, and never races with itself.
+Theory of operation. Watches and timers `add` keys; workers `get` a key, read the whole state behind it, and call
+`done`. An item is in the queue or it is not: adding it ten times means processing it once. It is never with two
+workers: an item that is added while it is being processed is *dirty* and returns to the queue, once, when that worker
+is done. So a worker that reads the state after `get` misses no change and never races with itself.
 
-    add ──► queued ──get──► processing ──done──► (gone)
+    add ──► queued ──get──► processing ──done──► (forgotten)
               ▲                 │ add
               └──done── processing and dirty
 
-Three types, each made of the one before it and offering all that it does: `WorkQueue` (the above, with priorities),
-`delayingqueue.DelayingQueue` (`add_after`), `ratelimitingqueue.RateLimitingQueue` (`add_rate_limited`).
-Ordinary events use `add`; a failed sync uses `add_rate_limited`; a wake-up at a known time uses `add_after`.
+Three types, each built on the previous one: `WorkQueue` (the above, with priorities), `delaying.DelayingQueue`
+(`add_after`), `ratelimiting.RateLimitingQueue` (`add_rate_limited`). Ordinary events use `add`, failed syncs
+`add_rate_limited`, and wake-ups at a known time `add_after`.
 
-Priorities: a higher number goes first; within one priority the longest in the queue goes first. A queued item that is
-added with a higher priority is raised to it and keeps its time of arrival; a lower one changes nothing. Live events can
-so overtake the thousands of items of an initial list. But no item waits for ever: whenever one has gone before the
-oldest of all, the oldest is next. So an item that comes when n are there is given out as one of the next 2 (n + 1),
-whatever else is added meanwhile.
+Priorities: a higher number goes first; within one priority the longest queued goes first. Adding a queued item with a
+higher priority raises it and keeps its time of arrival; a lower priority changes nothing. So live events overtake the
+thousands of items of an initial list. No item starves: whenever another item went before the oldest of all, the oldest
+is next. An item that arrives when n are queued is therefore among the next 2 (n + 1), whatever is added meanwhile.
 
 Threads: any method from any thread. Items are any hashable values; equal items are the same item.
-Source: client-go util/workqueue (queue.go).
+Source: client-go util/workqueue (queue.go); controller-runtime priorityqueue.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from typing import Generic
 from tfjob_controller.kube.workqueue.metrics import ItemT, MetricsProvider, QueueMetrics
 from tfjob_controller.util.clock import Clock
 
-# A heap is made anew once it has twice as many entries as items, and some more: that costs each entry O(1). Else an
-# item with a far time (a deadline in weeks) that is woken earlier again and again would leave an entry each time.
+# A heap is rebuilt once it has twice as many entries as items, and some more, which costs O(1) per entry. Otherwise an
+# item with a distant time (a deadline in weeks) that is woken earlier again and again would leave an entry each time.
 SPARE_ENTRIES = 64
 
 
-class ShutDown(Exception):  # noqa: N818 -- not an error but the end; the name says what happened
-    """The queue is shut down and empty: the worker ends."""
+class ShutDown(Exception):  # noqa: N818 -- not an error but the end; a regular end of work
+    """The queue is shut down and empty, so the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,17 @@ class QueueStatistics:
 
 
 class _PriorityFifo(Generic[ItemT]):
-    """Highest priority first, first in first out within one, the oldest now and then. In O(log n); not thread-safe."""
+    """Highest priority first, then first in first out, and the oldest at least every other turn. O(log n) per item.
+
+    Not thread-safe.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, ItemT]] = []  # (-priority, arrival, item): two arrivals never equal
-        # Which of its heap entries is the item's, others are leftovers. In order of arrival, since a place that changes
-        # leaves that as it is; and not a dict, which looks for its first key among all that have gone.
+        # Each item's valid heap entry; all others are leftovers. Ordered by arrival, which a raised priority keeps.
+        # Not a dict, which searches for its first key among all deleted ones.
         self._place: OrderedDict[ItemT, tuple[int, int]] = OrderedDict()
-        # Every other turn at least is the oldest's: so what is urgent can cost all else no more than half of the turns.
+        # Urgent items take at most every other turn from the oldest one.
         self._is_oldest_next = False
         self._arrivals = itertools.count()
 
@@ -74,7 +76,7 @@ class _PriorityFifo(Generic[ItemT]):
         self._put(item, (-priority, next(self._arrivals)))
 
     def raise_priority(self, item: ItemT, priority: int) -> None:
-        """Move an item that is here up; it stays as old as it is."""
+        """Raise a queued item, which keeps its arrival."""
         self._put(item, (-priority, self._place[item][1]))
 
     def pop(self) -> ItemT:
@@ -99,7 +101,7 @@ class _PriorityFifo(Generic[ItemT]):
 
 
 class WorkQueue(Generic[ItemT]):
-    """Items that need work, each at most once, none with two workers."""
+    """Items that need work, each at most once, and none with two workers."""
 
     def __init__(self, clock: Clock, *, name: str = "", metrics: MetricsProvider | None = None) -> None:
         self.clock = clock
@@ -107,12 +109,12 @@ class WorkQueue(Generic[ItemT]):
         self._metrics: QueueMetrics[ItemT] | None = QueueMetrics(metrics, name, clock) if metrics else None
         self._available = threading.Condition()  # guards everything here; workers wait on it for an item
         self._queued: _PriorityFifo[ItemT] = _PriorityFifo()
-        self._dirty: dict[ItemT, int] = {}  # items that need work, with their priority: queued, or added in processing
-        self._processing: dict[ItemT, int] = {}  # with the priority that each had in the queue
+        self._dirty: dict[ItemT, int] = {}  # priorities of items that are queued, or were added while being processed
+        self._processing: dict[ItemT, int] = {}  # the priority that each item had in the queue
         self._is_shutting_down = False
 
     def add(self, item: ItemT, priority: int = 0) -> None:
-        """Mark an item as needing work. Ignored once the queue shuts down."""
+        """Mark an item as needing work. Ignored after `shut_down`."""
         with self._available:
             if self._is_shutting_down:
                 return
@@ -127,9 +129,9 @@ class WorkQueue(Generic[ItemT]):
                 self._available.notify()
 
     def get(self) -> ItemT:
-        """The next item; waits for one. The caller says `done(item)` when it has finished with it, however that went.
+        """Wait for the next item. The caller calls `done(item)` after processing it, whatever the outcome.
 
-        Raises ShutDown when the queue shuts down and nothing is queued any more.
+        Raises ShutDown once the queue is shut down and empty.
         """
         with self._available:
             while not self._queued and not self._is_shutting_down:
@@ -143,14 +145,14 @@ class WorkQueue(Generic[ItemT]):
             return item
 
     def priority_of(self, item: ItemT) -> int:
-        """Of one that is being processed: the priority with which it was given out. Of any other 0."""
+        """The priority with which an item that is being processed left the queue; 0 for any other item."""
         with self._available:
             return self._processing.get(item, 0)
 
     def done(self, item: ItemT) -> None:
-        """The work on an item is finished. If it was added meanwhile, it is queued again, also while shutting down.
+        """End the processing of an item. If it was added meanwhile, it is queued again, even during shut-down.
 
-        An item that is not being processed is left as it is.
+        Ignored for an item that is not being processed.
         """
         with self._available:
             if item not in self._processing:
@@ -163,7 +165,7 @@ class WorkQueue(Generic[ItemT]):
                 self._available.notify()
 
     def __len__(self) -> int:
-        """Items that wait for a worker. Only to be shown: it has changed by the time the caller looks at it."""
+        """The number of queued items, for display only: it may have changed already."""
         with self._available:
             return len(self._queued)
 
@@ -196,7 +198,7 @@ class WorkQueue(Generic[ItemT]):
                 self._metrics.retry()
 
     def update_unfinished_work(self) -> None:
-        """Bring the gauges of unfinished work up to date; a `DelayingQueue` does this by itself."""
+        """Update the gauges of unfinished work; a `DelayingQueue` does this periodically."""
         with self._available:
             if self._metrics and not self._is_shutting_down:
                 self._metrics.update_unfinished_work()

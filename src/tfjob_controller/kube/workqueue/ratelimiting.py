@@ -33,20 +33,20 @@ _MAX_DOUBLINGS = 200
 
 
 class RateLimiter(Protocol):
-    """Says how long failed items rest."""
+    """Computes the delays of failed items."""
 
     def delay_seconds(self, item: Hashable) -> float:
-        """Count a failure of `item`; the answer is how long it rests before it is tried again, 0 for not at all."""
+        """Count a failure of `item` and return the seconds until it may be retried."""
 
     def forget(self, item: Hashable) -> None:
-        """`item` is done with, by success or for good: its next failure is its first. An unknown item is no error."""
+        """Reset the failures of `item`, after its success or because it is not retried. Unknown items are ignored."""
 
     def failures(self, item: Hashable) -> int:
-        """The failures of `item` since it was last forgotten."""
+        """The number of failures of `item` since it was last forgotten."""
 
 
 class ItemExponentialRateLimiter:
-    """Each failure of an item doubles its rest, up to a cap. Items that are never forgotten are kept for ever."""
+    """Doubles the delay with each failure of an item, up to a cap. Items are kept until they are forgotten."""
 
     def __init__(self, base_seconds: float = BASE_DELAY_SECONDS, cap_seconds: float = MAX_DELAY_SECONDS) -> None:
         self._base_seconds = base_seconds
@@ -87,7 +87,7 @@ class BucketRateLimiter:
 
 
 class MaxOfRateLimiter:
-    """The longest rest that any of several limiters asks for. All of them count every failure."""
+    """The longest delay of several limiters. All of them count every failure."""
 
     def __init__(self, *limiters: RateLimiter) -> None:
         self._limiters = limiters
@@ -109,25 +109,25 @@ def default_limiter(clock: Clock) -> MaxOfRateLimiter:
 
 
 class RateLimitingQueue(Generic[ItemT]):
-    """A delaying queue that asks a limiter how long a failed item rests."""
+    """A delaying queue that takes the delays of failed items from a rate limiter."""
 
     def __init__(self, queue: DelayingQueue[ItemT], limiter: RateLimiter) -> None:
         self._queue = queue
         self._limiter = limiter
 
     def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
-        """Add an item that failed, when the limiter says that it has rested enough."""
+        """Add a failed item after the delay that the rate limiter computes."""
         self._queue.add_after(item, self._limiter.delay_seconds(item), priority)
 
     def forget(self, item: ItemT) -> None:
-        """The retries of an item are over, by success or for good. It still has to be `done`.
+        """Reset the item's failures, after its success or because it is not retried. It still has to be `done`.
 
-        An item that is never forgotten is remembered for ever.
+        An item that is never forgotten stays in memory.
         """
         self._limiter.forget(item)
 
     def num_requeues(self, item: ItemT) -> int:
-        """How often an item failed since it was last forgotten."""
+        """How often the item failed since it was last forgotten."""
         return self._limiter.failures(item)
 
     def add_after(self, item: ItemT, seconds: float, priority: int = 0) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import find_config, load_config, load_plain_config
-from tfjob_controller.kube.config.server import Server
+from tfjob_controller.kube.config.server import ServerConfig
 
 SERVER = "https://cluster.test:6443/path"
 
@@ -88,7 +88,7 @@ def content(path: str) -> str:
     return Path(path).read_text()
 
 
-def authority(server: Server) -> str:
+def authority(server: ServerConfig) -> str:
     return content(server.authority_file) if server.authority_file else server.authority
 
 
