@@ -45,7 +45,7 @@ def test_a_replica_waits_until_its_kube_scheduler_leads_and_then_has_all_reserva
         assert not scheduler.problems()
         assert "phase" not in owner.status("second")
         assert await_phase_while_led(gang_cluster, "second", "Waiting")["position"] == 1
-        assert scheduler.board.view.statistics().reserved_members == 6
+        assert scheduler.state.view.statistics().reserved_members == 6
     gang_cluster.api.delete(f"{LEASES}/{NAME}")
 
 
