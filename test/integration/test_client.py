@@ -101,10 +101,10 @@ def test_waiting_for_what_cannot_come_any_more_ends(client: Client, either: Tria
 
 def test_waiting_has_an_end_and_a_condition_may_be_a_function(client: Client, either: Trial) -> None:
     job = client.submit(manifest_of(either))
-    with pytest.raises(WaitTimeoutError, match=r"was not Succeeded in 0\.5 seconds"):
+    with pytest.raises(WaitTimeoutError, match=r"did not reach Succeeded within 0\.5 s"):
         job.wait(timeout_seconds=0.5)
     job.wait(lambda seen: any(each.status == "True" for each in seen.conditions), PATIENCE_SECONDS)
-    with pytest.raises(WaitTimeoutError, match=r"was not gone in 0\.5 seconds"):
+    with pytest.raises(WaitTimeoutError, match=r"was not deleted within 0\.5 s"):
         # As no finalizer lets it go.
         hold(either, client, job)
 

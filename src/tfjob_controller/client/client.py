@@ -1,4 +1,4 @@
-"""The client: finds, lists and submits jobs."""
+"""The client: gets, lists and submits jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Client:
     """The jobs of one cluster, with the rights of a kubeconfig or, in a pod, of its service account.
 
     `namespace` is used where a call names none; default: that of the context. Every call raises `ClientError`.
-    Thread-safe, and so are the `Job`s that it gives; `close`, or the end of `with`, ends what is under way.
+    Thread-safe, and so are the `Job`s that it returns; `close`, or the end of `with`, ends requests in flight.
     """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
@@ -31,8 +31,9 @@ class Client:
 
     @classmethod
     def over(cls, requester: Requester, namespace: str, origin: str = "this client", listing: str = LISTING) -> Client:
-        """With a transport that somebody else closes. Errors say by `origin` where the server is, and by `listing`
-        what shows the jobs that there are.
+        """A client over a transport that the caller closes.
+
+        In errors `origin` says where the server is, and `listing` which command or call lists the jobs.
         """
         client = cls.__new__(cls)
         client._connection = Connection(requester, namespace, origin, listing)
@@ -50,15 +51,15 @@ class Client:
 
     @property
     def namespace(self) -> str:
-        """Where jobs are looked for unless a call says it."""
+        """The namespace of calls that name none."""
         return self._connection.namespace
 
     def close(self) -> None:
-        """End all connections, and with them what waits in other threads."""
+        """Close all connections; calls that wait in other threads fail."""
         self._close()
 
     def jobs(self, namespace: str | None = None, all_namespaces: bool = False, kind: str | None = None) -> Jobs:
-        """Those of a namespace, of both kinds unless `kind` (tfjob or trainjob) says otherwise, by name."""
+        """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob."""
         where = "" if all_namespaces else namespace or self.namespace
         with self._connection.plainly():
             found = [seen for each in kinds_named(kind) for seen in self._listed(each, where, kind)]
@@ -66,7 +67,7 @@ class Client:
         return job_table([Job(self._connection, seen) for seen in found], self._connection.clock.now())
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
-        """The job of that name. Where both kinds have one, `kind` must say which."""
+        """The job of that name. `kind` is required where both kinds have one."""
         where = namespace or self.namespace
         refusals: list[ApiError] = []
         found: list[Snapshot] = []
@@ -86,10 +87,10 @@ class Client:
         return Job(self._connection, found[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
-        """Create a job from a manifest, such as `tfjob()` and `trainjob()` build. What is wrong with it is said first,
-        also that its runtime or its framework is not in the cluster, where that may be read.
+        """Create a job from a manifest, such as `tfjob()` and `trainjob()` build.
 
-        With `dry_run` the server only says what it would have made of it.
+        An invalid manifest is refused before it is sent, and so is a runtime or framework that the cluster lacks, as
+        far as the user may read runtimes. With `dry_run` the server only returns the job that it would create.
         """
         sent = validate_manifest(manifest, self.namespace)
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
@@ -98,18 +99,18 @@ class Client:
                 check_runtime(self._connection.requester, sent.namespace, sent.job)
             return Job(self._connection, self._connection.send(sent.kind, sent.namespace, sent.body, query))
 
-    def _listed(self, kind: JobKind, namespace: str, asked_for: str | None) -> Iterable[Snapshot]:
-        """Nothing of a kind that the cluster does not know, unless it was asked for."""
+    def _listed(self, kind: JobKind, namespace: str, requested_kind: str | None) -> Iterable[Snapshot]:
+        """Empty for a kind that the cluster does not know, unless that kind was requested."""
         try:
             return self._connection.of(kind).list(namespace)
         except ApiError as error:
-            if error.is_not_found and asked_for is None:
+            if error.is_not_found and requested_kind is None:
                 return ()
             raise
 
 
 def _not_found(refusals: Sequence[ApiError], name: str, namespace: str) -> ApiError:
-    """The server's own words unless both kinds were looked for, and the cluster has both."""
+    """The server's own message, unless both kinds exist in the cluster and were looked up."""
     by_name = [error for error in refusals if error.reason == NOT_FOUND_REASON]
     if len(by_name) < len(KINDS):
         return [*by_name, *refusals][0]

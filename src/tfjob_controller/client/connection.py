@@ -1,4 +1,4 @@
-"""How the client reaches the API server, and what it says when it does not."""
+"""The connection of the client to the API server, and its errors in words."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock, RealClock
 
-# Whoever waits is a person, who can ask again.
+# A person waits, who can repeat the call.
 TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """`origin` says where the server is, and how that is known; `listing` what shows the jobs. Thread-safe."""
+    """`origin` says where the server is and how that is known; `listing` which command lists the jobs. Thread-safe."""
 
     requester: Requester
     namespace: str
@@ -40,12 +40,12 @@ class Connection:
         try:
             return snapshot_decoder(kind)(answer)
         except msgspec.MsgspecError:
-            words = "the server's answer is no job: is something between you and it? Look whether the job is there"
+            words = "the server's response is not a job: check for a proxy in between, and whether the job exists"
             raise ClientError(words) from None
 
     @contextmanager
     def plainly(self) -> Iterator[None]:
-        """What the server refuses becomes a `ClientError`, without the traces of what lies below."""
+        """Converts `ApiError` to `ClientError`, without a chained traceback."""
         try:
             yield
         except ApiError as error:
@@ -56,7 +56,7 @@ class Connection:
 
 
 def open_transport(kubeconfig: str | None, context: str | None, user_agent: str) -> tuple[Any, Any]:
-    """A configuration and a transport of it. The Kubernetes client is loaded here, which takes a while."""
+    """A configuration and its transport. Loads the Kubernetes client, which takes a while."""
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.config.kubeconfig import load_config
     from tfjob_controller.kube.http.transport import Transport

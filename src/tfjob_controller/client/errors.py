@@ -1,11 +1,11 @@
-"""What ends a call of the client: one sentence, with the remedy."""
+"""Errors of the client: one sentence each, with the remedy."""
 
 from __future__ import annotations
 
 from tfjob_controller.kube.errors import ApiError
 
 NOT_FOUND_REASON = "NotFound"
-# Of a transport that was closed by whoever uses it.
+# The reason of errors after the transport was closed.
 CLOSED = "Closed"
 _READS = ("get", "list", "watch")
 LISTING = "`kubectl tfjob list -A`"
@@ -14,7 +14,7 @@ LISTING = "`kubectl tfjob list -A`"
 class ClientError(Exception):
     """The call cannot be carried out. The message is one line, made to be shown as it is.
 
-    `api_error` is what the API server said, where it was the one to refuse.
+    `api_error` is the error of the API server, if there was one.
     """
 
     def __init__(self, message: str, api_error: ApiError | None = None) -> None:
@@ -23,11 +23,11 @@ class ClientError(Exception):
 
 
 class AmbiguousNameError(ClientError):
-    """Jobs of both kinds have that name, and nothing says which one is meant."""
+    """Jobs of both kinds have that name, and no kind was given."""
 
 
 class JobEndedError(ClientError):
-    """The job is over, and what was waited for can never come. `reason` is the job's own."""
+    """The job has ended, and the condition can no longer be reached. `reason` is the job's."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -39,17 +39,17 @@ class JobFailedError(JobEndedError):
 
 
 class JobDeletedError(ClientError):
-    """The job is not there any more, or another one has its name."""
+    """The job no longer exists, or another job has its name."""
 
 
 class WaitTimeoutError(ClientError):
-    """It did not come in the time given. The job goes on."""
+    """The condition was not reached in time. The job continues."""
 
 
 def error_text(error: ApiError, server: str, listing: str = LISTING) -> str:
-    """What the server said, and what to do about it.
+    """The server's message and the remedy.
 
-    `server` says where it is, and how that is known; `listing` what shows the jobs that there are.
+    `server` says where the server is and how that is known; `listing` which command lists the jobs.
     """
     remedy = _remedy(error, server, listing)
     return f"{error.message}: {remedy}" if remedy else error.message
@@ -80,7 +80,7 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
 
 
 def _role(message: str) -> str:
-    """Refusals by rights name a verb; one of a quota or policy says itself what is wrong."""
+    """A refusal by RBAC names a verb; the message of a quota or an admission policy says itself what is wrong."""
     _, cannot, rest = message.partition(" cannot ")
     if not cannot and " is forbidden: " in message:
         return ""

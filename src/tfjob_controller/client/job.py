@@ -1,4 +1,4 @@
-"""One job, by its name: what was last read of it, and what can be done with it."""
+"""A handle of one job: its last known state, and the calls that read, change and wait for it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from tfjob_controller.client.logs import LogLine
     from tfjob_controller.client.reader import Reader
 
-# A controller writes statuses meanwhile, now and then.
+# The controller writes the status in between, which makes the version stale.
 _SCALE_TRIES = 10
 
 
 class Job:
-    """A handle of one job: that very one, not another that comes to have its name.
+    """A handle of one job, by its UID: never of another job that takes its name later.
 
-    Its properties tell what was read last, by `refresh`, `wait` or any call that changes the job; they send nothing.
-    Every call raises `ClientError`. Thread-safe: what was read last is one immutable value that is put in one go.
+    Its properties return what was read last, by `refresh`, `wait` or any call that changes the job; they send no
+    request. Every call raises `ClientError`. Thread-safe: the last state is one immutable value.
     """
 
     __slots__ = ("_connection", "_seen")
@@ -52,11 +52,11 @@ class Job:
         shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": phase, "Reason": self.reason}
         return tables.html_fields(shown)
 
-    # What was read last
+    # The last state
 
     @property
     def snapshot(self) -> Snapshot:
-        """All that was read last."""
+        """The state that was read last."""
         return self._seen
 
     @property
@@ -83,12 +83,12 @@ class Job:
 
     @property
     def state(self) -> str:
-        """In the words of its kind: Running, or RUNNING of a TrainJob."""
+        """The state as its kind spells it: Running, or RUNNING of a TrainJob."""
         return self._seen.job.status.state
 
     @property
     def reason(self) -> str:
-        """Why, in words a user can act on; also while the job waits."""
+        """The reason of the state, in words a user can act on; set while the job waits, too."""
         return self._seen.reason
 
     @property
@@ -97,28 +97,28 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The last value of each metric that a TrainJob's node 0 printed; a TFJob has none."""
+        """The last value of each metric that node 0 of a TrainJob printed; empty for a TFJob."""
         found = self._seen.job
         return {} if isinstance(found, TFJob) else {each.name: float(each.value) for each in found.status.metrics}
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The object as the API server has it, without managedFields. A copy of one's own."""
+        """A copy of the object as the API server returned it, without managedFields."""
         return self._seen.manifest
 
     def refresh(self) -> Job:
-        """Read it anew. Raises `JobDeletedError`."""
+        """Read the job again. Raises `JobDeletedError`."""
         with self._connection.plainly(), self._still_there():
             return self._took(self._client().get(self.namespace, self.name))
 
     def wait(self, until: Until = SUCCEEDED, timeout_seconds: float | None = None) -> Job:
-        """Return once the job is `until`; without a time, however long that takes.
+        """Return once the job has reached `until`; without a timeout, however long that takes.
 
-        With 0 seconds it looks once. `until` is a condition (Scheduled, Running, Suspended, …) in any case, Succeeded
-        (of either kind), Failed, Ended (Succeeded or Failed), or a function that is given a `Snapshot`. A job that has
-        succeeded counts as one that ran. Raises
-        `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends otherwise, `JobDeletedError`, and
-        `WaitTimeoutError`. It watches, and outlasts a server that is away for a while.
+        With 0 seconds it checks once. `until` is a condition (Scheduled, Running, Suspended, …) in any case, Succeeded
+        (of either kind), Failed, Ended (Succeeded or Failed), or a function of a `Snapshot`. A job that has succeeded
+        counts as one that ran. Raises `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends
+        otherwise, `JobDeletedError`, and `WaitTimeoutError`. It watches, and survives an API server that is
+        unavailable for a while.
         """
         if timeout_seconds is not None and timeout_seconds <= 0 and is_reached(self.refresh()._seen, until):
             return self
@@ -127,12 +127,12 @@ class Job:
                 raise self._deleted()
             if is_reached(self._took(seen)._seen, until):
                 return self
-        words = f"{self.namespace}/{self.name} was not {condition_text(until)} in {timeout_seconds:g} seconds"
+        words = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
         now = f"it is {self.phase}" if self.phase else "no controller has seen it yet"
         raise WaitTimeoutError(f"{words}: {self.reason or now}")
 
     def describe(self) -> Description:
-        """All that says why it does or does not run: replicas, conditions, events. Reads them now."""
+        """Why the job does or does not run: replicas, conditions, events. Reads them now."""
         from tfjob_controller.client.diagnostics.description import describe
         from tfjob_controller.client.diagnostics.replicas import replica_views
 
@@ -143,7 +143,7 @@ class Job:
             return describe(found, views, reader.events)
 
     def events(self) -> Table[EventRow]:
-        """What the controller told of the job in the last hour or so, oldest first. Reads them now."""
+        """The events about the job of the last hour or so, oldest first. Reads them now."""
         from tfjob_controller.client.diagnostics.description import event_rows
 
         with self._connection.plainly():
@@ -160,7 +160,7 @@ class Job:
     def logs(
         self, replica: str | None = None, follow: bool = False, tail: int | None = None, previous: bool = False
     ) -> Iterator[LogLine]:
-        """What the training programs printed, line by line. `print` shows the replica in front of each.
+        """The lines that the training programs printed. `print` shows the replica in front of each line.
 
         `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief. `follow` waits for the
         program to start, and goes on until it ends; with several replicas their lines come as they are printed.
@@ -175,7 +175,7 @@ class Job:
             chosen = [view.replica.id for view in reader.chosen()]
         return log_lines(reader, chosen, self._connection.told, follow=follow)
 
-    # What changes it
+    # Changes
 
     def scale(self, n: int) -> Job:
         """Ask for `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob that has not started."""
@@ -186,10 +186,10 @@ class Job:
         for _ in range(_SCALE_TRIES):
             if self._scaled(n):
                 return self.refresh()
-        raise ClientError(f"{self.namespace}/{self.name} changes all the time: scale it again in a moment")
+        raise ClientError(f"{self.namespace}/{self.name} keeps changing: scale it again in a moment")
 
     def suspend(self) -> Job:
-        """End its pods and keep the job; `resume` starts them again."""
+        """Delete its pods and keep the job; `resume` runs it again."""
         return self._patched({"spec": {"suspend": True}})
 
     def resume(self) -> Job:
@@ -197,7 +197,7 @@ class Job:
         return self._patched({"spec": {"suspend": False}})
 
     def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
-        """Delete that very job and all that belongs to it. With `wait`, return once the job is not there any more."""
+        """Delete that very job and all that belongs to it. With `wait`, return once the job no longer exists."""
         with self._connection.plainly(), self._still_there():
             self._client().delete(self.namespace, self.name, uid=self.uid)
         if not wait:
@@ -205,9 +205,9 @@ class Job:
         for seen in self._watched(timeout_seconds):
             if seen is None or seen.metadata.uid != self.uid:
                 return
-        raise WaitTimeoutError(f"{self.namespace}/{self.name} was not gone in {timeout_seconds:g} seconds")
+        raise WaitTimeoutError(f"{self.namespace}/{self.name} was not deleted within {timeout_seconds:g} s")
 
-    # Inside
+    # Internals
 
     def _reader(self) -> Reader:
         from tfjob_controller.client.reader import Reader
@@ -226,7 +226,7 @@ class Job:
         return self._connection.of(self._seen.kind)
 
     def _scaled(self, n: int) -> bool:
-        """False if somebody changed the job meanwhile. The subresource looks at versions, and at no uid."""
+        """False on a conflicting change. The scale subresource checks the version, but not the UID."""
         version = self.refresh().snapshot.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
         scales = ResourceClient(self._connection.requester, self._seen.kind.resource, decoder_for(Scale))
@@ -244,7 +244,7 @@ class Job:
             return self._took(self._client().patch(self.namespace, self.name, self._mine(change)))
 
     def _mine(self, change: dict[str, Any]) -> dict[str, Any]:
-        """A change that the server refuses if another job has the name."""
+        """The change with the UID, so that the server refuses it if another job has the name."""
         return {"metadata": {"uid": self.uid}, **change}
 
     @contextmanager
@@ -267,7 +267,7 @@ class Job:
 
 
 def _is_another(error: ApiError) -> bool:
-    """Does a job of another uid have the name? Without a version, changes meet no other conflict."""
+    """Whether a job with another UID has the name. A change without a version has no other conflict."""
     return error.is_conflict or any(field == "metadata.uid" for field, _ in error.causes)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of job that the client knows, and what they say alike."""
+"""The kinds of job that the client knows, and a job of either kind as the API server returned it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DONE = ("Succeeded", "Complete")
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """`word`: as users name it. `succeeded`: the condition of a job that ended well. `name_label`: of its children."""
+    """`word` is the name in commands, `succeeded` the condition of success, `name_label` the label of children."""
 
     word: str
     resource: Resource
@@ -33,7 +33,7 @@ class JobKind:
     name_label: str
 
     def condition(self, name: str) -> str:
-        """What this kind calls a condition; either name of success is understood."""
+        """The name of a condition in this kind; both names of success are accepted."""
         return self.succeeded if name in _DONE else name
 
 
@@ -43,11 +43,11 @@ KINDS = (TFJOB, TRAINJOB)
 
 
 def kind_named(word: str) -> JobKind:
-    """By its name in any case, singular or plural. Raises `ClientError`."""
+    """The kind of that name, in any case, singular or plural. Raises `ClientError`."""
     for kind in KINDS:
         if word.lower() in (kind.word, kind.resource.plural):
             return kind
-    raise ClientError(f"there is no kind {word!r}: it must be one of {', '.join(kind.word for kind in KINDS)}")
+    raise ClientError(f"unknown kind {word!r}: use one of {', '.join(kind.word for kind in KINDS)}")
 
 
 def kinds_named(word: str | None) -> tuple[JobKind, ...]:
@@ -56,13 +56,13 @@ def kinds_named(word: str | None) -> tuple[JobKind, ...]:
 
 
 def kind_of_manifest(manifest: Any) -> JobKind:
-    """By `apiVersion` and `kind`. Raises `ClientError`."""
+    """The kind that `apiVersion` and `kind` name. Raises `ClientError`."""
     given = (manifest.get("apiVersion"), manifest.get("kind")) if isinstance(manifest, dict) else (None, None)
     for kind in KINDS:
         if given == (kind.resource.api_version, kind.resource.kind):
             return kind
     known = " or ".join(f"{kind.resource.kind} of {kind.resource.api_version}" for kind in KINDS)
-    raise ClientError(f"this is no job: apiVersion and kind must be those of a {known}")
+    raise ClientError(f"not a job: apiVersion and kind must be those of a {known}")
 
 
 ENDS = DONE, FAILED = ("Done", "Failed")
@@ -104,20 +104,20 @@ class Snapshot(msgspec.Struct, frozen=True):
         return self.phase == FAILED
 
     def has(self, condition: str) -> bool:
-        """Is it true now, under the name of this kind or the other?"""
+        """Whether the condition is true; both names of success are accepted."""
         name = self.kind.condition(condition)
         return any(each.type == name and each.status == "True" for each in self.conditions)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """A copy of one's own, without managedFields."""
+        """A copy of the object without managedFields."""
         found: dict[str, Any] = msgspec.json.decode(self.body)
         found["metadata"].pop("managedFields", None)
         return found
 
 
 def snapshot_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], Snapshot]:
-    """Raises msgspec.DecodeError for what is no Kubernetes object."""
+    """The decoder raises msgspec.DecodeError for anything but a Kubernetes object."""
 
     def decode(raw: bytes | msgspec.Raw) -> Snapshot:
         body = nesting.truncate(bytes(raw))

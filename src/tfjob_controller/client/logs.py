@@ -1,4 +1,4 @@
-"""What the training programs printed: which replicas are meant, when there is something to read, and the lines."""
+"""Logs of training programs: which replicas are chosen, when their logs can be read, and their lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfjob_controller.trainer.replicas import SUCCEEDED, View
 from tfjob_controller.trainer.startfailures import why_never_started
 
 ALL_REPLICAS = "all"
-# A program may print nothing for hours; the kernel's probes notice a connection that is dead.
+# A program may print nothing for hours; TCP keepalive detects a dead connection.
 _SILENT_SECONDS = 7 * 86400.0
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
@@ -66,7 +66,7 @@ def _nobody_listens(words: str) -> None: ...
 class LogReader:
     """Reads the logs of one job. Raises `ClientError`, or `ApiError`.
 
-    `say` is told what a followed log waits for. Thread-safe; any thread may `close`, then all `lines` end.
+    `say` is called with what a followed log waits for. Thread-safe; any thread may `close`, then all `lines` end.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LogReader:
         self._streams: set[LineStream] = set()
 
     def chosen(self) -> list[View]:
-        """The replicas that are meant; none once closed. If followed, waits until the job has replicas."""
+        """The chosen replicas; none once closed. When following, waits until the job has replicas."""
         views = self._views()
         if not views and self._closed.is_set():
             return []
@@ -148,7 +148,7 @@ class LogReader:
 
     @contextmanager
     def _known(self, lines: LineStream) -> Iterator[None]:
-        """To `close`, which may have come already."""
+        """Registers a stream for `close`, which may have been called already."""
         with self._lock:
             self._streams.add(lines)
         try:
@@ -193,7 +193,7 @@ class LogReader:
         return view.pending or "it has not started yet"
 
     def _look(self) -> tuple[list[View], bool]:
-        """Many replicas are followed at once, and all of them look at the same."""
+        """The replicas, and whether the job has ended; one read serves all followed replicas."""
         with self._look_lock:
             if time.monotonic() - self._looked_at >= _LOOK_SECONDS / 2:
                 job = self._reader.job(self._name)
@@ -205,7 +205,7 @@ class LogReader:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a replica's program: in one pod, after so many restarts there."""
+    """One run of a replica's program: its pod, and the restarts there before it."""
 
     replica: str
     pod: Pod
@@ -218,7 +218,7 @@ class _Run:
         return (self.pod.metadata.uid, self.restarts) == (other.pod.metadata.uid, other.restarts)
 
     def follows(self, last: _Run | None, *, is_over: bool) -> bool:
-        """Is there more to read than was read of `last`? While the job goes on, a run may have been cut off."""
+        """Whether there is more to read than was read of `last`; while the job runs, a stream may have been cut off."""
         if last is None or self.pod.metadata.uid != last.pod.metadata.uid or self.restarts > last.restarts:
             return True
         return self.is_running and not is_over

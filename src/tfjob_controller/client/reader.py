@@ -1,4 +1,4 @@
-"""What is read of a cluster: a job, its children, the events about them. Few requests, bounded ones."""
+"""Reads a job, its children and the events about them, in few and bounded requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tfjob_controller.trainer.labels import job_labels, selector_string
 from tfjob_controller.trainer.observed import Observed
 from tfjob_controller.trainer.pods import child_job_of
 
-# The old API shows the events of both.
+# The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
-# What kubectl asks for, so that the server chooses and fills the columns, ages too.
+# The content type that kubectl accepts: the server chooses and fills the columns, ages too.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# Whoever waits is a person, who can ask again.
+# A person waits, who can repeat the command.
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
@@ -33,7 +33,7 @@ class TableColumn(msgspec.Struct, frozen=True):
 
 
 class RowObject(msgspec.Struct, frozen=True):
-    """What a row is about (PartialObjectMetadata)."""
+    """The object of a row (PartialObjectMetadata)."""
 
     metadata: ObjectMeta
 
@@ -119,7 +119,7 @@ class Reader:
             query["continue"] = table.metadata.continue_
 
     def manifests(self) -> list[dict[str, Any]]:
-        """The jobs as they are, but for their managedFields."""
+        """The jobs without managedFields."""
         items = (item for page in self._own.pages(self._namespace, self._label_selector) for item in page.items)
         found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
         for each in found:
@@ -131,7 +131,7 @@ class Reader:
         return found
 
     def children(self, job: AnyJob) -> Observed:
-        """Its child Jobs and their pods; the same that the controller goes by."""
+        """The child Jobs of a job and their pods, selected as the controller does."""
         from tfjob_controller.client.diagnostics.replicas import (
             runtime_id_of_job,  # a list needs nothing of what judges replicas
         )
@@ -165,5 +165,5 @@ def _read_table(body: bytes) -> TablePage:
     except msgspec.MsgspecError:
         table = TablePage("")
     if table.kind != "Table":
-        raise ClientError("the server sent no table: is something between you and it? Try `kubectl get tfjobs`")
+        raise ClientError("the server sent no table: check for a proxy in between, and try `kubectl get tfjobs`")
     return table

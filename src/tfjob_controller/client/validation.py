@@ -1,4 +1,4 @@
-"""Looks at a manifest before it goes to the API server.
+"""Validates a manifest before it is sent to the API server.
 
 Most of it the server would refuse as well. That a TrainJob's runtime or framework is missing only the controller says,
 when it has failed the job: `check_runtime` says it before there is a job.

@@ -1,6 +1,6 @@
-"""What may be waited for: the names that Python and the plugin know, and whether a job has reached one. Pure.
+"""Wait conditions: their names in Python and the plugin, and whether a job has reached one. Pure.
 
-Only the standard library is imported, because the plugin checks its command line with these names.
+Only the standard library is imported, because the plugin validates its command line with these names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (SUCCEEDED, RUNNING, ENDED, FAILED, COMPLETE, "Created", "Scheduled", "R
 _BY_LOWER_CASE = {name.lower(): name for name in NAMES}
 _SUCCESS = (SUCCEEDED, COMPLETE)
 
-# A name, or a function that says whether a state is the one that is waited for.
+# The name of a condition, or a predicate on a state.
 Until: TypeAlias = "str | Callable[[Snapshot], bool]"
 
 
@@ -51,7 +51,7 @@ def condition_text(until: Until) -> str:
 
 
 def is_reached(seen: Snapshot, until: Until) -> bool:
-    """Whether the job has reached it. Raises `JobEndedError`, or `JobFailedError`, if it never will."""
+    """Whether the job has reached it. Raises `JobEndedError` or `JobFailedError` if it no longer can."""
     if is_met(seen, until):
         return True
     if seen.has_ended:
@@ -60,7 +60,7 @@ def is_reached(seen: Snapshot, until: Until) -> bool:
 
 
 def is_met(seen: Snapshot, until: Until) -> bool:
-    """A job that has succeeded has also run, perhaps too briefly to be seen."""
+    """A succeeded job counts as one that has run, perhaps too briefly to be observed."""
     if not isinstance(until, str):
         return until(seen)
     name = name_of(until) or until
@@ -76,5 +76,5 @@ def is_met(seen: Snapshot, until: Until) -> bool:
 def ended_error(seen: Snapshot, until: Until) -> JobEndedError:
     name = f"{seen.metadata.namespace}/{seen.metadata.name}"
     if seen.has_failed:
-        return JobFailedError(f"{name} has failed: {seen.reason or 'no reason is known'}", seen.reason)
-    return JobEndedError(f"{name} has ended well, so {condition_text(until)} cannot come any more", seen.reason)
+        return JobFailedError(f"{name} has failed: {seen.reason or 'no reason was reported'}", seen.reason)
+    return JobEndedError(f"{name} has succeeded, so {condition_text(until)} can no longer be reached", seen.reason)

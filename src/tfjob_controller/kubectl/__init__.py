@@ -1,1 +1,5 @@
-"""`kubectl tfjob`: what a user asks of the jobs of a cluster, and does with them, with the user's own rights."""
+"""The kubectl plugin `kubectl tfjob`: commands, their flags, and what they print.
+
+It stands on `client`, and no other package imports it. A command loads only what it needs, so that it answers at once;
+test/unit/kubectl/test_cli.py lists what each one must not load. Start with `cli.py`, then `arguments.COMMANDS`.
+"""

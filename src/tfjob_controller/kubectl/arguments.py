@@ -1,7 +1,7 @@
-"""The command line of the plugin: what all commands have in common, and how it is read.
+"""The command line of the plugin: its commands, their common flags, and how it is parsed.
 
-Only the standard library and what needs no more is imported, and of all commands only the module of the one that is
-called: `--help`, `--version` and completion are fast.
+Only the standard library and modules that need no more are imported, and only the module of the command that is called,
+so that `--help`, `--version` and completion are fast.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def command_of(name: str) -> Command | None:
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """A job as it was named; `kind` is empty where the name stood alone."""
+    """A job as the command line names it; `kind` is empty for a name alone."""
 
     kind: str
     name: str
@@ -104,7 +104,7 @@ _Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """What was asked for; `program` is what stood behind `--`. Raises `UsageError`; exits for `--help`."""
+    """The parsed command line; `program` is what follows `--`. Raises `UsageError`; exits for `--help`."""
     own, program = _split(argv)
     own = command_first(own)
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
@@ -118,7 +118,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _not_understood(words: Sequence[str], called: Command | None) -> UsageError:
-    """About the first of them; a flag without its value, which may be a secret."""
+    """The error about the first unknown word; a flag is named without its value, which may be a secret."""
     flag = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
     what = f"unknown flag: {flag[:80]}" if flag else f"unexpected argument: {words[0][:80]}"
     if called is None:
@@ -135,7 +135,7 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
 
 
 def command_first(argv: Sequence[str]) -> Sequence[str]:
-    """The flags that say which cluster may stand before the command, as for kubectl; here they move behind it."""
+    """Moves the flags that choose a cluster behind the command; as for kubectl, they may stand before it."""
     index = 0
     while index < len(argv) and argv[index].startswith("-"):
         flag = argv[index].partition("=")[0]
@@ -202,7 +202,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 
 
 def add_job(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """The job that is meant: `parsed.job`, or `parsed.jobs`."""
+    """Adds the argument `job`, or `jobs` for several."""
     says = "NAME, tfjob/NAME or trainjob/NAME"
     if several:
         parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=says)
@@ -273,5 +273,5 @@ def command_for(job: Job, command: str) -> str:
 
 
 def print_refusal(words: str) -> None:
-    """One line on standard error, whatever the words hold."""
+    """Print one line to standard error."""
     print(f"{PROGRAM}: {one_line(words)}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""What may come next on the command line: for kubectl's own completion, and for the scripts of `completion`.
+"""Candidates for the next word of a command line: for kubectl's completion, and for the scripts of `completion`.
 
 kubectl calls `kubectl_complete-tfjob` with the words so far, the last of which is to be completed. The answer is one
 candidate a line, with a tab and a few words behind it, and a last line that says what the shell is to do besides.
-Whatever goes wrong, nothing is said: a prompt is no place for errors.
+Errors print nothing, since a prompt is no place for them.
 Source: kubectl pkg/cmd/plugin/plugin_completion.go, cobra completions.go (ShellCompDirective).
 """
 

@@ -1,4 +1,4 @@
-"""`kubectl tfjob queue`: the gangs that wait for room, in the order in which they will start."""
+"""`kubectl tfjob queue`: the gangs that wait for capacity, in the order in which they will start."""
 
 from __future__ import annotations
 

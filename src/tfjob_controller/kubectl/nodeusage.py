@@ -1,6 +1,6 @@
-"""`kubectl tfjob top`: who holds what on which node. Pure: from pods and nodes to rows.
+"""`kubectl tfjob top`: the requests of jobs on each node, and what is free. Pure.
 
-What counts is what kube-scheduler counts, requests, by the very function that the gang scheduler uses.
+Requests are computed by the function that the gang scheduler uses, as kube-scheduler counts them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Amounts = Mapping[str, int]
 
 
 class JobUsage(msgspec.Struct, frozen=True):
-    """What the replicas of one job hold on one node together, as quantities by resource name."""
+    """The total requests of one job's replicas on one node, as quantities by resource name."""
 
     node: str
     namespace: str
@@ -33,7 +33,7 @@ class JobUsage(msgspec.Struct, frozen=True):
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """One node: what its pods may request, what those that are no job's request, and what is left."""
+    """One node: what is allocatable, what pods of no job request, and what is free."""
 
     node: str
     allocatable: dict[str, str]
@@ -42,7 +42,7 @@ class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterUsage(msgspec.Struct, frozen=True):
-    """`nodes` is None where the viewer may not see what is free."""
+    """`nodes` is None if the viewer may not read nodes."""
 
     holdings: list[JobUsage]
     nodes: list[NodeUsage] | None
@@ -56,13 +56,13 @@ def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node
         job = job_of(pod)
         if job and shown in ("", pod.metadata.namespace):
             groups[pod.spec.node_name, pod.metadata.namespace, job].append(pod)
-    holdings = [_holding(*key, members) for key, members in sorted(groups.items())]
+    holdings = [_job_usage(*key, members) for key, members in sorted(groups.items())]
     if nodes is None:
         return ClusterUsage(holdings, None)
     held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
     others = [pod for pod in placed if (pod.metadata.namespace, pod.metadata.name) not in held]
     return ClusterUsage(
-        holdings, [_room(node, placed, others) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+        holdings, [_node_usage(node, placed, others) for node in sorted(nodes, key=lambda node: node.metadata.name)]
     )
 
 
@@ -72,7 +72,7 @@ def job_of(pod: ScheduledPod) -> str:
     return next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
 
 
-def _holding(node: str, namespace: str, job: str, pods: Sequence[ScheduledPod]) -> JobUsage:
+def _job_usage(node: str, namespace: str, job: str, pods: Sequence[ScheduledPod]) -> JobUsage:
     return JobUsage(node, namespace, job, _replicas(pods), _quantities(_sum(pods)))
 
 
@@ -86,7 +86,7 @@ def _index(pod: ScheduledPod) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _room(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
+def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
     name = node.metadata.name
     allocatable = {resource: amount_from(resource, text) for resource, text in node.status.allocatable.items()}
     taken = _sum(pod for pod in placed if pod.spec.node_name == name)
@@ -121,20 +121,20 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
     headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
     blank = [""] * len(space)
     rows: list[list[str]] = []
-    rooms = {room.node: room for room in found.nodes or ()}
-    for node in sorted({each.node for each in found.holdings} | set(rooms)):
+    usages = {usage.node: usage for usage in found.nodes or ()}
+    for node in sorted({each.node for each in found.holdings} | set(usages)):
         for each in (each for each in found.holdings if each.node == node):
             own = [each.namespace] if with_namespace else []
             rows.append([node, *own, each.job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
-        if (room := rooms.get(node)) is not None:
-            rows.append([node, *blank, "(other pods)", *_cells(room.others, devices), _pods(room.others)])
-            rows.append([node, *blank, "(free)", *_cells(room.free, devices), _pods(room.free)])
+        if (usage := usages.get(node)) is not None:
+            rows.append([node, *blank, "(other pods)", *_cells(usage.others, devices), _pods(usage.others)])
+            rows.append([node, *blank, "(free)", *_cells(usage.free, devices), _pods(usage.free)])
     return headers, rows
 
 
 def _devices(found: ClusterUsage) -> list[str]:
     """Extended resources, such as nvidia.com/gpu: a column each."""
-    every = [each.requests for each in found.holdings] + [room.allocatable for room in found.nodes or ()]
+    every = [each.requests for each in found.holdings] + [usage.allocatable for usage in found.nodes or ()]
     return sorted({resource for amounts in every for resource in amounts if "/" in resource})
 
 

@@ -1,4 +1,4 @@
-"""What a command asks of: one cluster, opened when it is first needed, and closed at the end."""
+"""The cluster of a command, connected when it is first needed and closed at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Session:
     """The cluster that the command line names. Every use may raise `KubeconfigError`, requests raise `ApiError`."""
 
     def __init__(self, parsed: Any, *, logs: bool = False) -> None:
-        """With `logs` this is the process, and what is logged goes to standard error: the other is for answers."""
+        """With `logs` the session owns the process, and log lines go to standard error."""
         self._parsed = parsed
         self._logs = logs
         self._config: Config | None = None
@@ -68,12 +68,12 @@ class Session:
 
     @property
     def scope(self) -> str:
-        """The namespace that a list is about; empty for all of them."""
+        """The namespace of lists; empty for all namespaces."""
         return "" if getattr(self._parsed, "all_namespaces", False) else self.namespace
 
     @property
     def origin(self) -> str:
-        """Where the cluster is, and how that is known; "the cluster" before it was needed."""
+        """Where the cluster is and how that is known; "the cluster" before the first use."""
         return self._config.origin if self._config is not None else "the cluster"
 
     @property

@@ -45,9 +45,9 @@ def test_a_kubeconfig_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        pytest.param(lambda client: client.job("a", "job"), "there is no kind 'job': it must be one of", id="kind"),
-        pytest.param(lambda client: client.submit({}), "this is no job: apiVersion and kind", id="no job"),
-        pytest.param(lambda client: client.submit(["a"]), "this is no job: apiVersion and kind", id="a list"),
+        pytest.param(lambda client: client.job("a", "job"), "unknown kind 'job': use one of", id="kind"),
+        pytest.param(lambda client: client.submit({}), "not a job: apiVersion and kind", id="no job"),
+        pytest.param(lambda client: client.submit(["a"]), "not a job: apiVersion and kind", id="a list"),
         pytest.param(lambda client: client.submit(tfjob("", image="i")), "metadata.name: is required", id="no name"),
         pytest.param(
             lambda client: client.submit(tfjob("a", image="i", ttlSecondsAfterFinished=-1)),
@@ -90,7 +90,7 @@ def test_a_cluster_without_the_kinds_is_told_apart_from_one_without_the_job() ->
 
 
 def test_a_login_page_instead_of_a_job_is_told() -> None:
-    with pytest.raises(ClientError, match="is no job: is something between you and it"):
+    with pytest.raises(ClientError, match="is not a job: check for a proxy in between"):
         over(b"<html>").submit(tfjob("a", image="i"))
 
 

@@ -110,7 +110,7 @@ def handle(*answers: Answer, clock: PatientClock | None = None) -> Job:
 def test_a_wait_ends_in_time_though_the_server_is_away() -> None:
     clock = PatientClock()
     begin = clock.monotonic()
-    with pytest.raises(WaitTimeoutError, match="ns/a was not Succeeded in 20 seconds: it is Creating"):
+    with pytest.raises(WaitTimeoutError, match="ns/a did not reach Succeeded within 20 s: it is Creating"):
         handle(clock=clock).wait(timeout_seconds=20)
     assert clock.monotonic() - begin == pytest.approx(20, abs=1e-6)
 
@@ -119,7 +119,7 @@ def test_a_job_that_no_controller_has_seen_says_so_in_a_notebook_and_after_a_wai
     job = handle(body(""), clock=PatientClock())
     job.refresh()
     assert "not seen by a controller yet" in job._repr_html_()
-    with pytest.raises(WaitTimeoutError, match="was not Succeeded in 20 seconds: no controller has seen it yet"):
+    with pytest.raises(WaitTimeoutError, match="did not reach Succeeded within 20 s: no controller has seen it yet"):
         job.wait(timeout_seconds=20)
 
 

@@ -1,8 +1,7 @@
-"""All that the cluster still knows of one job: its objects as they are, and the events about them.
+"""Collects the diagnostics of one job: its objects, the events about them, and the controller's log lines.
 
-Read with a viewer's rights, kind by kind, in bounded requests. What may not be read is left out, and said in one line
-each: the rest is still worth telling. Objects are plain JSON, since a timeline is made of fields that nothing else
-reads.
+The role `view` suffices. Requests are bounded, one kind at a time. What cannot be read is left out and listed in
+`unread`. Objects stay plain JSON, since a timeline shows fields that nothing else reads.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ CONTROLLER_SELECTOR = "app=tfjob-controller"
 MAX_LOG_BYTES = 10_000_000
 _LOG_TIMEOUT_SECONDS = 30.0
 
-# Of a namespace with more events than that the first ones would be as good as any others.
+# Limit for the events of one namespace.
 MAX_EVENTS = 10_000
-# Children whose events are asked for, also those that are gone by now.
+# Kinds of children whose events are shown, including deleted children.
 _CHILDREN = ("Pod", "Job", "Gang")
 _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
@@ -43,7 +42,7 @@ _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """`unread` are lines that say what is missing here, and why. `namespace_is_deleted`: its deletion is under way."""
+    """`unread` says in one line each what is missing and why."""
 
     seen: Snapshot
     namespace_is_deleted: bool = False
@@ -55,12 +54,12 @@ class Diagnostics:
 
     @property
     def key(self) -> str:
-        """As the controller's log lines have it."""
+        """The value of `key` in the controller's log lines."""
         return f"{self.seen.metadata.namespace}/{self.seen.metadata.name}"
 
 
 def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
-    """Raises `ApiError` for what is neither a missing right nor a missing kind."""
+    """Raises `ApiError`, but neither for a missing right nor for a missing kind."""
     case = Diagnostics(seen, _is_being_deleted(requester, seen.metadata.namespace))
     if name := runtime_id_of_job(seen.job):
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
@@ -72,7 +71,7 @@ def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
 
 
 def _is_being_deleted(requester: Requester, namespace: str) -> bool:
-    """False also for who may not read the namespace: that it is there is all that anybody else can tell."""
+    """Also False for a user who may not read the namespace."""
     client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
     try:
         return bool(client.get("", namespace)["metadata"].get("deletionTimestamp"))
@@ -100,7 +99,7 @@ def _read(requester: Requester, case: Diagnostics, resource: Resource, selector:
 
 
 def _is_about(case: Diagnostics, event: Object) -> bool:
-    """About the job itself, or a child of it: those of all attempts have the runtime id in their names."""
+    """Whether the event is about the job or a child; children of all attempts have the runtime id in their names."""
     about, meta = event.get("involvedObject", {}), case.seen.metadata
     if about.get("uid") == meta.uid:
         return True
@@ -111,7 +110,7 @@ def _is_about(case: Diagnostics, event: Object) -> bool:
 
 
 def event_time(event: Object) -> str:
-    """When it happened first, RFC 3339."""
+    """When the event happened first, RFC 3339."""
     moment = event.get("eventTime") or event.get("firstTimestamp") or event["metadata"].get("creationTimestamp")
     return str(moment or "")
 
@@ -125,7 +124,7 @@ class LogRecord:
 
 
 def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str = SYSTEM_NAMESPACE) -> list[LogRecord]:
-    """Since the job was made, as far back as the kubelets keep them. What cannot be read is noted in the case."""
+    """The lines about the job since its creation, as far as kubelets keep them. Failures are added to `unread`."""
     client = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False)
     try:
         pods = client.list(namespace, CONTROLLER_SELECTOR)
@@ -152,7 +151,7 @@ def _pod_log_records(requester: Requester, case: Diagnostics, pod: Pod) -> list[
 
 
 def log_records_of(key: str, log: bytes) -> Iterator[dict[str, Any]]:
-    """Those with that key; a log for people (--log-format=console) has none."""
+    """The records with that key; a log in the format `console` has none."""
     needle = key.encode()
     for raw in log.splitlines():
         if needle not in raw:

@@ -1,7 +1,4 @@
-"""Why does this job not run? Pure: from what was read to what is shown.
-
-How the replicas are judged: views.py.
-"""
+"""The description of a job, as `describe` of the plugin and of the Python client shows it. Pure."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from tfjob_controller.trainer.pods import shortened
 from tfjob_controller.trainer.replicas import View
 from tfjob_controller.trainer.restarts import next_restart_counts
 
-# Of so many replicas that wait the events are read too: the first ones tell what the others suffer from.
+# Events are read for this many waiting replicas; the others usually have the same cause.
 LOOKED_INTO = 3
 MAX_EVENTS = 20
 
 
 class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
-    """One replica. `restarts` are those of the pods that exist; `last_exit` is empty if it never ended."""
+    """One replica. `restarts` counts those of existing pods; `last_exit` is empty if it never ended."""
 
     replica: str
     state: str
@@ -50,7 +47,7 @@ REPLICA_HEADERS = ("Replica", "State", "Ready", "Restarts", "Last exit", "Node",
 
 
 def replica_cells(row: ReplicaRow) -> list[str]:
-    """What a table shows below `REPLICA_HEADERS`."""
+    """The cells below `REPLICA_HEADERS`."""
     ready = "yes" if row.ready else "no"
     return [row.replica, row.state, ready, str(row.restarts), row.last_exit, row.node, row.pod, row.message]
 
@@ -65,7 +62,7 @@ class EventRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Description(msgspec.Struct, frozen=True, rename="camel"):
-    """All that `describe` shows. `hints` are what the status itself cannot say. Times are RFC 3339."""
+    """What `describe` shows. `hints` say what the status cannot. Times are RFC 3339."""
 
     name: str
     namespace: str
@@ -93,7 +90,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summary(description: Description) -> dict[str, str]:
-    """How it stands, in fields that every view of it shows."""
+    """The fields that every view of a description shows."""
     return {
         "Kind": description.kind,
         "Phase": description.phase or "(none yet)",
@@ -105,7 +102,7 @@ def summary(description: Description) -> dict[str, str]:
     }
 
 
-# Events about one object by its UID; with "Warning" only those.
+# Reads the events about the object with a UID, of one type unless that is empty.
 EventsOf = Callable[[str, str], Iterable[Event]]
 
 
@@ -136,19 +133,19 @@ def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Descrip
 
 
 def _workers(job: AnyJob) -> str:
-    """How many there should be, within which bounds; empty for a job that is not resized."""
+    """The desired number of workers and its bounds; empty for a job without autoscaling."""
     if not isinstance(job, TFJob):
         return ""
     autoscaling, scaling = job.spec.autoscaling, job.status.scaling
     if autoscaling is None:
         return ""
     bounds = f"from {min_workers_of(job.spec)} to {autoscaling.max_workers}, {resize_of(job.spec)}"
-    target = f", {scaling.target} asked for: {scaling.target_reason}" if scaling is not None and scaling.target else ""
+    target = f", {scaling.target} requested: {scaling.target_reason}" if scaling is not None and scaling.target else ""
     return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
 
 
 def _progress(job: AnyJob) -> str:
-    """Empty for a job that counts no steps."""
+    """The progress of the job; empty if it counts no steps."""
     if not isinstance(job, TFJob):
         return job.status.progress
     progress = job.status.progress
@@ -174,7 +171,7 @@ def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:
 
 
 def _message(view: View) -> str:
-    """Why it waits, else the last words of its program, else what it does."""
+    """Why the replica waits, else the last message of its program, else what it does."""
     if view.pending:
         return view.pending
     if view.exited is not None and view.exited.message:
@@ -182,12 +179,12 @@ def _message(view: View) -> str:
     if view.is_up or view.state != replicas.RUNNING:
         return ""
     if view.is_restarting:
-        return "is started again"
-    return "starting" if view.pod is not None else "waits for its pod"
+        return "restarting"
+    return "starting" if view.pod is not None else "waiting for its pod"
 
 
 def _events(meta: ObjectMeta, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
-    """The job's own, and the warnings about the Jobs and pods of replicas that wait, oldest first."""
+    """Events of the job, and warnings about the Jobs and pods of waiting replicas, oldest first."""
     found = list(events_of(meta.uid, ""))
     waiting = [view for view in views if view.state == replicas.RUNNING and not view.is_up]
     for view in waiting[:LOOKED_INTO]:

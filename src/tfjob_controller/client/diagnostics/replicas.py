@@ -1,4 +1,4 @@
-"""The replicas of a job, judged by the very functions that the controller uses, so both say the same. Pure."""
+"""The replicas of a job, evaluated by the functions that the controller uses. Pure."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tfjob_controller.trainer.tfjobplan import build_plan
 from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
 from tfjob_controller.trainer.views import views_of as views_of_plan
 
-_CARRIERS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
+_STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 
 
 def status_of(job: TFJob | TrainJob) -> TrainingStatus:
-    """In the words of a TFJob."""
+    """The status of a job of either kind, in the form of a TFJob's."""
     return job.status if isinstance(job, TFJob) else trainjobstatus.from_wire(job.status)
 
 
 def runtime_id_of_job(job: TFJob | TrainJob) -> str:
-    """What is in the names of its children; empty if there are none yet."""
+    """The id in the names of its children; empty before there are any."""
     return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
 
 
 def replica_views(job: TFJob | TrainJob, observed: Observed, now: datetime) -> tuple[View, ...]:
-    """Its replicas, the chief first; none where the job has not begun or never can."""
+    """The replicas of a job, the chief first; empty if the job has not started or is invalid."""
     if spec_problem(job) is not None:
         return ()
     plan = _tfjob_plan(job) if isinstance(job, TFJob) else _trainjob_plan(job)
@@ -52,11 +52,11 @@ def _tfjob_plan(job: TFJob) -> Plan | None:
 
 
 def _trainjob_plan(job: TrainJob) -> Plan | None:
-    """From its status alone: users may not read the runtimes of the cluster, and may lack a framework's package."""
+    """A plan from the status alone, since users may lack the right to read runtimes, and packages of frameworks."""
     steps = {each.name for each in job.status.jobs_status}
     if not started_nodes_of(job.status):
         return None
-    claim = Workspace(VolumeClaim("of-the-runtime")) if steps.intersection(_CARRIERS) else None
+    claim = Workspace(VolumeClaim("of-the-runtime")) if steps.intersection(_STORAGE_STEPS) else None
     template = {"spec": {"containers": [{"name": "node", "image": "of-the-runtime"}]}}
     runtime = RuntimeSpec(templates={"node": template}, workspace=claim)
     try:
@@ -66,7 +66,7 @@ def _trainjob_plan(job: TrainJob) -> Plan | None:
 
 
 def _shape(has_launcher: bool) -> ByEnvironment:
-    """As much of a framework as says which pods there are."""
+    """A framework that only says which pods exist."""
 
     def nothing(setting: Setting, index: int) -> Mapping[str, str]:
         return {}

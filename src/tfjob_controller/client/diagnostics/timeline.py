@@ -1,8 +1,12 @@
-"""What happened to a job, in the order of time. Pure: from a case file to lines.
+"""The timeline of a job, and how equal lines are folded. Pure.
 
-Each object tells of itself what it still knows: of a condition its last change, of a container its present and its last
-run. Events tell the rest, for as long as the server keeps them (an hour). A line names its source, so that one knows
-whom to ask further.
+Objects contribute what they still record: the last transition of each condition, the current and the last run of each
+container. Events add the rest, for as long as the server keeps them (an hour). Each line names its source.
+
+For people, events of children with one reason, whose messages differ in names and numbers only, are folded into one
+line with their sum: a kubelet that pulls a wrong image for three replicas writes five events for each. Events about the
+job itself are folded only if they are equal, because their numbers matter. What several children report in one second
+is one line, too. Ends of containers and log lines are never folded.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.pods import shortened
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
-# Events that say once more what the pod itself says, with the same time.
+# Events that repeat what the status of the pod says, with the same time.
 _SAID_BY_PODS = frozenset({"Scheduled", "Started"})
-# The kubelet has this time for a container that ended without having started.
+# The kubelet's start time of a container that ended without having started.
 _NEVER = "1970-01-01T00:00:00Z"
-# A name of a child, which has at least two hyphens, or a number with what belongs to it, such as 1.5s or 10.0.0.1:5000.
+# The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
 _VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
 _CHILDREN = ("pod", "job")
 
@@ -43,7 +47,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def timeline(case: Diagnostics) -> list[TimelineEntry]:
-    """All that is known, the oldest first."""
+    """All entries, the oldest first."""
     replicas = {child["metadata"]["name"]: replica_of(child) for child in (*case.jobs, *case.pods)}
     alive = {pod["metadata"]["uid"] for pod in case.pods}
     found = [
@@ -57,7 +61,7 @@ def timeline(case: Diagnostics) -> list[TimelineEntry]:
 
 
 def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
-    """What has no time is left out. Of one second, what the object says itself comes first."""
+    """Sorts by time, and within a second by kind. Entries without a time are left out."""
     rank = {OBJECT: 0, CONDITION: 1, CONTAINER: 2, EVENT: 3, LOG: 4}
     return sorted(
         (each for each in entries if each.time), key=lambda each: (each.time[:19], rank[each.kind], each.time)
@@ -65,7 +69,7 @@ def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
 
 
 def replica_of(child: Object) -> str:
-    """Such as worker-3; empty for what is no replica's."""
+    """The replica of a child, such as worker-3; empty if it has none."""
     labels = child["metadata"].get("labels", {})
     return f"{labels[JOB_TYPE].lower()}-{labels.get(TASK_INDEX, '')}" if JOB_TYPE in labels else ""
 
@@ -91,9 +95,9 @@ def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
     attempt = f"attempt {status.get('attempt', 0)}"
     said = (
         ("queuedTime", f"queued; now at position {status['position']}" if status.get("position") else "queued"),
-        ("admittedTime", f"admitted ({attempt}): {_placed(status) or 'its place was given back since'}"),
+        ("admittedTime", f"admitted ({attempt}): {_placed(status) or 'its placement was released since'}"),
         ("boundTime", f"all pods are bound ({attempt})"),
-        ("lastResizeTime", f"members came or went ({attempt})"),
+        ("lastResizeTime", f"resized ({attempt})"),
     )
     for name, text in said:
         if status.get(name):
@@ -161,9 +165,7 @@ def _life(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry
     meta = obj["metadata"]
     yield TimelineEntry(meta.get("creationTimestamp") or "", source, OBJECT, "created", replica)
     if meta.get("deletionTimestamp"):
-        yield TimelineEntry(
-            meta["deletionTimestamp"], source, OBJECT, "to be gone by then: it is being deleted", replica
-        )
+        yield TimelineEntry(meta["deletionTimestamp"], source, OBJECT, "deletion deadline", replica)
 
 
 def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
@@ -202,7 +204,7 @@ def _with_why(text: str, reason: str, message: str) -> str:
 
 
 def log_entry(record: LogRecord) -> TimelineEntry:
-    """A line of the controller's log as it stands in JSON."""
+    """The entry of a line of the controller's log."""
     line, left_out = record.fields, {"timestamp", "level", "logger", "event", "key", "reconcile_id"}
     fields = " ".join(f"{name}={_shown(value)}" for name, value in line.items() if name not in left_out)
     return TimelineEntry(
@@ -220,7 +222,7 @@ def _shown(value: object) -> str:
 
 
 def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: bool = False) -> list[TimelineEntry]:
-    """In the order of the first of each. `keep_reconciles_apart` where lines are shown with their reconcile id."""
+    """Folds equal entries, in the order of the first of each; with `keep_reconciles_apart` only within a reconcile."""
     groups: dict[Hashable, list[TimelineEntry]] = {}
     for index, entry in enumerate(entries):
         key = _key(entry)
@@ -230,7 +232,7 @@ def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: boo
 
 
 def _key(entry: TimelineEntry) -> Hashable | None:
-    """What lines of one group have in common; None for a line that is never folded."""
+    """The key of an entry's group; None for an entry that is never folded."""
     word, _, name = entry.source.partition("/")
     if entry.kind == EVENT:
         if word not in _CHILDREN:
@@ -242,7 +244,7 @@ def _key(entry: TimelineEntry) -> Hashable | None:
 
 
 def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:
-    """The time of the first, the words of the last."""
+    """One entry for a group: the time of the first, the text of the last."""
     if len(group) == 1:
         return group[0]
     first, last = group[0], max(group, key=lambda each: each.last_time or each.time)

@@ -67,7 +67,7 @@ kubectl tfjob wait train --for ended && echo "it has ended"
 # As timeout(1) ends.
 EXIT_TIMEOUT = 124
 
-# What shells complete; the names of `client.waiting` are accepted in any case.
+# For completion; names of `client.waitconditions` are accepted in any case.
 WORDS = tuple(name.lower() for name in NAMES)
 _MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAILED))
 _CONDITION = re.compile(r"condition=([A-Za-z]{1,60})(?:=(True|False|Unknown))?", re.IGNORECASE)

@@ -53,7 +53,7 @@ def test_restarts_are_those_of_each_replica() -> None:
 def test_a_replica_without_a_pod_says_what_it_waits_for() -> None:
     cluster = world()
     cluster.sync()
-    assert row(cluster, "master-0").message == "waits for its pod"
+    assert row(cluster, "master-0").message == "waiting for its pod"
     assert row(cluster, "master-0").pod == ""
 
 
@@ -144,7 +144,7 @@ def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() 
     assert described(cluster).progress == "40 of 100 steps"
     scaling = replace(cluster.job.status.scaling, target=2, target_reason="room for b")  # type: ignore[type-var]  # it has one
     cluster.job = replace(cluster.job, status=replace(cluster.job.status, scaling=scaling))
-    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 asked for: room for b"
+    assert described(cluster).workers == "3 (from 2 to 6, InPlace), 2 requested: room for b"
     assert described(running_world()).workers == described(running_world()).progress == ""
 
 
