@@ -131,7 +131,7 @@ def test_a_runtime_that_is_changed_does_not_disturb_a_job_that_runs(train: Trial
         pytest.param({"framework": "pascal"}, "there is no framework 'pascal'", id="unknown framework"),
         pytest.param(
             {"command": ("torchrun",), "trainer": {"numProcPerNode": "gpu"}},
-            "spec.trainer.numProcPerNode: is gpu, but a node asks for no GPU",
+            "spec.trainer.numProcPerNode: is gpu, but a node requests no GPU",
             id="GPUs that nobody asked for",
         ),
     ],

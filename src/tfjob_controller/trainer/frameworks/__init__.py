@@ -1,5 +1,6 @@
-"""What each framework needs so that its processes find each other: one small module per framework, and a registry.
+"""What the processes of each framework need to find each other: one small module per framework, and a registry.
 
-Pure: a framework answers from the `Setting` of a job alone. It knows no API server, no plan, and no other framework.
-docs/trainjob-frameworks.md tells how to add one from a package of one's own.
+Pure: a framework reads the `Setting` of a job and nothing else. It may import `base.py` and the pod template functions
+of `trainer.podtemplates`, but neither plans nor `api`, `kube` or `controller`.
+Start with `base.py`, the public contract: docs/trainjob-frameworks.md shows how a package adds a framework.
 """

@@ -1,12 +1,12 @@
 """The contract of a framework, and what most of them share.
 
-Whoever compiles a TrainJob asks in this order: `problem` (a sentence ends it), then for each pod `environment` and
-`equip`, and once for the job `files` (a ConfigMap, if there are any) and `secret` (a Secret, if there is one). What
-`environment` says is put into the training container alone, after the user's own variables; that container is the
-one that is named like the pod's role. All answers depend on the arguments only, so a job that is looked at again
-gets the same ones; the one exception is what the function returned by `secret` makes.
+The compilation of a TrainJob calls `problem` first (a message ends it), then for each pod `environment` and `equip`,
+and once for the job `files` (the data of a ConfigMap) and `secret` (the data of a Secret). The variables of
+`environment` are added to the training container, after the user's own; that container has the name of the pod's role.
+All results depend on the arguments alone, so that a job which is compiled again gets the same ones. The only exception
+is the data that the function returned by `secret` generates.
 
-Threads: frameworks are asked by several workers at once and keep nothing between calls but caches.
+Threads: several workers call a framework concurrently. It keeps nothing between calls but caches.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# Roles that frameworks are asked about.
+# The roles of pods.
 NODE, LAUNCHER = "node", "launcher"
 
-# Words for numProcPerNode; anything else is a number. Nothing said means AUTO.
+# Values of numProcPerNode beside numbers. An empty value means AUTO.
 AUTO, CPU, GPU = "auto", "cpu", "gpu"
 _COUNT = re.compile(r"[1-9][0-9]{0,3}")
-# As in the CRD; no node has more GPUs or CPUs to give.
+# As in the CRD; no node has more GPUs or CPUs.
 MAX_PROCESSES = 1024
 
 NUM_PROC_PER_NODE = "spec.trainer.numProcPerNode"
 NUM_NODES = "spec.numNodes"
 
-# Where process 0 is asked for; torch's own default, and upstream's for every framework without one of its own.
+# The port of process 0: torch's default, and upstream's for every framework without one of its own.
 DEFAULT_PORT = 29500
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a framework is told of one job."""
+    """The properties of one job that a framework may use."""
 
     job_name: str
     num_nodes: int
-    # DNS names of the nodes by index: names of headless Services in the job's namespace. The specification's H(i).
+    # DNS names of the nodes by index: names of headless Services in the job's namespace.
     nodes: tuple[str, ...]
-    # `auto`, `cpu`, `gpu` or a whole number; empty if nobody says.
+    # `auto`, `cpu`, `gpu` or a whole number; empty if not set.
     num_proc_per_node: str = ""
-    # Per node: GPUs and other accelerators asked for, and CPUs (limits, else requests; 0 if neither is said).
+    # Per node: GPUs and other accelerators, and CPUs (by limits, else by requests; 0 if neither is set).
     gpus: int = 0
     cpus: float = 0.0
 
 
 class Framework(Protocol):
-    """How the processes of one framework are told of each other."""
+    """How the processes of one framework find each other."""
 
     @property
     def name(self) -> str:
-        """What `spec.framework` calls it."""
+        """The value of `spec.framework`."""
 
     @property
     def runtime(self) -> str:
-        """The ClusterTrainingRuntime that is used if a job names none."""
+        """The ClusterTrainingRuntime of jobs that reference none."""
 
     @property
     def port(self) -> int:
@@ -65,74 +65,74 @@ class Framework(Protocol):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """First words of a command that choose it, without folders; also modules that `python -m` runs."""
+        """Programs that select this framework for a job's command; also modules that `python -m` runs."""
 
     @property
     def has_launcher(self) -> bool:
-        """Does one more pod run the command and start the processes on the nodes? Then its end is the job's end."""
+        """Whether another pod runs the command and starts the processes on the nodes. Its end is the job's end."""
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Every variable that `environment` may ever name. Users may not set them."""
+        """Every variable that `environment` may ever set. Users may not set them."""
 
     def problem(self, setting: Setting) -> str | None:
-        """Why it cannot run such a job: one sentence that names the field and the remedy. `nodes` may be empty."""
+        """Why such a job cannot run: one sentence that names the field and the remedy. `nodes` may be empty."""
 
     def environment(self, setting: Setting, role: str, index: int) -> Mapping[str, str]:
-        """The variables of one training container. Only asked if there is no problem."""
+        """The variables of one training container. Called only if there is no problem."""
 
     def files(self, setting: Setting) -> Mapping[str, str]:
-        """The data of a ConfigMap that `equip` mounts; empty if it needs none."""
+        """The data of the ConfigMap that `equip` mounts; empty if it needs none."""
 
     def secret(self, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
-        """What makes the data of a Secret that `equip` mounts, called when there is none yet; None if it needs none."""
+        """A function that generates the data of the Secret that `equip` mounts; None if it needs none."""
 
     def equip(
         self, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
     ) -> dict[str, Any]:
-        """The pod spec with what the framework adds: volumes, a command where there is none, init containers.
+        """The pod spec with the framework's additions: volumes, init containers, a default command.
 
-        `config_map` and `secret` are the names of the objects that `files` and `secret` fill. What the user's pod has
-        already stays as it is; `pod_spec` itself is never changed.
+        `config_map` and `secret` are the names of the objects with the data of `files` and `secret`. Fields of the
+        user's pod stay as they are; `pod_spec` itself is never changed.
         """
 
 
 def whole_cpus(setting: Setting) -> int:
-    """CPUs of a node rounded up, at least 1: how many processes have one of their own."""
+    """The CPUs of a node, rounded up and at least 1: the number of processes that have one each."""
     return max(1, math.ceil(setting.cpus))
 
 
 def processes_problem(setting: Setting) -> str | None:
-    """What is wrong with numProcPerNode for a framework that starts several processes per node."""
-    wanted = setting.num_proc_per_node
-    if wanted == GPU and not setting.gpus:
+    """Why numProcPerNode is invalid for a framework that starts several processes per node; None if it is valid."""
+    value = setting.num_proc_per_node
+    if value == GPU and not setting.gpus:
         return (
-            f"{NUM_PROC_PER_NODE}: is gpu, but a node asks for no GPU: "
-            "name GPUs in spec.trainer.resourcesPerNode.limits, or say auto, cpu or a number"
+            f"{NUM_PROC_PER_NODE}: is gpu, but a node requests no GPU: "
+            "set GPUs in spec.trainer.resourcesPerNode.limits, or use auto, cpu or a number"
         )
-    if wanted in ("", AUTO, CPU, GPU) or (_COUNT.fullmatch(wanted) and int(wanted) <= MAX_PROCESSES):
+    if value in ("", AUTO, CPU, GPU) or (_COUNT.fullmatch(value) and int(value) <= MAX_PROCESSES):
         return None
-    return f"{NUM_PROC_PER_NODE}: must be auto, cpu, gpu or a number from 1 to {MAX_PROCESSES}, is {wanted[:64]!r}"
+    return f"{NUM_PROC_PER_NODE}: must be auto, cpu, gpu or a number from 1 to {MAX_PROCESSES}, is {value[:64]!r}"
 
 
 def single_process_problem(name: str, setting: Setting) -> str | None:
-    """What is wrong with numProcPerNode for a framework that starts one process per node."""
+    """Why numProcPerNode is invalid for a framework that starts one process per node; None if it is valid."""
     if setting.num_proc_per_node in ("", AUTO, "1"):
         return None
     return (
         f"{NUM_PROC_PER_NODE}: framework {name} runs one process per node, "
-        f"which {setting.num_proc_per_node[:64]!r} does not say: leave it out, and raise {NUM_NODES} for more"
+        f"not {setting.num_proc_per_node[:64]!r}: leave it out, and raise {NUM_NODES} for more"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ByEnvironment:
-    """A framework that needs no more than variables: no launcher, no files, no secret, the pods as they are."""
+    """A framework that only sets environment variables: no launcher, no files, no secret, unchanged pods."""
 
     name: str
     runtime: str
     reserved: frozenset[str]
-    # (setting, index of the node) → its variables.
+    # Returns the variables of a node, given the setting and the node's index.
     variables: Callable[[Setting, int], Mapping[str, str]]
     check: Callable[[Setting], str | None]
     port: int = DEFAULT_PORT

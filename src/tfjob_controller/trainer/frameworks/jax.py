@@ -1,4 +1,4 @@
-"""JAX: what `jax.distributed.initialize()` reads; the names without `JAX_` are for programs that pass them on."""
+"""JAX: the variables of `jax.distributed.initialize()`, and the same without `JAX_` for programs that pass them on."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
 """MPI: a launcher runs `mpirun`, which starts the processes on the nodes through SSH; the nodes run sshd.
 
-One key pair per job, in a Secret, lets all pods of the job log in to each other: with many nodes mpirun has some nodes
-start others. One ConfigMap has the hostfile, the configuration of both ends of SSH, and the script that waits.
+One key pair per job, in a Secret, allows all pods of the job to log in to each other, since mpirun starts processes as
+a tree if there are many nodes. A ConfigMap has the hostfile, the configuration of the SSH client and server, and the
+script that waits for the nodes.
 
     /root/.ssh   id_rsa, id_rsa.pub, authorized_keys from the Secret; config from the ConfigMap (`mpi-ssh-auth`)
     /etc/mpi     hostfile, sshd_config, await-nodes.sh, with-env.sh (`mpi-config`)
 
-A pod that mounts `mpi-ssh-auth` itself has it there: so an image whose user is not root names that user's ~/.ssh
-(with an fsGroup, so that the user may read the key). A node with a command of its own runs that instead of sshd; it
-has to let the launcher in on SSH_PORT.
+A pod that mounts `mpi-ssh-auth` itself keeps its path: an image with a user other than root mounts it at that user's
+~/.ssh (with an fsGroup, so that the user can read the key). A node with its own command runs that instead of sshd; it
+has to accept the launcher's logins on SSH_PORT.
 
 Names of the Secret's data, files and variables: upstream mpi-operator and trainer's plugin mpi.
 """
@@ -40,7 +41,7 @@ from tfjob_controller.trainer.podtemplates import (
     with_missing_volumes,
 )
 
-# Not 22: a user that is not root may listen there. Upstream's images use it too.
+# Not 22, so that users other than root can listen. Upstream's images use it too.
 SSH_PORT = 2222
 
 SSH_VOLUME, SSH_PATH = "mpi-ssh-auth", "/root/.ssh"
@@ -50,7 +51,7 @@ HOSTFILE, SSH_CONFIG, SSHD_CONFIG, AWAIT_NODES = "hostfile", "ssh_config", "sshd
 WITH_ENV = "with-env.sh"
 AWAIT_CONTAINER = "await-nodes"
 
-# The other end is known by its key alone: host keys are as new as the pods, and there is nowhere to keep them.
+# Host keys are not checked: they are generated with the pods, and cannot be known in advance.
 _SSH_CONFIG = f"""\
 Host *
   Port {SSH_PORT}
@@ -60,7 +61,7 @@ Host *
   LogLevel ERROR
 """
 
-# StrictModes would refuse the keys, for the folder of a mounted Secret belongs to root and anybody may write to it.
+# StrictModes would refuse the keys, since the folder of a mounted Secret belongs to root and is writable by all.
 _SSHD_CONFIG = f"""\
 Port {SSH_PORT}
 PidFile none
@@ -72,9 +73,9 @@ PrintMotd no
 ForceCommand sh {CONFIG_PATH}/{WITH_ENV}
 """
 
-# In memory, and of one pod; read and written by the user that sshd runs as.
+# In memory of one pod; read and written by the user that sshd runs as.
 _ENV_FILE = "/dev/shm/.mpi-env"  # noqa: S108 - no shared machine's, but the pod's own
-# sshd hands on none of its own variables, so what comes through SSH gets those of the node's container from a file.
+# sshd does not pass its environment on, so commands that arrive by SSH get the container's variables from a file.
 _WITH_ENV = f"""\
 # Runs what came through SSH with the variables that the node's container has.
 shell=${{SHELL:-/bin/sh}} folder=$PWD
@@ -84,7 +85,7 @@ if [ -z "$SSH_ORIGINAL_COMMAND" ]; then exec "$shell" -l; fi
 exec "$shell" -c "$SSH_ORIGINAL_COMMAND"
 """
 
-# In sh, for it runs in the user's image. Sixteen nodes at a time: one login takes some tenths of a second.
+# In sh, since it runs in the user's image. Sixteen nodes at a time: a login takes some tenths of a second.
 _AWAIT_NODES = f"""\
 # Waits until every node of the hostfile lets the launcher in. Exit code 1: a node refuses the key.
 trap 'exit 143' TERM
@@ -112,8 +113,8 @@ all_of $pids
 echo "nodes that answer: $count"
 """
 
-# Where the file of variables cannot be written. Without these two, programs that an image has put elsewhere would not
-# be found.
+# If the file of variables cannot be written, at least these two are passed, so that programs in unusual places are
+# found.
 _SET_ENV = '"SetEnv=PATH=$PATH${LD_LIBRARY_PATH:+ LD_LIBRARY_PATH=$LD_LIBRARY_PATH}"'
 
 

@@ -1,4 +1,4 @@
-"""Plain: the nodes run the command, and are told nothing of each other. They need no Service."""
+"""Plain: the nodes run the command without any knowledge of each other. They need no Service."""
 
 from __future__ import annotations
 

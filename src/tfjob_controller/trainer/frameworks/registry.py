@@ -1,8 +1,8 @@
-"""Which frameworks there are: those of this package, and those that other packages register.
+"""The registry of frameworks: those of this package, and those that other packages register.
 
-A package registers one with an entry point of the group `tfjob_controller.frameworks`, whose name is the framework's
-and whose object is the framework itself. One that cannot be used is left out with one line in the log, and stops
-nobody else's jobs.
+A package registers a framework with an entry point of the group `tfjob_controller.frameworks`, whose name is the
+framework's and whose object is the framework. One that cannot be used is left out with a warning in the log, and does
+not affect other jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 GROUP = "tfjob_controller.frameworks"
 
-# Also entry points of this package; known without them, so that a source tree works that nobody installed.
+# These are entry points of this package as well. They are listed so that a source tree works without installation.
 BUILT_IN: tuple[Framework, ...] = (
     torch.FRAMEWORK,
     tensorflow.FRAMEWORK,
@@ -51,17 +51,17 @@ _PYTHON = re.compile(r"python[0-9.]*")
 
 @cache
 def frameworks() -> Mapping[str, Framework]:
-    """All frameworks by name. They are looked for once: a package that is installed later is found after a restart."""
+    """All frameworks by name, discovered once. A package that is installed later is found after a restart."""
     return MappingProxyType(discover())
 
 
 def discover() -> dict[str, Framework]:
-    """The same, looked for anew."""
+    """Discovers all frameworks."""
     found = {framework.name: framework for framework in BUILT_IN}
     for entry in _foreign_entries():
         try:
             framework = _loaded(entry, found)
-        # A stranger's module may raise anything while it is imported, or even exit.
+        # Third-party code may raise anything while it is imported, or even exit.
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             log.warning("framework left out", framework=entry.name, distribution=_distribution(entry), reason=reason)
@@ -71,12 +71,12 @@ def discover() -> dict[str, Framework]:
 
 
 def by_command(command: Sequence[str]) -> Framework | None:
-    """The framework whose launcher the command starts with; None if it starts with something else."""
+    """The framework that the command's program selects; None if it selects none."""
     return _by_program(frameworks(), _program(command))
 
 
 def _foreign_entries() -> list[EntryPoint]:
-    """In an order that does not depend on the file system."""
+    """Entry points of other packages, in an order that does not depend on the file system."""
     own = __package__ + "."
     foreign = (entry for entry in entry_points(group=GROUP) if not entry.value.startswith(own))
     return sorted(foreign, key=lambda entry: (_distribution(entry), entry.name))
@@ -85,13 +85,13 @@ def _foreign_entries() -> list[EntryPoint]:
 def _distribution(entry: EntryPoint) -> str:
     try:
         return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "unknown"
-    # A package whose own metadata is broken: nothing may come of it but this word.
+    # The package's metadata is broken.
     except Exception:
         return "unknown"
 
 
 def _loaded(entry: EntryPoint, present: Mapping[str, Framework]) -> Framework:
-    """Raises whatever is wrong with it."""
+    """Loads and checks a framework. Raises on any fault."""
     found = entry.load()
     for fault in chain(_misfits(found), _clashes(entry, found, present)):
         raise ValueError(fault)
@@ -122,7 +122,7 @@ def _clashes(entry: EntryPoint, found: Framework, present: Mapping[str, Framewor
 
 
 def _program(command: Sequence[str]) -> str:
-    """The program that a command starts, without folders; for `python -m MODULE` the module."""
+    """The base name of the program that a command starts; for `python -m MODULE` the module."""
     if not command:
         return ""
     program = command[0].rpartition("/")[2]
@@ -130,7 +130,7 @@ def _program(command: Sequence[str]) -> str:
 
 
 def _module(arguments: Sequence[str]) -> str:
-    """What Python's options run as a module; empty if they run something else."""
+    """The module that Python's arguments run; empty if they run something else."""
     for option, value in pairwise(arguments):
         if option == "-m":
             return value

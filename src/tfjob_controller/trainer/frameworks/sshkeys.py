@@ -1,11 +1,11 @@
-"""A key pair for SSH: ECDSA on P-521, as OpenSSH reads it."""
+"""Generates SSH key pairs for MPI jobs: ECDSA on P-521, in OpenSSH's formats."""
 
 from __future__ import annotations
 
 
 def new_key_pair() -> tuple[bytes, bytes]:
     """(private key as PEM, public key as a line of authorized_keys)."""
-    # Loaded here: a controller without MPI jobs shall not pay its memory (some MB) and time.
+    # Imported here, since it takes some MB of memory and time that controllers without MPI jobs should not spend.
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -1,4 +1,4 @@
-"""TensorFlow: `TF_CONFIG` with all nodes as workers, as MultiWorkerMirroredStrategy wants it."""
+"""TensorFlow: `TF_CONFIG` with all nodes as workers, as MultiWorkerMirroredStrategy expects it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORT = 2222
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """The role: TensorFlow calls the nodes so."""
+    """The role: TensorFlow calls the nodes workers."""
 
     name: str = "worker"
 
@@ -25,7 +25,7 @@ class _Task:
     role: _Worker = _Worker()
 
 
-# Writes the addresses of all nodes once per job instead of once per node; a few jobs are compiled at a time.
+# Formats the addresses of all nodes once per job instead of once per node. Few jobs are compiled at a time.
 @lru_cache(maxsize=16)
 def _by_task(nodes: tuple[str, ...]) -> Callable[[Task], Mapping[str, str]]:
     return tf_config_environment({"worker": [f"{node}:{PORT}" for node in nodes]})

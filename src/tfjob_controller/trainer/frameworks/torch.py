@@ -1,8 +1,8 @@
-"""PyTorch: what `torchrun` reads (`PET_…`), and what `torch.distributed` reads in programs without it.
+"""PyTorch: the variables of `torchrun` (`PET_…`), and those of `torch.distributed` for programs without it.
 
-torchrun takes each of its options from a variable `PET_<OPTION>`; an option on the command line wins. It gives its own
-processes `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK` anew: there they count processes. A program that is
-started without torchrun is one process per node, so what it finds counts nodes.
+torchrun reads each of its options from a variable `PET_<OPTION>`; an option on the command line takes precedence. It
+sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK` for its own processes, counted by process. A program that is
+started without torchrun is one process per node, so the variables count nodes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tfjob_controller.trainer.frameworks.base import (
 
 
 def processes_per_node(setting: Setting) -> str:
-    """What torchrun is told: `auto` and `gpu` let it count the GPUs that it sees.
+    """Torchrun's number of processes per node: with `auto` and `gpu` it counts the GPUs that it sees.
 
-    Without GPUs it would count the CPUs of the whole machine, for `auto` and `cpu` alike: it gets the pod's own.
+    Without GPUs it would count the CPUs of the whole machine for `auto` and `cpu`, so it gets the number of the pod's.
     """
     wanted = setting.num_proc_per_node or AUTO
     if wanted == CPU or (wanted == AUTO and not setting.gpus):

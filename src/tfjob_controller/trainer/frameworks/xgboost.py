@@ -1,7 +1,7 @@
-"""XGBoost: where the tracker is, which the program starts on node 0, and how many workers it waits for.
+"""XGBoost: the address of the tracker, which the program starts on node 0, and the number of workers it waits for.
 
-With GPUs a node runs one worker for each. The variables are per node, so the program that starts them gives each a
-task id of its own.
+With GPUs a node runs one worker for each. The variables are set per node, so the program that starts the workers gives
+each its own task id.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def test_the_most_processes_are_those_of_the_crd(name: str) -> None:
 def test_gpu_needs_gpus(name: str) -> None:
     problem = frameworks()[name].problem(setting_of(num_proc_per_node="gpu"))
     assert problem == (
-        "spec.trainer.numProcPerNode: is gpu, but a node asks for no GPU: "
-        "name GPUs in spec.trainer.resourcesPerNode.limits, or say auto, cpu or a number"
+        "spec.trainer.numProcPerNode: is gpu, but a node requests no GPU: "
+        "set GPUs in spec.trainer.resourcesPerNode.limits, or use auto, cpu or a number"
     )
 
 
@@ -43,7 +43,7 @@ def test_gpu_needs_gpus(name: str) -> None:
 def test_one_process_per_node_is_not_two(name: str, wanted: str) -> None:
     problem = frameworks()[name].problem(setting_of(num_proc_per_node=wanted, gpus=2))
     assert problem == (
-        f"spec.trainer.numProcPerNode: framework {name} runs one process per node, which {wanted!r} does not say: "
+        f"spec.trainer.numProcPerNode: framework {name} runs one process per node, not {wanted!r}: "
         "leave it out, and raise spec.numNodes for more"
     )
 
