@@ -62,7 +62,7 @@ def test_a_leader_that_is_killed_is_followed_within_its_lease(
     ):
         eventually(lambda: first.logged(WORKING) + second.logged(WORKING), 60)
         leader, other = (first, second) if first.logged(WORKING) else (second, first)
-        other.await_log("waiting for the lease")
+        other.await_log("attempting to acquire lease")
         for number in range(4):
             fleet.submit(number)
         eventually(lambda: auditor.count > 40, 60)
@@ -87,7 +87,7 @@ def test_a_leader_that_is_told_to_stop_hands_over_in_the_middle_of_jobs(
     ):
         first.await_log(WORKING)
         with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags[:2]) as second:
-            second.await_log("waiting for the lease")
+            second.await_log("attempting to acquire lease")
             eventually(lambda: second.logged('"event": "listed"') >= 5, 60)
             for number in range(6):
                 fleet.submit(number)
@@ -114,7 +114,7 @@ def test_a_leader_that_reaches_nobody_ends_before_another_leads(
         with controller_process(kubeconfig, namespace, tmp_path / "first", *flags) as first:
             first.await_log(WORKING)
             with controller_process(control_plane.kubeconfig, namespace, tmp_path / "second", *flags) as second:
-                second.await_log("waiting for the lease")
+                second.await_log("attempting to acquire lease")
                 proxy.is_swallowing = True  # half open: nothing comes back, not even a refusal
                 assert first.wait(RENEW_SECONDS + SLACK_SECONDS) == 1
                 assert not second.logged(WORKING)

@@ -150,7 +150,7 @@ def hand_over(control_plane: Cluster, namespace: str, folder: Path) -> float:
     with process(control_plane, namespace, first_log, *flags) as first:
         await_log(first_log, '"event": "working"')
         with process(control_plane, namespace, second_log, *flags):
-            await_log(second_log, '"event": "waiting for the lease"')
+            await_log(second_log, '"event": "attempting to acquire lease"')
             await_log(second_log, '"event": "listed"', 5)
             first.send_signal(signal.SIGTERM)
             assert first.wait(END_SECONDS) == 0

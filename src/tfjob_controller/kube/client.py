@@ -1,10 +1,10 @@
-"""One kind of object, over any transport.
+"""Reads and writes objects of one kind over any transport.
 
-A `ResourceClient` turns names into paths and answers into values. It decides nothing: retries, limits and time-outs are
-the transport's, and every failure is its `ApiError`. Thread-safe, since it keeps no state.
+A `ResourceClient` turns names into paths and responses into values. It decides nothing: retries, limits and time-outs
+belong to the transport, and every failure is its `ApiError`. Thread-safe, since it keeps no state.
 
-An answer with a success code that cannot be decoded (some proxy's login page) is an `ApiError` without response and
-with reason `InvalidAnswer`; for a write its outcome is then unknown.
+A response with a success code that cannot be decoded (such as a proxy's login page) is an `ApiError` without response
+and with reason `InvalidAnswer`; the outcome of a write is then unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Body = Mapping[str, Any] | msgspec.Struct | bytes
 
 # client-go's tools/pager: a page that the server can build from etcd in one go.
 PAGE_SIZE = 500
-# The one request that all waits for is given up, said to be in trouble and sent again after this time.
+# The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
 
 
@@ -39,7 +39,7 @@ class _VersionInfo(msgspec.Struct):
 class ResourceClient(Generic[ObjectT]):
     """Reads and writes objects of one `resource`.
 
-    An empty `namespace` means all of them, or a cluster-scoped object.
+    An empty `namespace` means all namespaces, or a cluster-scoped object.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class ResourceClient(Generic[ObjectT]):
         return self._object("GET", self._resource.path(namespace, name))
 
     def create(self, namespace: str, body: Body) -> ObjectT:
-        """Raises `is_already_exists`, or `outcome_unknown` when it may exist now: the name says, read it."""
+        """Raises ApiError: `is_already_exists`, or with `outcome_unknown` if the object may exist now."""
         return self._object("POST", self._resource.path(namespace), body)
 
     def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
-        """Replace; with a `resourceVersion` in the body raises `is_conflict` if somebody wrote since."""
+        """Replace; with a `resourceVersion` in the body raises `is_conflict` if the object has changed since."""
         return self._object("PUT", self._resource.path(namespace, name, subresource), body)
 
     def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "") -> ObjectT:
@@ -85,10 +85,9 @@ class ResourceClient(Generic[ObjectT]):
         propagation: str = "Background",
         grace_seconds: int | None = None,
     ) -> None:
-        """Ask for the object's deletion; with `uid` only that very object's, with `resource_version` only if it has
-        not changed since, else `is_conflict`.
+        """Request the deletion of the object with this `uid` and `resource_version`, if given, else `is_conflict`.
 
-        With a uid it is repeated when no answer came: the worst that a second one can meet is 404 or that conflict.
+        With a uid the request is repeated if there was no response: a second one at worst fails with 404 or conflict.
         """
         options: dict[str, Any] = {"propagationPolicy": propagation}
         wanted = (("uid", uid), ("resourceVersion", resource_version))
@@ -99,7 +98,7 @@ class ResourceClient(Generic[ObjectT]):
         self._send("DELETE", self._resource.path(namespace, name), encode(options), repeatable=bool(uid))
 
     def list(self, namespace: str = "", label_selector: str = "", *, field_selector: str = "") -> list[ObjectT]:
-        """All that match, in pages, as one version (raises `is_gone` if that is compacted away between two pages)."""
+        """All matching objects, as one version; raises `is_gone` if that is compacted between two pages."""
         pages = self.pages(namespace, label_selector, field_selector=field_selector)
         return [self._decoded(item, writes=False) for page in pages for item in page.items]
 
@@ -112,7 +111,7 @@ class ResourceClient(Generic[ObjectT]):
         resource_version: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Iterator[ListPage]:
-        """The pages of a list, undecoded, so that one bad object does not cost the others."""
+        """The pages of a list with undecoded objects, so that one malformed object does not cost the others."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
         query = {key: value for key, value in query.items() if value} | {"limit": str(page_size)}
         while True:
@@ -124,7 +123,7 @@ class ResourceClient(Generic[ObjectT]):
             yield page
             if not page.continue_:
                 return
-            # The token holds the version already, and the server refuses to be told twice.
+            # The token contains the version already, and the server refuses both together.
             query = {key: value for key, value in query.items() if key != "resourceVersion"}
             query["continue"] = page.continue_
 
@@ -162,22 +161,22 @@ class ResourceClient(Generic[ObjectT]):
 
 
 def server_version(requester: Requester) -> tuple[int, int]:
-    """Major and minor of the API server; (0, 0) where it does not tell us. Raises ApiError if it cannot be asked."""
+    """The API server's major and minor version; (0, 0) if it does not reveal them. Raises ApiError."""
     try:
-        said = msgspec.json.decode(
+        version = msgspec.json.decode(
             requester.request("GET", "/version", timeout_seconds=_VERSION_SECONDS, retry=False), type=_VersionInfo
         )
         # Vendors write "36+".
-        return int(said.major), int("".join(filter(str.isdigit, said.minor)))
+        return int(version.major), int("".join(filter(str.isdigit, version.minor)))
     except (msgspec.DecodeError, ValueError):
         return (0, 0)
     except ApiError as error:
         if error.is_forbidden or error.is_not_found:
-            log.warning("the API server does not tell its version, assuming an old one", error=str(error))
+            log.warning("server version unknown, assuming an old one", error=str(error))
             return (0, 0)
         raise
 
 
 def _invalid_answer(error: msgspec.MsgspecError, *, writes: bool) -> ApiError:
-    message = f"the answer is not what this client knows: {error}"
+    message = f"the response is not of the expected type: {error}"
     return ApiError(NO_RESPONSE, "InvalidAnswer", message, outcome_unknown=writes)

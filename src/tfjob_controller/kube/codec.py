@@ -1,16 +1,12 @@
-"""JSON to values and back, and only what is used.
+"""JSON of the API to values and back.
 
-Theory of operation. A type says which fields are read; msgspec skips the rest without making Python objects of it.
+Theory of operation. A type declares which fields are read; msgspec skips the rest without creating Python objects.
 Lists and watch lines are decoded in two steps: first the envelope, whose objects stay raw bytes, then each object
-alone, so that one object that does not fit costs that object and not the list. Raw bytes are views of the whole answer:
-`decoder_for` copies what it is given before it decodes, so that a value which keeps raw fields pins its own bytes and
-not a list of thousands.
+alone, so that one malformed object does not cost the list. Raw bytes are views of the whole response: `decoder_for`
+copies its input before decoding, so that a value with raw fields keeps only its own bytes alive.
 
-Signatures: `decoder_for(type) -> Callable[[bytes | Raw], T]`, `encode(obj) -> bytes`, `decode_list(body) -> ListPage`,
-`decode_watch_event(line) -> WatchEvent`, `api_error(status, body, ...) -> ApiError`.
-
-Everything here is pure and may be used from any thread. What cannot be decoded raises `msgspec.DecodeError` (of which
-`msgspec.ValidationError` is one kind), but for what is nested too deep: that is cut off (`nesting`).
+Everything here is pure and may be used from any thread. Input that cannot be decoded raises `msgspec.DecodeError`;
+what is nested too deep is truncated (`nesting.py`).
 """
 
 from __future__ import annotations
@@ -32,15 +28,15 @@ DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
 
-# On the bookmark that ends the objects which a streaming list starts with (apimachinery pkg/apis/meta/v1/types.go).
+# On the bookmark that ends the initial events of a streaming list (apimachinery pkg/apis/meta/v1/types.go).
 INITIAL_EVENTS_ANNOTATION = "k8s.io/initial-events-end"
 
-# A proxy's error page may be long; its first line says enough.
+# A proxy's error page may be long; its beginning is enough.
 _TEXT_LIMIT = 300
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """One page of a list. `items` are views of the answer: decode them (that copies) or let them go."""
+    """One page of a list. `items` are views of the response: decode them (that copies) or drop them."""
 
     resource_version: str
     continue_: str
@@ -56,9 +52,9 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """How far a watch has come, with no object.
+    """The version that a watch has reached.
 
-    `is_initial_events_end`: all that existed at the start has been sent.
+    `is_initial_events_end`: all objects that existed at the start have been sent.
     """
 
     resource_version: str
@@ -73,7 +69,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _List(msgspec.Struct):
     metadata: _ListMeta
-    # A Go slice that is nil arrives as null.
+    # A nil slice of Go is null in JSON.
     items: list[msgspec.Raw] | None = None
 
 
@@ -113,7 +109,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decoder_for(type_: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
-    """A function that decodes one object of this type; it raises `msgspec.DecodeError` for what does not fit."""
+    """A function that decodes one object of this type; it raises `msgspec.DecodeError`."""
     decode = msgspec.json.Decoder(type_).decode
 
     def decode_copy(data: bytes | msgspec.Raw) -> T:
@@ -123,18 +119,18 @@ def decoder_for(type_: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
 
 
 def encode(obj: Mapping[str, Any] | msgspec.Struct | bytes) -> bytes:
-    """A request's body; bytes are taken as JSON already."""
+    """A request's body; bytes are JSON already."""
     return obj if isinstance(obj, bytes) else _encoder.encode(obj)
 
 
 def status_patch(old: msgspec.Struct, new: msgspec.Struct, resource_version: str) -> JsonObject:
-    """Only what differs, and only if nobody has written since `resource_version`: else the server says 409."""
+    """The smallest merge patch from one status to another; the server refuses it (409) after a newer write."""
     changes = merge_patch(msgspec.to_builtins(old), msgspec.to_builtins(new))
     return {"metadata": {"resourceVersion": resource_version}, "status": changes}
 
 
 def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject:
-    """What has to be sent: objects are compared field by field, everything else as a whole; null removes."""
+    """The merge patch (RFC 7386) from `old` to `new`: objects are compared by field, all else as a whole."""
     patch: JsonObject = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
@@ -155,7 +151,7 @@ def decode_list(body: bytes) -> ListPage:
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:
-    """One line of a watch; an ERROR event is raised as the `ApiError` that it holds (410 comes so, under HTTP 200)."""
+    """One line of a watch; an ERROR event is raised as the `ApiError` of its Status (such as 410 under HTTP 200)."""
     event = nesting.decode_truncated(_event_decoder.decode, line)
     if event.type == ERROR:
         raise api_error(500, bytes(event.object))
@@ -175,9 +171,9 @@ def api_error(
     retry_after_seconds: float | None = None,
     outcome_unknown: bool = False,
 ) -> ApiError:
-    """What the server, or a proxy before it, said with an answer that is no success.
+    """The error of an unsuccessful response from the server or from a proxy in between.
 
-    A Status object gives its own code, reason, message and causes; anything else its first words.
+    A Status object has its own code, reason, message and causes; of any other body the beginning is the message.
     """
     try:
         parsed = nesting.decode_truncated(_status_decoder.decode, body)
@@ -207,5 +203,5 @@ def api_error(
 
 
 def _first_words(body: bytes) -> str:
-    """The start of a text that is no JSON, on one line."""
+    """The beginning of a text, on one line."""
     return " ".join(body[:_TEXT_LIMIT].decode("utf-8", "replace").split())

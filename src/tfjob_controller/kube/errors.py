@@ -1,4 +1,4 @@
-"""One exception for all that can go wrong between us and the API server."""
+"""The error of a failed API request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ NO_RESPONSE = 0
 
 
 class ApiError(Exception):
-    """The API server refused, or did not answer.
+    """The API server refused a request or did not respond.
 
-    `status` is the HTTP code, or `NO_RESPONSE`. `reason` is the machine's word (`AlreadyExists`), `message` the
-    server's own sentence. `causes` are the `details.causes` of a Status as `(field, message)`, `cause_reasons` their
-    reasons. `outcome_unknown` is True when the request may have been carried out although no answer came.
+    `status` is the HTTP code, or `NO_RESPONSE`; `reason` is machine-readable (`AlreadyExists`), `message` is the
+    server's text. `causes` are the `details.causes` of a Status as `(field, message)`, `cause_reasons` their reasons.
+    `outcome_unknown`: the request may have been carried out although it failed.
     Source: apimachinery pkg/api/errors.
     """
 
@@ -63,12 +63,12 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else wrote first: read again. An object that exists already is no conflict."""
+        """The object has changed: read it again. An object that already exists is not a conflict."""
         return self.status == 409 and not self.is_already_exists
 
     @property
     def is_gone(self) -> bool:
-        """The version asked for is compacted away: list again."""
+        """The requested version was compacted: list again."""
         return self.status == 410 or self.reason in ("Expired", "Gone")
 
     @property
@@ -81,5 +81,5 @@ class ApiError(Exception):
 
     @property
     def is_retryable(self) -> bool:
-        """Worth the same request again later: overload, faults of the server, no answer."""
+        """Whether the same request may succeed later: overload, server errors, no response."""
         return self.is_no_response or self.is_too_many_requests or self.is_server_error

@@ -1,4 +1,4 @@
-"""What all Kubernetes objects have in common, as far as it is used."""
+"""Metadata of Kubernetes objects, kinds as resources, and cache keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The part of metadata that is used; managedFields and annotations are dropped on decoding. Times are RFC 3339."""
+    """The metadata that is used; managedFields and annotations are not decoded. Times are RFC 3339."""
 
     name: str = ""
     namespace: str = ""
@@ -43,7 +43,7 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object as the API's paths name it."""
+    """A kind of object and its place in the API's paths."""
 
     group: str
     version: str
@@ -56,7 +56,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The request path; without a namespace that of all namespaces, without a name that of the collection."""
+        """The request path: of all namespaces without `namespace`, of the collection without `name`."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         tail = f"/{name}" if name else ""
@@ -70,7 +70,7 @@ def key_of(obj: Object) -> str:
 
 
 def version_of(obj: Object) -> int:
-    """The object's resourceVersion as a number; raises ValueError where it is none."""
+    """The object's resourceVersion as a number. Raises ValueError."""
     return int(obj.metadata.resource_version or 0)
 
 
@@ -81,5 +81,5 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
-    """The one owner reference that says `controller: true`, if any."""
+    """The owner reference with `controller: true`, if any."""
     return next((owner for owner in obj.metadata.owner_references if owner.controller), None)

@@ -1,11 +1,11 @@
-"""JSON that is nested deeper than any object of Kubernetes has to be.
+"""Limits the nesting of JSON.
 
-The API server takes 10,000 levels wherever a CRD leaves fields open, as in pod templates. msgspec ends with a
-RecursionError at about a thousand, and functions of our own that walk through a template do so sooner. So one object
-that somebody made on purpose could stop the cache that holds everybody's: what is read of a server goes through here.
+The API server accepts 10,000 levels where a CRD leaves fields open, as in pod templates. msgspec fails with a
+RecursionError at about a thousand, and functions that walk through a template do so sooner. So one malicious object
+could stop the cache of all objects: everything read from a server is limited here.
 
-Pure, for any thread. No recursion, and one pass over the bytes. Almost all objects have fewer brackets than levels are
-allowed, which is all that is looked at then.
+Pure, for any thread, without recursion, in one pass over the bytes. Almost all objects have fewer brackets than levels
+are allowed; for them only the brackets are counted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import msgspec
 T = TypeVar("T")
 DataT = TypeVar("DataT", bytes, bytes | msgspec.Raw)
 
-# A pod template in a job ends at about 20. What walks through one takes up to three frames for a level, of a thousand.
+# A pod template has about 20. Functions that walk through one need up to three of a thousand stack frames per level.
 MAX_LEVELS = 200
-# What was cut must still be seen to have been too deep.
+# A truncated text must still be recognized as too deep.
 _KEPT_LEVELS = MAX_LEVELS + 2
-# Possessive, and the last quote may be missing: nothing here can make it go back and try again.
+# Possessive, and the last quote may be missing, so that no input makes it backtrack.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', re.DOTALL)
 _OPEN = b"[{"
 _CLOSE = b"]}"
@@ -33,7 +33,7 @@ _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_OPEN + _CLOSE))
 def is_too_deep(data: bytes) -> bool:
     if not _may_be(data):
         return False
-    # Without escapes every second piece between quotes is a string: cheaper than to look at each token.
+    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token.
     outside = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
     level = 0
     for bracket in b"".join(outside).translate(None, _ALL_BUT_BRACKETS):
@@ -44,7 +44,7 @@ def is_too_deep(data: bytes) -> bool:
 
 
 def truncate(data: bytes) -> bytes:
-    """The same with null for what is nested too deep; `is_too_deep` says so of what is left, too."""
+    """The same JSON with null for values that are nested too deep; `is_too_deep` is still true of the result."""
     if not _may_be(data):
         return data
     kept: list[bytes] = []
@@ -63,7 +63,7 @@ def truncate(data: bytes) -> bytes:
 
 
 def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:
-    """What `decode` says; of what is nested so deep that it cannot, what is left when that is cut."""
+    """The result of `decode`; data that is nested too deep for it is truncated first."""
     try:
         return decode(data)
     except RecursionError:

@@ -1,6 +1,6 @@
-"""What the rest of this package needs of a transport, and what it tells about itself: seams, no code.
+"""The interface of a transport, for everything that sends requests, and of its observers.
 
-Modules take a `Requester`, so that a test can give them a scripted one.
+Modules take a `Requester`, so that they do not depend on HTTP and tests can script one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
 class Requester(Protocol):
-    """What other modules need of a transport."""
+    """Sends requests to one API server. `http.transport.Transport` is the one that programs use."""
 
     def request(
         self,
@@ -32,18 +32,18 @@ class Requester(Protocol):
         priority: Priority = Priority.NORMAL,
         retry: bool | None = None,
     ) -> bytes:
-        """Send one request and return the body of its answer.
+        """Send one request and return the body of its response.
 
-        `retry`: True says that the request may be repeated although it may have been carried out, None says so of GET
-        only, False forbids any second attempt. Raises `ApiError` for everything but 2xx.
+        `retry`: with True the request may be repeated even if it may have been carried out, with None only a GET may,
+        and with False there is no second attempt. Raises `ApiError` for everything but 2xx.
         """
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
-        """Open a long GET. Raises `ApiError` if it cannot be opened; never tries twice (but after a 401)."""
+        """Open a long-lived GET. Raises `ApiError`; there is no second attempt except after a 401."""
 
 
 class LineStream(Protocol):
-    """What other modules need of a stream: `http.linestream.HttpLineStream`, or a scripted one in tests."""
+    """The lines of a long-lived response, such as a watch."""
 
     def __enter__(self) -> LineStream: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -52,16 +52,13 @@ class LineStream(Protocol):
 
 
 class TransportObserver(Protocol):
-    """Is told what the transport does, in the calling thread.
-
-    `code` is the HTTP status, `<error>` if there was none.
-    """
+    """Observes a transport's requests, in the calling thread. `code` is the HTTP status, or `<error>` without one."""
 
     def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
-        """One attempt, from sending to the whole answer (of a stream: to its headers)."""
+        """One attempt ended: `seconds` from sending to the complete response, or to the headers of a stream."""
 
     def request_retried(self, method: str, host: str, code: str) -> None:
-        """An attempt failed with `code` and will be followed by another."""
+        """An attempt failed with `code` and will be repeated."""
 
     def rate_limited(self, method: str, host: str, seconds: float) -> None:
-        """A request waited for the client's own rate limit; also called with 0."""
+        """A request waited for the client-side rate limit, possibly for 0 seconds."""

@@ -57,5 +57,5 @@ class SupervisedThread:
                 return
             except Exception:
                 self._restarts += 1
-                log.exception("thread failed, restarting it", thread=self._thread.name, restarts=self._restarts)
+                log.exception("thread died, restarting it", thread=self._thread.name, restarts=self._restarts)
             self._clock.sleep(RESTART_SECONDS, self._stop)

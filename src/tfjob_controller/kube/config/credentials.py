@@ -1,12 +1,12 @@
-"""Bearer tokens that stay fresh, and are never shown.
+"""Credentials that stay fresh and are never shown.
 
-Theory of operation. A *source* is a function that reads an `AuthInfo` anew: from a file that the kubelet rewrites, from
-an exec plugin, from the kubernetes client. `Credentials` keeps the last secret for as long as it says it may be kept,
-and asks the source again after that, or when the server answered 401. Asking happens in the thread of the request that
-needs it, one at a time; the others wait, for they need the same token. A source that fails later on is logged and the
-old secret stays: it may well still be good, and if it is not, the server's 401 says so.
+Theory of operation. A *source* is a function that reads an `AuthInfo`: from a file that the kubelet rewrites, from an
+exec plugin, or from the kubernetes client. `Credentials` keeps the last one for its lifetime and calls the source again
+after that, or when the server responded with 401. The thread of the request that needs it calls the source, one thread
+at a time; the others wait, since they need the same token. A later failure of a source is logged and the old
+credentials stay: they may still be valid, and if they are not, the server responds with 401.
 
-No secret has a repr, and no message made here holds one.
+No secret has a repr, and no message contains one.
 Source: client-go transport/token_source.go, plugin/pkg/client/auth/exec/exec.go.
 """
 
@@ -28,30 +28,30 @@ from tfjob_controller.util.lazylog import get_logger
 
 log = get_logger(__name__)
 
-# The kubelet renews a token when a fifth of its life is left; client-go looks once a minute too.
+# The kubelet renews a token when a fifth of its lifetime is left; client-go reads it once a minute too.
 TOKEN_FILE_SECONDS = 60.0
-# After a source failed, or answered a 401 with the same token, it rests this long: a broken plugin is not run per
-# request.
+# A source that failed, or that returned the same token after a 401, is not called again for this long, so that a
+# broken plugin does not run for each request.
 RETRY_SECONDS = 10.0
-# A token is renewed this long before its end, so that none ends on its way to the server.
+# A token is renewed this long before its end, so that none expires on its way to the server.
 EXPIRY_MARGIN_SECONDS = 30.0
-# A plugin may ask a person or a far server, but a request cannot wait for ever.
+# A plugin may ask a person or a remote server, but a request cannot wait for ever.
 EXEC_TIMEOUT_SECONDS = 60.0
 
-# What may stand in a header (RFC 6750 b64token is narrower; some issuers do not keep to it).
+# Characters that a header may contain (RFC 6750 b64token is narrower; some issuers do not comply).
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class KubeconfigError(Exception):
-    """The configuration cannot be used. One line that names the file or plugin and what to do; never a secret."""
+    """The configuration is unusable. One line that names the file or plugin and the remedy; never a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthInfo:
-    """What a request shows to the server.
+    """The credentials of a request.
 
-    `authorization` is the header's whole value, or None for none (client certificates). `lifetime_seconds` is how long
-    it may be used without asking again, None for ever. `certificate` is a pair of files, of certificate and key.
+    `authorization` is the header's whole value, or None (client certificates). `lifetime_seconds` is how long it may be
+    used without reading it again, None for ever. `certificate` is a pair of files: the certificate and its key.
     """
 
     authorization: str | None = field(default=None, repr=False)
@@ -63,7 +63,7 @@ CredentialSource = Callable[[], AuthInfo]
 
 
 class Credentials:
-    """The present secret. Safe to use from any thread. Raises `KubeconfigError` if the first reading fails."""
+    """The present credentials. Thread-safe. Raises `KubeconfigError` if the first reading fails."""
 
     def __init__(self, source: CredentialSource, clock: Clock) -> None:
         self._source = source
@@ -79,7 +79,7 @@ class Credentials:
         return self._secret.certificate
 
     def authorization(self) -> str | None:
-        """The header's value, read anew if its time is over."""
+        """The header's value, read again after its lifetime."""
         if self._clock.monotonic() >= self._fresh_until:
             with self._lock:
                 if self._clock.monotonic() >= self._fresh_until:
@@ -87,7 +87,7 @@ class Credentials:
         return self._secret.authorization
 
     def renew(self, refused: str | None) -> bool:
-        """The server answered 401 to `refused`: is there something else to show now? Asks the source if need be."""
+        """After a 401 to `refused`: whether there are other credentials now. Calls the source if necessary."""
         with self._lock:
             if self._secret.authorization != refused:
                 return True
@@ -115,14 +115,14 @@ class Credentials:
 
 
 def bearer_header(token: str, origin: str) -> str:
-    """The header's value for a token; `origin` is named if the token cannot stand in a header."""
+    """The header's value for a token; the error for an invalid token names `origin`."""
     if not _TOKEN.fullmatch(token):
         raise KubeconfigError(f"{origin} holds no usable token (it is empty, or has spaces or line breaks in it)")
     return f"Bearer {token}"
 
 
 def token_file(path: str) -> CredentialSource:
-    """A token in a file, read again each minute."""
+    """A source that reads a token from a file, again each minute."""
 
     def read() -> AuthInfo:
         try:
@@ -135,9 +135,9 @@ def token_file(path: str) -> CredentialSource:
 
 
 def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], clock: Clock) -> CredentialSource:
-    """A credential plugin; `run` starts it and returns the `status` of its ExecCredential.
+    """A source that runs a credential plugin; `run` starts it and returns the `status` of its ExecCredential.
 
-    `hint` is what its owner says about how to install it.
+    `hint` is the kubeconfig's advice on how to install it.
     """
     files = CertificateFiles()
     plugin = _Plugin(command, hint, run)
@@ -153,9 +153,9 @@ def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], c
 
 
 class _Plugin:
-    """Runs a plugin with a limit, since nothing else would end one that hangs. One caller at a time.
+    """Runs a plugin with a time limit. One caller at a time.
 
-    A run that hangs is not killed, and no second one is started beside it: the next call waits for the same one.
+    A run that hangs is not killed and no second one is started: the next call waits for the same run.
     """
 
     def __init__(self, command: str, hint: str, run: Callable[[], Mapping[str, Any]]) -> None:
@@ -179,7 +179,7 @@ class _Plugin:
 
 
 class _PluginRun:
-    """One run, in a thread of its own; `answer` and `failure` can be read once it has ended."""
+    """One run, in a thread of its own; `answer` and `failure` are valid once it has ended."""
 
     def __init__(self, run: Callable[[], Mapping[str, Any]]) -> None:
         self.answer: Mapping[str, Any] = {}
@@ -189,14 +189,14 @@ class _PluginRun:
         self._thread.start()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for its end; False if it goes on."""
+        """Wait for the end of the run; returns False if it continues."""
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     def _target(self) -> None:
         try:
             self.answer = self._run()
-        # Whatever goes wrong in there is the plugin's: its text is not repeated, for it may hold what it was given.
+        # The text of the plugin's own failure is not repeated, since it may contain secrets.
         except Exception as error:
             self.failure = _plugin_failure(error)
 
@@ -230,14 +230,14 @@ def _lifetime_seconds(expiration: str | None, clock: Clock) -> float | None:
 
 
 class CertificateFiles:
-    """Files for certificates that came as text: TLS reads them from files. Gone when the process ends."""
+    """Temporary files for certificates given as text, since TLS reads them from files. Deleted at exit."""
 
     def __init__(self) -> None:
         self._folder = ""
         self._written: dict[tuple[str, str], tuple[str, str]] = {}
 
     def write(self, certificate: str, key: str) -> tuple[str, str]:
-        """The paths; the same for the same content. Only the owner can read them."""
+        """The paths of the files, the same for the same content. Only the owner can read them."""
         if not self._folder:
             self._folder = tempfile.mkdtemp(prefix="kube-client-")
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
@@ -253,5 +253,5 @@ class CertificateFiles:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file cannot be used, without its content."""
+    """Why a file is unusable, without its content."""
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else "it is not text"

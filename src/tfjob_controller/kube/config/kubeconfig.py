@@ -1,12 +1,11 @@
-"""Where the API server is, and who we are there.
+"""Finds and reads the configuration: where the API server is, and which credentials to use there.
 
-Theory of operation. `load_config` looks, in this order, at the file it is given, at `KUBECONFIG`, at the service
-account of the pod it runs in, and at `~/.kube/config`. The kubernetes client reads clusters, certificates, proxies and
-passwords out of it. Tokens are another matter: the client reads the token file of a kubeconfig once and never again,
-passes on its line break, and turns a failed exec plugin into requests without credentials. So these two have sources in
-credentials.py.
+Theory of operation. `load_config` tries, in this order, the file it is given, `KUBECONFIG`, the service account of the
+pod it runs in, and `~/.kube/config`. The kubernetes client reads clusters, certificates, proxies and passwords. Tokens
+are different: that client reads the token file of a kubeconfig only once, passes on its line break, and turns a failed
+exec plugin into requests without credentials. So token files and plugins have sources in `credentials.py`.
 
-Nothing is sent here. What cannot be used ends as `KubeconfigError`: one line, with the remedy, without secrets.
+Nothing is sent here. An unusable configuration is a `KubeconfigError`: one line, with the remedy, without secrets.
 Source: client-go tools/clientcmd, rest/config.go.
 """
 
@@ -37,7 +36,7 @@ from tfjob_controller.kube.config.plainconfig import read_plain
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.util.clock import Clock, RealClock
 
-# The client takes 0.3 s to import and 25 MB to hold, and a plain kubeconfig needs none of it.
+# Importing the client takes 0.3 s and 25 MB; see plainconfig.py for when it is not needed.
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
     from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
@@ -48,7 +47,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
 
-# How often the client's own refreshing (OIDC, GCP) is asked whether its token is due.
+# How often the client's own refreshing (OIDC, GCP) checks whether its token is due.
 _LIBRARY_SECONDS = 10.0
 
 
@@ -82,7 +81,7 @@ class Config:
 
 
 def find_config(kubeconfig: str | None = None, context: str | None = None) -> Config:
-    """As `load_config`, but without the Kubernetes client where the configuration is plain."""
+    """As `load_config`, but without the Kubernetes client if the configuration does not need it."""
     return load_plain_config(kubeconfig, context) or load_config(kubeconfig, context)
 
 
@@ -104,7 +103,7 @@ def load_config(kubeconfig: str | None = None, context: str | None = None, *, cl
 
 
 def load_plain_config(kubeconfig: str | None = None, context: str | None = None) -> Config | None:
-    """The same configuration where it is so plain that the Kubernetes client is not needed, else None."""
+    """The configuration if it can be read without the Kubernetes client, else None."""
     paths = kubeconfig or os.environ.get("KUBECONFIG", "")
     if not paths and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return None
@@ -152,12 +151,12 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
         )
     user = _entry(merged, "users", chosen["user"], origin) if chosen.get("user") else None
     if user and "as" in user.value:
-        # The client would leave it out, and whoever means to be somebody with fewer rights would not be.
+        # The client would ignore it, and the user would have more permissions than intended.
         raise KubeconfigError(f"{origin}: user {chosen['user']!r} acts as another (`as`), which is not supported here")
     source = _own_source(user, cluster, clock) if user else None
     settings = _library_settings(merger, name, origin, persist=source is None)
     if not cluster.value.get("proxy-url") and _is_loopback(settings.host):
-        settings.proxy = None  # as Go: a proxy from the environment is never asked for this machine
+        settings.proxy = None  # as in Go, a proxy from the environment is never used for this machine
     settings.proxy_headers = _proxy_headers(settings.proxy)
     origin = f"context {name!r} of {origin}"
     return _finish(
@@ -178,7 +177,7 @@ def _read(paths: str) -> KubeConfigMerger:
         raise KubeconfigError(f"kubeconfig {paths} is not YAML{where}: correct it") from None
     except OSError as error:
         raise KubeconfigError(f"cannot read kubeconfig {paths}: {reason_of(error)}") from None
-    # The client's own words may hold a whole user entry, with its token.
+    # The client's message may contain a whole user entry with its token.
     except (ConfigException, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise KubeconfigError(f"{paths} is not a kubeconfig: see `kubectl config view --kubeconfig {paths}`") from None
     if merger.config is None:
@@ -187,7 +186,7 @@ def _read(paths: str) -> KubeConfigMerger:
 
 
 def _entry(merged: ConfigNode, kind: str, name: str, origin: str) -> ConfigNode:
-    """The content of the named cluster, context or user; it knows the file that it came from."""
+    """The content of the named cluster, context or user, with the path of its file."""
     from kubernetes.config.kube_config import ConfigNode
 
     singular = kind[:-1]
@@ -202,10 +201,10 @@ def _names(merged: ConfigNode, kind: str) -> str:
 
 
 def _own_source(user: ConfigNode, cluster: ConfigNode, clock: Clock) -> CredentialSource | None:
-    """A source for what the client reads badly; None leaves the user to the client.
+    """A source for credentials that the client does not read well; None leaves the user to the client.
 
-    What has a source is taken out of the user, so that the client does not read it too. As in client-go a token file
-    goes before a token, and a token before a plugin.
+    Such credentials are removed from the user, so that the client does not read them too. As in client-go, a token file
+    takes precedence over a token, and a token over a plugin.
     """
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.exec_provider import ExecProvider
@@ -232,7 +231,7 @@ def _own_source(user: ConfigNode, cluster: ConfigNode, clock: Clock) -> Credenti
 
 
 def _library_settings(merger: KubeConfigMerger, context: str, origin: str, *, persist: bool) -> Configuration:
-    """What the client makes of the context.
+    """The client's reading of the context.
 
     `persist` lets it save the OIDC tokens that it refreshes, as kubectl does.
     """
@@ -248,7 +247,7 @@ def _library_settings(merger: KubeConfigMerger, context: str, origin: str, *, pe
     except ConfigException as error:
         missing = str(error) if str(error).startswith("File does not exist: ") else "an entry is incomplete"
         raise KubeconfigError(f"{origin}, context {context!r}: {missing}") from None
-    except OSError as error:  # certificates that stand in it go through files of their own
+    except OSError as error:  # certificates in the kubeconfig are written to temporary files
         raise KubeconfigError(f"{origin}, context {context!r}: no temporary file for a certificate: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError):
         raise KubeconfigError(
@@ -274,7 +273,7 @@ def _library_source(settings: Configuration) -> CredentialSource:
 
 
 def _proxy_headers(proxy: str | None) -> dict[str, str] | None:
-    """Name and password in a proxy's URL, which urllib3 does not send by itself."""
+    """Name and password of a proxy's URL, which urllib3 does not send by itself."""
     authority = urllib3.util.parse_url(proxy).auth if proxy else None
     return urllib3.util.make_headers(proxy_basic_auth=unquote(authority)) if authority else None
 
@@ -312,7 +311,7 @@ def _server(settings: Configuration, origin: str) -> ServerConfig:
 
 
 def _check_files(settings: Configuration, credentials: Credentials, origin: str) -> None:
-    """Find bad certificates now, with their names, and not in the middle of some TLS handshake."""
+    """Report invalid certificates now, with their names, rather than in a TLS handshake."""
     certificate, key = credentials.certificate or (settings.cert_file, settings.key_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     what = "the certificate authority"
@@ -321,7 +320,7 @@ def _check_files(settings: Configuration, credentials: Credentials, origin: str)
             context.load_verify_locations(settings.ssl_ca_cert)
         what = "the client certificate or its key"
         if certificate:
-            # Without a password TLS would ask for one on the terminal.
+            # Without a password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
         why = (

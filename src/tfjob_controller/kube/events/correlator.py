@@ -1,27 +1,28 @@
-"""Which events are written, when, and how often? No I/O, no threads.
+"""Decides which Events are written, when and how often. No I/O, no threads.
 
-Theory of operation. What is reported again and again is one Event with a count. `observe` takes what was reported;
-`next_write` returns what to send now, `rest_seconds` when to ask again; `record_success` and `record_failure` take the
-server's answer. Four rules, from client-go:
+Theory of operation. Repeated events become one Event with a count. `observe` takes what was reported; `next_write`
+returns what to send now, `rest_seconds` when to ask again; `record_success` and `record_failure` take the server's
+response. Four rules, from client-go:
 
-- *Series.* The same again (object, type, reason, action, note, related object) within 6 minutes of the last time adds
-  to the count of the first Event instead of making one more. The first repeat is written at once, so that one sees that
-  it repeats; further ones at most every 10 s, with the count that they have reached by then. Nothing is lost: what has
-  not been written when a series ends is written then.
-- *Similar events.* Of events that differ in their note alone, nine within 10 minutes of each other are written as they
+- *Series.* The same event (object, type, reason, action, note, related object) within 6 minutes of the last time adds
+to
+  the count of the first Event. The first repetition is written at once, so that the repetition is visible; further ones
+  at most every 10 s, with the count reached by then. Nothing is lost: what has not been written when a series ends is
+  written then.
+- *Similar events.* Of events that differ in their note only, nine within 10 minutes of each other are written as they
   are; the others become one, whose note says that it is combined.
-- *Spam.* For each object and type there are 25 writes, and one more every 5 minutes. A new Event that finds none left
-  is dropped; a count waits. Counts leave some of them to new Events: a job that fails all the time can still say that
-  it has ended.
-- *Failures.* What may pass is tried again, up to 12 times, not counting those that never reached the server. While
-  there is no answer at all, everything waits, so that a server that is down is not asked by each Event. What will not
-  pass is given up with a line in the log. An Event that has vanished (they live for an hour) is made anew, with its
-  count.
+- *Spam.* Each object and type has 25 writes, and one more every 5 minutes. A new Event that finds none left is dropped;
+  a count waits. Counts leave some of them to new Events, so that a job that fails all the time can still report its
+  end.
+- *Failures.* Transient ones are retried up to 12 times, not counting requests that never reached the server. While
+there
+  is no response at all, everything waits, so that a server that is down does not get a request per Event. Permanent
+  failures are logged. An Event that has expired (they live for an hour) is created again, with its count.
 
 The note belongs to the identity, as in client-go's tools/record, which all controllers of Kubernetes use. Its newer
-tools/events leaves it out: then the first note stands for all, and `Created job: a` would hide `Created job: b`; the
-note of an existing Event cannot be changed. The object's resourceVersion does not belong to it: in tools/events it
-does, and a series ends at each change of the object.
+tools/events leaves it out: then the first note stands for all, and `Created job: a` would hide `Created job: b`, since
+the note of an existing Event cannot be changed. The object's resourceVersion does not belong to it: in tools/events it
+does, and a series ends with each change of the object.
 
 Source: client-go tools/record/events_cache.go, tools/events/event_broadcaster.go.
 """
@@ -63,7 +64,7 @@ RETRY_CAP_SECONDS = 10.0
 MAX_REMEMBERED = 4096
 
 COMBINED = "(combined from similar events): "
-# What the API takes; it counts bytes.
+# The API's limits, in bytes.
 MAX_NOTE_BYTES = 1024
 MAX_WORD_BYTES = 128
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -72,7 +73,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Names an object, as `core/v1` does."""
+    """A reference to an object, as in `core/v1`."""
 
     api_version: str = ""
     kind: str = ""
@@ -85,7 +86,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something was reported once; `trace` is the work in which it was."""
+    """One reported event; `trace` is the piece of work that reported it."""
 
     regarding: ObjectReference
     type: str
@@ -98,13 +99,13 @@ class Observation:
 
     @property
     def similarity(self) -> Hashable:
-        """Equal for all that differ in note and time alone."""
+        """Equal for observations that differ in note and time only."""
         return (_same_object(self.regarding), self.type, self.reason, self.action, _same_object(self.related))
 
 
 @dataclass(slots=True, eq=False)
 class Series:
-    """An Event and how often it happened. Only `Correlator` changes it."""
+    """An Event and its count. Only `Correlator` changes it."""
 
     key: Hashable
     first: Observation
@@ -124,13 +125,13 @@ class Series:
 
     @property
     def namespace(self) -> str:
-        """Events on objects that are in no namespace live in `default`."""
+        """Events about cluster-scoped objects are in `default`."""
         return self.first.regarding.namespace or "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One request: create the Event, or patch its series. The count is what it will say."""
+    """One request: create the Event, or patch its series, with this count."""
 
     series: Series
     is_create: bool
@@ -141,7 +142,7 @@ class Write:
 
 @dataclass(slots=True)
 class EventCounts:
-    """Counted since the start. `full` are dropped since too much waits, `spam` by the limit for each object."""
+    """Counted since the start. `full`: dropped since too many are pending; `spam`: dropped by the object's limit."""
 
     observed: int = 0
     created: int = 0
@@ -159,7 +160,7 @@ class _Similar:
 
 
 class Correlator:
-    """Turns what is reported into writes. One thread."""
+    """Turns observations into writes. One thread."""
 
     def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
         self.counts = EventCounts()
@@ -177,7 +178,7 @@ class Correlator:
 
     @property
     def pending(self) -> int:
-        """Series with something that is not written yet."""
+        """The number of series with something that is not written yet."""
         return len(self._pending)
 
     def observe(self, observation: Observation) -> None:
@@ -195,7 +196,7 @@ class Correlator:
         self._push(series, max(now, series.earliest_write_at))
 
     def next_write(self) -> Write | None:
-        """What to send now, if anything. Say `record_success` or `record_failure` before asking again."""
+        """What to send now, if anything. `record_success` or `record_failure` must follow."""
         now = self._clock.monotonic()
         self._end_silent(now)
         while self._pending and max(self._pending[0][0], self._hold_until) <= now:
@@ -207,7 +208,7 @@ class Correlator:
         return None
 
     def rest_seconds(self) -> float | None:
-        """When to ask again, if nothing is observed before; None for never."""
+        """The seconds until the next write may be due if nothing is observed before; None for never."""
         times = [max(self._pending[0][0], self._hold_until)] if self._pending else []
         if self._series:
             times.append(next(iter(self._series.values())).ends_at)
@@ -225,7 +226,7 @@ class Correlator:
         series = write.series
         self._outages = self._outages + 1 if error.is_no_response else 0
         if write.is_create and error.is_already_exists:
-            # The name is random: an earlier attempt of ours was carried out, though its answer was lost.
+            # The name is random: an earlier attempt was carried out, but its response was lost.
             self.counts.created += 1
             self._written(series, 1)
         elif not write.is_create and error.is_not_found:
@@ -236,10 +237,10 @@ class Correlator:
         else:
             self.counts.refused += 1
             self._forget(series)
-            log.warning("event refused", error=str(error), **_log_keys(series))
+            log.warning("event rejected", error=str(error), **_log_keys(series))
 
     def flush(self) -> None:
-        """The end is near: from now on counts wait neither for their time nor for a token."""
+        """Prepare for shutdown: from now on counts wait neither for their time nor for a token."""
         self._is_flushing = True
         now = self._clock.monotonic()
         pending, self._pending = self._pending, []
@@ -261,9 +262,9 @@ class Correlator:
         return series
 
     def _new_name(self, observation: Observation) -> str:
-        """Unique, and in the order of time: `kubectl describe` shows events of this API in the order of their names.
+        """A unique name in the order of time, since `kubectl describe` sorts events of this API by name.
 
-        It begins with the object's name where the API allows that as part of a name.
+        It begins with the object's name if the API allows that as part of a name.
         """
         order = f"{_microseconds(observation.observed):014x}{next(self._names) & 0xFFFF:04x}"
         suffix = f"{order}{secrets.token_hex(3)}"
@@ -271,7 +272,7 @@ class Correlator:
         return name if len(name) <= _MAX_NAME and _NAME.fullmatch(name) else f"event.{suffix}"
 
     def _classify(self, observation: Observation, now: float) -> tuple[Hashable, str]:
-        """The key of the series it belongs to, and the note of that series if it is new."""
+        """The key of the observation's series, and the note of that series if it is new."""
         note = truncate_utf8(observation.note, MAX_NOTE_BYTES)
         similar = self._similar.get(observation.similarity)
         if similar is None or now - similar.last_at > SIMILAR_SECONDS:
@@ -290,10 +291,10 @@ class Correlator:
         return bucket
 
     def _may_write(self, series: Series, now: float) -> bool:
-        """Is there a token for it? Otherwise a new Event is dropped, and a count waits."""
+        """Whether there is a token for the write. Otherwise a new Event is dropped, and a count waits."""
         is_free = not series.needs_token or (self._is_flushing and series.is_posted)
         if is_free or series.bucket.try_take(RESERVED_FOR_NEW if series.is_posted else 0):
-            series.needs_token = False  # trying again costs no other
+            series.needs_token = False  # a retry needs no other
             return True
         if series.is_posted:
             self._push(series, now + REFRESH_SECONDS)
@@ -317,7 +318,7 @@ class Correlator:
         if series.tries >= MAX_TRIES:
             self.counts.given_up += 1
             self._forget(series)
-            log.warning("event given up", tries=series.tries, error=str(error), **_log_keys(series))
+            log.warning("event dropped after retries", tries=series.tries, error=str(error), **_log_keys(series))
             return
         rest = max(self._rest_after(max(1, series.tries)), error.retry_after_seconds or 0.0)
         if error.is_no_response or error.is_too_many_requests:
@@ -340,7 +341,7 @@ class Correlator:
             self._end(series, now)
 
     def _end(self, series: Series, now: float) -> None:
-        """The same again will be a new Event; what this one has counted is written without a token."""
+        """End a series: its count is written without a token, and a repetition is a new Event."""
         self._forget(series)
         if series.is_pending and series.is_posted:
             series.needs_token = False
@@ -355,7 +356,7 @@ class Correlator:
 
 
 def truncate_utf8(text: str, limit_bytes: int) -> str:
-    """At most so many bytes of UTF-8, whole characters; what was cut ends with dots."""
+    """The text cut to so many bytes of UTF-8, at a whole character; a cut text ends with dots."""
     raw = text.encode(errors="replace")
     if len(raw) <= limit_bytes:
         return raw.decode()
@@ -363,7 +364,7 @@ def truncate_utf8(text: str, limit_bytes: int) -> str:
 
 
 def _same_object(reference: ObjectReference | None) -> Hashable:
-    """The same for all states of an object."""
+    """The reference without the object's version."""
     return reference and msgspec.structs.replace(reference, resource_version="")
 
 

@@ -1,8 +1,8 @@
-"""Events that people see in `kubectl describe`, written without ever making a sync wait.
+"""Writes Events for `kubectl describe` without ever delaying a sync.
 
-Theory of operation. `event` notes what happened in a bounded queue and returns. A thread of its own takes it from
-there, asks eventseries.py what to write, and writes it, one request after the other. If the server is slow or gone, the
-queue fills and further events are dropped and counted: events are a courtesy, syncs are not.
+Theory of operation. `event` puts what happened into a bounded queue and returns. A thread of its own takes it from
+there, asks `correlator.py` what to write, and writes it, one request after the other. If the server is slow or down,
+the queue fills and further events are dropped and counted, since events are best effort.
 
 Source: client-go tools/events/{event_broadcaster,event_recorder}.go.
 """
@@ -42,15 +42,15 @@ log = structlog.get_logger(__name__)
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
-# As many as client-go queues.
+# client-go's limit.
 MAX_QUEUED = 1000
-# One slow answer must not hold up the others, nor the end of the program.
+# One slow response must delay neither the others nor the end of the program.
 REQUEST_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class EventStatistics:
-    """Counted since the start; `queued` and `pending` (not yet written) are as of now."""
+    """Counted since the start; `queued` and `pending` (not yet written) are present values."""
 
     queued: int
     pending: int
@@ -60,7 +60,7 @@ class EventStatistics:
 
 
 class EventRecorder:
-    """Reports as `component` (a qualified name), in this process `instance`. Thread-safe; one per process."""
+    """Reports events as `component` (a qualified name), process `instance`. Thread-safe; one per process."""
 
     def __init__(
         self, requester: Requester, clock: Clock, component: str, instance: str, rng: random.Random | None = None
@@ -87,10 +87,10 @@ class EventRecorder:
         *,
         related: ObjectReference | None = None,
     ) -> None:
-        """Report that something happened to `regarding`. Returns at once, raises nothing.
+        """Report an event about `regarding`. Returns at once and raises nothing.
 
         `type_` is Normal or Warning; `reason` is why it happened and `action` what was done (default: the reason), both
-        words in CamelCase; `note` is for people, cut to 1,024 bytes; `related` is the other object concerned.
+        in CamelCase; `note` is for people, cut to 1,024 bytes; `related` is another object concerned.
         """
         observation = Observation(
             regarding,
@@ -113,9 +113,9 @@ class EventRecorder:
         self._thread.start()
 
     def stop(self, flush_timeout_seconds: float) -> bool:
-        """Write what is not written yet, for as long as that; take nothing more. False if the thread still runs then.
+        """Accept no more events and write pending ones within the limit; returns False if the thread still runs then.
 
-        It cannot be interrupted in a request: then it ends by itself when that is answered or times out (5 s).
+        A request cannot be interrupted: the thread then ends with its response or time-out (5 s).
         """
         with self._changed:
             self._flush_until = self._clock.monotonic() + flush_timeout_seconds
@@ -143,10 +143,10 @@ class EventRecorder:
             if write is not None:
                 self._write(write)
         if self._correlator.pending:
-            log.warning("events not written before the end", events=self._correlator.pending)
+            log.warning("events not written before shutdown", events=self._correlator.pending)
 
     def _take(self, is_flushing: bool) -> list[Observation]:
-        """All that is queued; waits until there is something, or something to write, or an end."""
+        """All queued observations; waits until there is one, a write is due, or the recorder stops."""
         with self._changed:
             while not self._queue and (is_flushing or self._flush_until is None):
                 rest = self._rest_seconds()
@@ -211,7 +211,7 @@ class EventRecorder:
 
 
 def _annotated(write: Write) -> dict[str, Any]:
-    """In whose sync it was reported last; nothing outside of one."""
+    """The annotation with the sync that reported it last; empty outside of one."""
     return {"annotations": {trace.RECONCILE_ID_ANNOTATION: write.trace.id}} if write.trace is not None else {}
 
 

@@ -1,4 +1,4 @@
-"""Requests to the API server: authenticated, timed, limited, retried where that is safe.
+"""Requests to the API server: authenticated, with deadlines and rate limits, retried where that is safe.
 
 Theory of operation. There are three pools of connections:
 
@@ -13,10 +13,10 @@ server's fault.
 
 `retrypolicy.py` decides what is sent again; after a 401 the call is repeated once if other credentials are available.
 
-Requests of a sync carry its id (trace.py), and if `verbose` each attempt is a debug line: verb, path, code,
+Requests of a sync carry its id (`trace.py`). If `verbose`, each attempt is a debug line with verb, path, code,
 `duration_seconds` and `audit_id`, which finds it in the API server's audit log.
 
-Every failure is an `ApiError`. No message, repr or log line holds any other header.
+Every failure is an `ApiError`. No message, repr or log line contains other headers.
 Source: client-go rest/request.go, rest/transport.go.
 """
 
@@ -44,7 +44,7 @@ from tfjob_controller.util.lazylog import get_logger
 
 log = get_logger(__name__)
 
-# A controller of some hundred jobs that start at once; the API server has its own fairness beyond that.
+# Enough for some hundred jobs that start at once; beyond that the API server has its own fairness.
 DEFAULT_QPS = 200.0
 DEFAULT_BURST = 400
 DEFAULT_POOL_SIZE = 16
@@ -72,18 +72,18 @@ class TransportStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What stays the same over the attempts of a call."""
+    """The part of a call that all its attempts share."""
 
     method: str
     target: str
     body: bytes | None
-    headers: dict[str, str] = field(repr=False)  # holds the token
+    headers: dict[str, str] = field(repr=False)  # contains the token
     priority: Priority
     repeatable: bool
 
 
 class _Pools:
-    """The connections, for one generation of the client certificate."""
+    """The connection pools, for one generation of the client certificate."""
 
     def __init__(self, config: Config, pool_size: int) -> None:
         self.generation = config.credentials.certificate_generation
@@ -97,9 +97,9 @@ class _Pools:
 
 
 class Transport:
-    """Sends requests to one API server; a `Requester`. Thread-safe; one per process. `close` ends everything.
+    """Sends requests to one API server; a `Requester`. Thread-safe; one per process.
 
-    `qps` of zero or less means no limit. `pool_size` is how many requests can be on their way at once. `verbose`: see
+    `qps` of zero or less means no limit. `pool_size` limits the number of concurrent requests. `verbose`: see
     the module; even a debug line that is not written would cost 9 µs per request.
     """
 
@@ -171,7 +171,7 @@ class Transport:
         return stream
 
     def close(self) -> None:
-        """End all streams, free all connections, refuse further requests. Those on their way finish or time out."""
+        """End all streams, close idle connections, refuse further requests. Running requests finish or time out."""
         self._stop.set()
         with self._lock:
             streams = list(self._streams)
@@ -190,7 +190,7 @@ class Transport:
         self._observer.rate_limited(call.method, self._host, self._flow.acquire(call.priority, self._stop))
 
     def _send(self, call: _Call, timeout_seconds: float, retries: int | None) -> bytes:
-        """Attempts until one succeeds or no further is allowed; `retries` is None if there may be no second."""
+        """Make attempts until one succeeds or no further is allowed; `retries` is None if there is only one."""
         deadline = self._clock.monotonic() + timeout_seconds
         while True:
             left_seconds = max(0.001, deadline - self._clock.monotonic())
@@ -261,7 +261,7 @@ class Transport:
         return pools if pools.generation == self._credentials.certificate_generation else self._renewed_pools()
 
     def _renewed_pools(self) -> _Pools:
-        """Connections with the new client certificate; the old ones would go on showing the old one."""
+        """Pools with the new client certificate, since open connections keep using the old one."""
         with self._lock:
             if self._pools.generation != self._credentials.certificate_generation:
                 self._pools.close()

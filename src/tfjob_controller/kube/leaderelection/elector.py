@@ -1,11 +1,11 @@
-"""Lead, or wait to lead, in threads of its own.
+"""Campaigns for a Lease and keeps it, in threads of its own.
 
-Theory of operation. What may be concluded from what is in lease.py; here it is done in time. One thread attempts to get
-the lease and then to renew it. A second one only watches the time: it says that leading has ended the moment the
-deadline has passed, also while the first hangs in a request that ignores its time-out.
+Theory of operation. `lease.py` decides; this module acts in time. One thread attempts to acquire the lease and then to
+renew it. A second one watches the time only: it ends leadership the moment the deadline has passed, even while the
+first hangs in a request that ignores its time-out.
 
-A leader that loses its lease never leads again: the process is to exit, since whatever it still has in flight may
-collide with its successor's work. The lease is released only by `stop`, after the work has ended.
+A leader that loses its lease never leads again: the process should exit, since requests in flight may collide with its
+successor's work. The lease is released only by `stop`, after the work has ended.
 
 Source: client-go tools/leaderelection/leaderelection.go.
 """
@@ -25,18 +25,17 @@ from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
-# Rests between attempts are this part of `retry_seconds`: never all of it (client-go: 1 to 2.2 times), so that a
-# released lease finds its next holder within `retry_seconds`, requests included; never the same, so that candidates
-# drift apart.
+# The rest between attempts as a share of `retry_seconds`: below 1 (client-go: 1 to 2.2), so that a released lease has a
+# new holder within `retry_seconds`, requests included; random, so that candidates drift apart.
 _REST_PARTS = (0.5, 0.8)
 
 
 class LeaderElector:
     """Campaigns for a Lease and keeps it.
 
-    `on_started` is called once, when leading begins. `on_stopped` is called once, when leading was *lost*; not for a
-    `stop`. Both are called by the elector's threads and return at once; if `on_started` raises, the lease is given back
-    and `on_stopped` called. `identity` is this process's alone, also across restarts: `<host>_<random>`.
+    `on_started` is called once, when leadership begins. `on_stopped` is called once, when leadership is *lost*, not for
+    `stop`. Both are called by the elector's threads and must return at once; if `on_started` raises, the lease is
+    released and `on_stopped` called. `identity` is unique to this process, even across restarts: `<host>_<random>`.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """True only while the lease is surely ours."""
+        """True only while this process certainly holds the lease."""
         return self._candidate.is_leader
 
     @property
     def leader(self) -> str:
-        """The identity that was last seen to hold the lease, "" for nobody."""
+        """The identity of the last observed holder, "" for none."""
         return self._candidate.leader
 
     def start(self) -> None:
@@ -91,9 +90,9 @@ class LeaderElector:
             thread.start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """Stop leading and release the lease; the work done under it must have ended. False if a thread still runs.
+        """Release the lease; the work under it must have ended. Returns False if a thread still runs.
 
-        Waits for a request under way, at most half the renew deadline, within `timeout_seconds`.
+        Waits for a running request, at most half the renew deadline, within `timeout_seconds`.
         """
         self._stop.set()
         with self._changed:
@@ -103,7 +102,7 @@ class LeaderElector:
         return all(joined)
 
     def _campaign(self) -> None:
-        log.info("waiting for the lease", lease=self._name, identity=self._candidate.identity)
+        log.info("attempting to acquire lease", lease=self._name, identity=self._candidate.identity)
         while not self._stop.is_set():
             if self._candidate.try_acquire_or_renew() and not self._stop.is_set():
                 self._begin()
@@ -121,17 +120,17 @@ class LeaderElector:
                 return
             self._has_begun = True
             self._changed.notify_all()
-        log.info("leading", lease=self._name, identity=self._candidate.identity)
+        log.info("became leader", lease=self._name, identity=self._candidate.identity)
         if self._metrics:
             self._metrics.on(self._name)
         try:
             self._on_started()
         except Exception:
-            log.exception("could not start to lead", lease=self._name)
+            log.exception("leader start failed, releasing lease", lease=self._name)
             self._candidate.release()
 
     def _watch(self) -> None:
-        """End leading at the deadline. A renewal only moves it: that is seen when the former one has come."""
+        """End leadership at the deadline. A renewal moves the deadline, which is noticed when the old one has come."""
         with self._changed:
             while not self._candidate.end_if_expired():
                 if self._stop.is_set() or self._is_over:
@@ -141,7 +140,7 @@ class LeaderElector:
 
     def _lose(self) -> None:
         if self._finish():
-            log.error("leading has ended", lease=self._name, identity=self._candidate.identity)
+            log.error("leadership lost", lease=self._name, identity=self._candidate.identity)
             self._on_stopped()
 
     def _release(self) -> None:
@@ -149,7 +148,7 @@ class LeaderElector:
         self._candidate.release()
 
     def _finish(self) -> bool:
-        """Leading is over; False if it was before."""
+        """End leadership; returns False if it had ended before."""
         with self._changed:
             if self._is_over:
                 return False

@@ -1,25 +1,25 @@
-"""Who holds a lease? The decisions of leader election, without threads.
+"""The decisions of leader election, without threads.
 
-Theory of operation. A `Lease` object names its holder, who renews it now and then. A candidate reads it, and
+Theory of operation. A `Lease` object names its holder, which renews it periodically. A candidate reads it, and
 
-- takes it if nobody holds it, or if it has not seen it change for as long as the holder promised to renew it in;
+- acquires it if it has no holder, or if it has not changed for the duration in which the holder promised to renew it;
 - leads from the moment the server has confirmed its write, until `renew_deadline_seconds` after it *sent* the last
-  write that was confirmed; then it does not lead, whatever anybody still answers.
+  confirmed write; then it no longer leads, whatever responses still arrive.
 
-Only durations on the own monotonic clock count. The times in the object are for people: no decision reads them, so that
-clocks may be wrong and jump. Why no two lead: a write sent at t is carried out at t or later, others see it later still
-and wait `lease_seconds` from then, while its sender stops leading at t + `renew_deadline_seconds`, which is less. What
-is left between both is what the clocks may differ in *rate* (defaults: a half). The server's optimistic locking makes
-one winner of several who write at the same time.
+Only durations on the local monotonic clock count. The times in the object are for people: no decision reads them, so
+that clocks may be wrong and jump. Why no two processes lead: a write sent at t is carried out at t or later, others see
+it later still and wait `lease_seconds` from then, while its sender stops leading at t + `renew_deadline_seconds`, which
+is less. The difference of both is the margin for clocks that differ in *rate* (by default a half). The server's
+optimistic locking lets one of several concurrent writes succeed.
 
-An attempt either is confirmed or has failed; nothing is concluded from an error. In particular a write whose answer is
-lost may have been carried out: then the next attempt finds the own name in the lease and renews it.
+An attempt is either confirmed or failed; an error proves nothing. In particular a write whose response was lost may
+have been carried out: then the next attempt finds this process as the holder and renews the lease.
 
     FOLLOWING ──confirmed in time──► LEADING ──late, taken by another, released──► ENDED (for good)
 
-A lease that somebody edits by hand, or deletes before a candidate has seen it held, is out of reach: who takes it then
-leads at once, and the former leader notices at its next renewal. A machine that is suspended stops its monotonic clock:
-it believes in its lease for as long as was left of it.
+Two cases are not covered. If somebody edits a lease, or deletes it before a candidate has seen its holder, its next
+holder leads at once, and the former leader notices at its next renewal. A suspended machine stops its monotonic clock
+and leads after that for as long as its lease had left.
 
 Threads: `try_acquire_or_renew` and `release` belong to one thread; everything else is for any.
 Source: client-go tools/leaderelection (which counts the deadline from the answers, and releases also after a loss).
@@ -167,7 +167,7 @@ class LeaseLock:
 
 
 class Candidate:
-    """One process that wants to lead."""
+    """One process that competes for the lease."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Candidate:
 
     @property
     def is_leader(self) -> bool:
-        """True only while the lease is surely ours, also if the thread that renews it hangs."""
+        """True only while this process certainly holds the lease, even if the renewing thread hangs."""
         with self._guard:
             return self._state is CandidateState.LEADING and self._clock.monotonic() < self._leads_until
 
@@ -224,7 +224,8 @@ class Candidate:
         try:
             return self._state is not CandidateState.ENDED and self._attempt()
         except ApiError as error:
-            log.warning("lease attempt failed", lease=self._name, error=str(error), is_leader=self.is_leader)
+            is_leader = self.is_leader
+            log.warning("failed to acquire or renew lease", lease=self._name, error=str(error), is_leader=is_leader)
             return False
 
     def end_if_expired(self) -> bool:
@@ -237,9 +238,9 @@ class Candidate:
         return True
 
     def release(self) -> bool:
-        """Stop leading for good, then give the lease back; True if it was ours and is free now.
+        """Stop leading for good, then release the lease; returns True if this process held it and it is free now.
 
-        Only for a leader whose work has ended. One that lost the lease leaves it alone: it may still be at work.
+        Only for a leader whose work has ended. One that lost the lease does not touch it: its work may continue.
         """
         was_leader = self.is_leader
         with self._guard:
@@ -313,7 +314,7 @@ class Candidate:
             if self._state is not CandidateState.LEADING:
                 return
             self._state = CandidateState.ENDED
-        log.error("lease was taken by another", lease=self._name, holder=record.holder_identity)
+        log.error("lease acquired by another holder", lease=self._name, holder=record.holder_identity)
 
     def _confirmed(self, record: LeaseRecord, sent_at: float) -> bool:
         """The server has carried out a write that was sent at `sent_at`. It counts only if it is not too late."""

@@ -84,7 +84,7 @@ class TestEvents(EventContract):
         clock.advance(100.0)
         clock.await_waiters(1)
         assert len(requester.requests) == 1
-        lines = [line for line in capsys.readouterr().out.splitlines() if "event refused" in line]
+        lines = [line for line in capsys.readouterr().out.splitlines() if "event rejected" in line]
         assert len(lines) == 1
         assert "namespace is terminating" in lines[0]
 
@@ -140,7 +140,7 @@ class TestEvents(EventContract):
         assert [request.timeout_seconds <= 4.0 for request in requester.requests[1:]] == [True] * (
             len(requester.requests) - 1
         )
-        assert "events not written before the end" in capsys.readouterr().out
+        assert "events not written before shutdown" in capsys.readouterr().out
         assert recorder.statistics().pending == 1
 
     def test_stop_does_not_wait_longer_for_a_rest_that_the_server_asked_for(

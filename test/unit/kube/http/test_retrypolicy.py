@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.retrypolicy import (
-    MAX_REST_SECONDS,
+    MAX_DELAY_SECONDS,
     MAX_RETRIES,
     is_outcome_unknown,
     parse_retry_after,
@@ -58,7 +58,7 @@ def test_jitter_takes_at_most_half_of_it(retries: int) -> None:
     most = rest(failed(500), retries, True)
     assert drawn is not None
     assert most is not None
-    assert most / 2 <= drawn <= most <= MAX_REST_SECONDS
+    assert most / 2 <= drawn <= most <= MAX_DELAY_SECONDS
 
 
 @pytest.mark.parametrize("error", [failed(429, 0.0), failed(500)])
