@@ -25,7 +25,7 @@ from tfjob_controller.flags import (
     read_options,
 )
 
-# What every command has.
+# Options of every command.
 
 
 def _kubeconfig() -> Any:
@@ -62,12 +62,12 @@ def _log_level() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """All that `tfjob-controller run` can be told. Times are seconds; a server without an address is off."""
+    """The options of `tfjob-controller run`. Times are seconds; a server without an address is off."""
 
     kubeconfig: str = _kubeconfig()
     context: str = _context()
-    namespace: str = option(NAMESPACE, "", "The one namespace to look after; empty for all.")
-    workers: int = option(COUNT, "10", "How many jobs are worked on at the same time.")
+    namespace: str = option(NAMESPACE, "", "The one namespace to watch; empty for all.")
+    workers: int = option(COUNT, "10", "How many jobs are reconciled at the same time.")
     concurrent_writes: int = option(
         COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
     )
@@ -113,8 +113,8 @@ class RunOptions:
     autoscaling: str = option(
         choice("off", "recommend", "on"),
         "off",
-        "What is done where the gang scheduler wishes that a running job with spec.autoscaling had more workers, or "
-        "fewer: nothing (and it is told not to wish), it is said in an event, or the job is resized.",
+        "How resize requests of the gang scheduler for running jobs with spec.autoscaling are handled: none are made, "
+        "each is reported in an event, or the job is resized.",
     )
     trainjobs: bool = option(
         SWITCH, "true", "Also run TrainJobs. Their CRDs must be there; turn it off where only TFJobs are wanted."
@@ -140,7 +140,7 @@ def resolve(flags: Mapping[str, str], environ: Mapping[str, str]) -> RunOptions:
 
 
 def _check(options: RunOptions) -> None:
-    """What two options may not say together."""
+    """Raises OptionError for options that contradict each other."""
     if options.leader_elect_lease_duration <= options.leader_elect_renew_deadline:
         raise OptionError("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
     # client-go asks for the same: one try and its jitter have to fit (JitterFactor 1.2).
@@ -152,13 +152,13 @@ def _check(options: RunOptions) -> None:
         raise OptionError("--autoscaling needs this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_scheduling == "off":
         raise OptionError(
-            "--autoscaling needs the gang scheduler's wishes: give --gang-scheduling=on-request or always"
+            "--autoscaling needs the gang scheduler's resize requests: give --gang-scheduling=on-request or always"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderOptions:
-    """All that `tfjob-controller extender` can be told. Times are seconds; a server without an address is off."""
+    """The options of `tfjob-controller extender`. Times are seconds; a server without an address is off."""
 
     kubeconfig: str = _kubeconfig()
     context: str = _context()
@@ -205,12 +205,12 @@ class ExtenderOptions:
     scale_down_after: float = option(
         DURATION,
         "30s",
-        "How long the first gang of the queue waits before running ones are asked to give elastic members away for it.",
+        "How long the first gang of the queue waits before running gangs are requested to give up elastic members.",
     )
     scale_up_after: float = option(
         DURATION,
         "60s",
-        "How long no gang may have waited, and none been resized, before one is asked to have a member more.",
+        "How long no gang may have waited or been resized before a gang is requested to grow by one member.",
     )
     bind_timeout: float = option(
         DURATION, "60s", "How long an admitted gang may make no progress before it goes back to the queue."
