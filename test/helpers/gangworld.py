@@ -27,7 +27,7 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
-from tfjob_controller.gangscheduler.binding.binder import Objection, OnResult
+from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
 from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
 from tfjob_controller.gangscheduler.extender.placements import GangPlacements
@@ -104,7 +104,7 @@ class GangWorld:
         self.is_binding_repeated = False
         self.is_binding_slow = False
         self.is_leading = True
-        self._under_way: list[tuple[BindRequest, OnResult, Objection]] = []
+        self._under_way: list[tuple[BindRequest, OnResult, RejectBinding]] = []
         # kube-scheduler's: pods that it waits for a bind call's answer of, by uid.
         self._assumed: dict[str, tuple[str, int]] = {}
         self.events = _Events()
@@ -159,17 +159,17 @@ class GangWorld:
         self._pod_store.replace(list(self.pods.values()), self._versions)
         self.deliver()
 
-    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection) -> None:
+    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding) -> None:
         """The binder: an answer comes in a thread of its own, never into a pass of the loop."""
-        self._under_way += [(pod, on_result, objection) for pod in pods]
+        self._under_way += [(pod, on_result, rejection) for pod in pods]
         if not self.is_binding_slow and not self.state.lock.locked():
             self.end_bindings()
 
     def end_bindings(self) -> None:
         """Those that are under way."""
         under_way, self._under_way = self._under_way, []
-        for pod, on_result, objection in under_way:
-            if self.is_binding_repeated and (words := objection(pod)):
+        for pod, on_result, rejection in under_way:
+            if self.is_binding_repeated and (words := rejection(pod)):
                 on_result(pod, words)
                 continue
             found = self.pods.get(f"{pod.namespace}/{pod.name}")

@@ -12,7 +12,7 @@ import msgspec
 
 from tfjob_controller.api.core import STEPS_ANNOTATION
 from tfjob_controller.api.describe import INT32_MAX, says
-from tfjob_controller.api.gangwishes import OnTimeout, Priority, TimeoutSeconds
+from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 

@@ -20,7 +20,7 @@ from tfjob_controller.api.describe import (
     MAX_NAME,
     says,
 )
-from tfjob_controller.api.gangwishes import OnTimeout, Priority, TimeoutSeconds
+from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.api.trainjobstatus import TrainJobStatus
 from tfjob_controller.api.trainstorage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource

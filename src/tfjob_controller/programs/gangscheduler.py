@@ -59,17 +59,17 @@ from tfjob_controller.util.clock import Clock, RealClock
 
 log = structlog.get_logger(__name__)
 
-# Who reports events.
+# The reporting controller of events.
 NAME = "gang-scheduler"
 STOP_SECONDS = 9.0
 _PART_SECONDS = 2.0
 _START_POLL_SECONDS = 0.02
-# Connections beyond those of writers and the binder: three lists or watches, and some to spare.
+# Connections beyond those of writer and binder: three watches, and some in reserve.
 _MORE_CONNECTIONS = 8
 
 
 def run(options: ExtenderOptions) -> int:
-    """Run until a signal; returns the exit code. Raises StartError. To be called in the main thread."""
+    """Run until a signal and return the exit code. Raises StartError. Called in the main thread."""
     share_heaps()
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
@@ -83,7 +83,7 @@ def run(options: ExtenderOptions) -> int:
 
 
 class GangScheduler:
-    """All of it. `run` blocks until `stop` is set; an object runs once."""
+    """The program's parts. `run` blocks until `stop` is set; an instance runs once."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class GangScheduler:
         return run_until(self._stop, self._start, self._shut_down)
 
     def problems(self) -> list[str]:
-        """Why the gang scheduler is not ready, each in one line; none if it works, or waits to take over."""
+        """Returns why the gang scheduler is not ready, one line each; nothing if it works or is a follower."""
         if self._is_working.is_set() or not self._is_leading:
             return self.caches.informers.problems()
         return self.caches.informers.problems() or ["the admission loop has not started"]
@@ -187,7 +187,7 @@ class GangScheduler:
         ):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return
-        # Else each full collection walks all that is cached, while kube-scheduler waits for a filter.
+        # Otherwise each full collection visits all cached objects while kube-scheduler waits for a filter call.
         gc.collect()
         gc.freeze()
         self._recorder.start()
@@ -221,7 +221,7 @@ class GangScheduler:
         )
 
     def _lost_lease(self) -> None:
-        """Another may reserve room by now: nothing may be written any more."""
+        """Exit at once: another replica may reserve capacity by now."""
         sys.stderr.flush()
         self._exit_process(1)
 
@@ -251,7 +251,7 @@ class GangScheduler:
         for server in self.servers:
             server.stop(_PART_SECONDS)
         self.transport.close()
-        log.info("stopped" if ended else "not all has stopped in time")
+        log.info("stopped" if ended else "not all parts stopped in time")
         sys.stderr.flush()
         return ended
 

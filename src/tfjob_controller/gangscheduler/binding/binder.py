@@ -1,19 +1,19 @@
-"""Posts Bindings: many at the same time, gang by gang, and each until its outcome is known.
+"""Posts Bindings concurrently, gang by gang, and each until its outcome is known.
 
-Theory of operation. Pods lie on one pile in the order in which they were given, and a few threads take the next one: so
-all of a gang's pods are under way, or done, before the first of the next gang is; that keeps the time short in which a
-gang is partly bound. One that has to be tried again rests on a second pile, by time, and keeps no thread from working:
-a pod that an admission webhook refuses delays nobody else.
+Theory of operation. Pods wait in one queue in the order of their submission, and a few threads take the next one. All
+pods of a gang are therefore in flight or done before the next gang begins, which keeps the time short in which a gang
+is partly bound. A pod that must be retried waits in a second queue, ordered by time, and occupies no thread: a pod that
+an admission webhook rejects does not delay others.
 
-A Binding is not idempotent: a second one for the same pod and node is refused with 409. So after everything that leaves
-open what has happened (no answer, 5xx, 429, 409) the pod is read, and its uid and node say which it was: bound as
-wanted, bound elsewhere, gone, or to be tried again until `deadline_seconds` are over. The uid in each Binding keeps a
-new pod of the same name from getting what was meant for the old one.
+A Binding is not idempotent: a second one for the same pod and node gets 409. After every response that leaves the
+outcome open (none, 5xx, 429, 409) the pod is read; its uid and node show whether it is bound as requested, bound
+elsewhere, deleted, or to be retried until `deadline_seconds` are over. The uid in each Binding protects a new pod of
+the same name.
 
-Seconds may lie between the first Binding of a gang and its last, or between two tries, in which a node has become
-another. So who gives pods may object before each is posted; that ends it.
+Seconds may pass between a gang's first Binding and its last, or between two attempts, in which a node changes. The
+submitter may therefore reject each Binding before it is posted.
 
-Threads: `submit` may be called from any; results are given in the binder's own threads.
+Threads: `submit` may be called from any; results are delivered in the binder's own threads.
 Source: kubernetes pkg/registry/core/pod/storage/storage.go (BindingREST), apimachinery pkg/api/errors.
 """
 
@@ -42,31 +42,31 @@ from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
-# Enough to keep an API server on the same machine busy; more only wait for each other.
+# Enough to keep an API server on the same machine busy.
 THREADS = 16
-# Longer than an apiserver takes to restart, shorter than the time without progress after which a gang is given up.
+# Longer than the restart of an API server, shorter than the time without progress that rejects an attempt.
 DEADLINE_SECONDS = 40.0
-# An answer that has not come by then will not come; the pod says what happened.
+# Without a response by then, the pod is read.
 REQUEST_TIMEOUT_SECONDS = 10.0
 _BACKOFF_BASE_SECONDS = 0.1
 _BACKOFF_CAP_SECONDS = 5.0
 
-# Called once for each pod; an empty text means that it is bound.
+# Called once for each pod. An empty text means that the pod is bound.
 OnResult = Callable[[BindRequest, str], None]
-# Asked before a Binding is posted: why it must not be, or an empty text. In the binder's threads.
-Objection = Callable[[BindRequest], str]
+# Called before a Binding is posted, in the binder's threads: the reason not to post it, or an empty text.
+RejectBinding = Callable[[BindRequest], str]
 
 _decode_pod = decoder_for(Pod)
 
 
 class BindingObserver(Protocol):
-    """Is told how Bindings end, in the binder's threads."""
+    """Observes the outcomes of Bindings, in the binder's threads."""
 
     def binding_ended(self, result: str, seconds: float) -> None:
         """`result` is bound, gone, elsewhere, refused, late or stopped; `seconds` from the first attempt."""
 
 
-# What became of it, in one word, and the error that it is answered with.
+# The result as a metric label, and the error for the bind call.
 _Outcome = tuple[str, str]
 _BOUND: _Outcome = ("bound", "")
 
@@ -75,7 +75,7 @@ _BOUND: _Outcome = ("bound", "")
 class _Task:
     pod: BindRequest
     on_result: OnResult
-    objection: Objection
+    rejection: RejectBinding
     deadline: float
     backoff: DecorrelatedBackoff
     is_repeated: bool = False
@@ -89,7 +89,7 @@ class _Delayed:
 
 
 class Binder:
-    """See the module. Results come exactly once for each pod that was submitted."""
+    """Posts Bindings. Each submitted pod gets exactly one result."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Binder:
 
     @property
     def restarts(self) -> int:
-        """How often a thread has died and was started again, over all."""
+        """How often its threads were restarted."""
         return sum(thread.restarts for thread in self._threads)
 
     def start(self) -> None:
@@ -124,7 +124,7 @@ class Binder:
             thread.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> bool:
-        """Post nothing more and end the threads. What has not been posted is answered with an error."""
+        """Post nothing more and stop the threads. Bindings that were not posted get an error."""
         with self._changed:
             self._stop.set()
             left = [*self._ready, *(delayed.task for delayed in self._delayed)]
@@ -137,10 +137,10 @@ class Binder:
         ended = [thread.join(ends_at - self._clock.monotonic()) for thread in self._threads]
         return all(ended)
 
-    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection = lambda _: "") -> None:
-        """Bind these; what was submitted before goes first. Neither callback must raise, nor take long."""
+    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding = lambda _: "") -> None:
+        """Queue the pods. Neither callback may raise or block."""
         deadline = self._clock.monotonic() + self._deadline_seconds
-        tasks = [_Task(pod, on_result, objection, deadline, self._new_backoff()) for pod in pods]
+        tasks = [_Task(pod, on_result, rejection, deadline, self._new_backoff()) for pod in pods]
         with self._changed:
             is_stopped = self._stop.is_set()
             if not is_stopped:
@@ -160,16 +160,16 @@ class Binder:
                 with new_trace(_key(task.pod)):
                     self._attempt(task)
             except Exception as error:
-                # A fault of ours: whoever waits hears of it, and the thread is started anew.
+                # A programming error: the bind call gets an error, and the thread is restarted.
                 self._end(task, "refused", f"internal error: {error!r}")
                 raise
 
     def _next(self) -> _Task | None:
-        """Wait for something to do; None once it is to stop."""
+        """Wait for the next task. Returns None on stop."""
         with self._changed:
             while not self._stop.is_set():
                 now = self._clock.monotonic()
-                # Who has waited for another try goes first: its gang is partly bound, perhaps.
+                # Retries go first, because their gangs may be partly bound.
                 if self._delayed and self._delayed[0].due <= now:
                     return heapq.heappop(self._delayed).task
                 if self._ready:
@@ -180,7 +180,7 @@ class Binder:
     def _attempt(self, task: _Task) -> None:
         try:
             outcome = self._read_outcome(task.pod) if task.is_repeated else None
-            if outcome is None and (words := task.objection(task.pod)):
+            if outcome is None and (words := task.rejection(task.pod)):
                 outcome = "refused", words
             if outcome is None:
                 self._post(task.pod)
@@ -208,7 +208,7 @@ class Binder:
         if due >= task.deadline:
             self._end(task, "late", f"the Binding did not succeed in time: {error}")
             return
-        log.info("binding failed, trying again", key=_key(task.pod), uid=task.pod.uid, error=str(error))
+        log.info("binding failed, retrying", key=_key(task.pod), uid=task.pod.uid, error=str(error))
         with self._changed:
             is_stopped = self._stop.is_set()
             if not is_stopped:
@@ -228,14 +228,14 @@ class Binder:
         )
 
     def _read_outcome(self, pod: BindRequest) -> _Outcome | None:
-        """What became of it; None if it is still to be bound. Raises ApiError."""
+        """Read the pod's outcome. Returns None if it is still unbound. Raises ApiError."""
         body = self._requester.request(
             "GET", PODS.path(pod.namespace, pod.name), timeout_seconds=REQUEST_TIMEOUT_SECONDS, retry=False
         )
         try:
             found = _decode_pod(body)
         except msgspec.MsgspecError as error:
-            raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the answer is no pod: {error}") from error
+            raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the response is not a Pod: {error}") from error
         return _outcome_of(pod, found)
 
     def _end(self, task: _Task, result: str, error: str) -> None:

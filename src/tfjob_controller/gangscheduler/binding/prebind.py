@@ -1,23 +1,23 @@
-"""The last look before members of gangs are bound: is the gang still to run, and has each of them info where it goes?
+"""The PreBind check: verifies just before members are bound that the gang still runs and their nodes have capacity.
 
-Theory of operation. kube-scheduler has passed every member when its call came, but the first of a gang may have come
-minutes before the last; a pod of another scheduler may have come to its node since, or the node may be cordoned, or
-gone. So what is to be bound together is looked at together, in the view. If any of it has no info left, none is posted:
-every call gets an error, the loop is told to look at the gang and gives those members other nodes, and all come again.
-Each is looked at once more, alone, when it is its turn to be posted: behind many others, or after it has failed, that
-may be many seconds later.
+Theory of operation. kube-scheduler filtered every member before its bind call, but the first member of a gang may have
+called minutes before the last. Meanwhile another scheduler may have bound a pod to its node, or the node was cordoned
+or deleted. Members that are bound together are therefore checked together against the view. If any of them does not
+fit, none is posted: every call gets an error, the loop reassigns those members, and kube-scheduler calls again for all.
+Each member is checked once more, alone, directly before its Binding is posted; behind many others, or after a failure,
+that may be many seconds later.
 
-Room is what nobody has *taken*: neither pods nor Bindings that are under way. Reservations of others do not count here,
-which is what they would want too: where more is reserved than there is, whoever comes first may go, and the others are
-moved. Almost always no node is that full, and one look at each tells so.
+Capacity is taken by pods and by Bindings in flight. Other gangs' reservations do not count: if a node is overcommitted,
+the first gang that calls is bound and members of the others are reassigned. Nearly always no node is overcommitted, and
+one comparison for each node shows it.
 
-A Binding may rest for tens of seconds before it is tried again, and its Gang may be deleted, made anew or suspended
-meanwhile. The loop hears of that too, but is busy writing, perhaps. So the cache is asked before each is posted: what
-is bound for a Gang that has gone was under way when its deletion was heard of, and no more than that.
+A Binding may wait for tens of seconds before it is retried, and its Gang may be deleted, recreated or suspended
+meanwhile. The loop learns of it too, but may be busy writing. The cache is therefore read before each Binding is
+posted, so that only Bindings that were in flight at that time can still succeed.
 
-A process that was frozen may wake with Bindings in its hands while another leads already: it posts none of them.
+A process that was frozen may wake with Bindings to post while another replica leads; it posts none of them.
 
-Threads: any. Only single infos of the view are read, so its lock is not needed: this runs in the server's event loop.
+Threads: any. The check reads single `NodeInfo`s of the view, so it needs no lock and may run in the event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import structlog
 
 from tfjob_controller.api.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, gang_key_of, kind_of
-from tfjob_controller.gangscheduler.binding.binder import Objection, OnResult
+from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
 from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTED, STOPPING, BindRequest
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
@@ -43,19 +43,19 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# A pod that was bound is cached by the watch long before, unless it was deleted at once.
+# The watch shows a bound pod long before, unless the pod was deleted at once.
 _OBSERVED_SECONDS = 10.0
 
 
 class PodBinder(Protocol):
-    """What is needed of a binder."""
+    """Posts Bindings; `binder.Binder` implements it."""
 
-    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, objection: Objection) -> None: ...
+    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A pod, and what it needs where it goes."""
+    """A pod's requests on its node."""
 
     key: str
     gang: str
@@ -64,7 +64,7 @@ class _Claim:
 
 
 class PreBindCheck:
-    """A binder before the binder: see the module."""
+    """Checks capacity before it passes pods to the binder."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PreBindCheck:
         clock: Clock,
         is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_leading` is true to the moment, and asked before each Binding."""
+        """`is_leading` is called before each Binding and must be current."""
         self._is_leading = is_leading
         self._binder = binder
         self._gangs = gangs
@@ -83,7 +83,7 @@ class PreBindCheck:
         self._state = state
         self._clock = clock
         self._lock = threading.Lock()
-        # By uid of the pod: Bindings that are under way, or have succeeded not long ago.
+        # By pod uid: Bindings in flight, and those that succeeded recently.
         self._claims: dict[str, _Claim] = {}
         self._succeeded: deque[tuple[float, str]] = deque()
 
@@ -106,10 +106,10 @@ class PreBindCheck:
             if error == NO_CAPACITY and pod.uid in claims:
                 self._state.enqueue(claims[pod.uid].gang)
 
-        self._binder.submit(pods, on_binding_result, lambda pod: self._objection(pod, uids.get(pod.uid)))
+        self._binder.submit(pods, on_binding_result, lambda pod: self._rejection(pod, uids.get(pod.uid)))
 
-    def _objection(self, pod: BindRequest, gang: tuple[str, str] | None) -> str:
-        """When it is this one's turn; `gang` are its Gang's key and uid."""
+    def _rejection(self, pod: BindRequest, gang: tuple[str, str] | None) -> str:
+        """Check one Binding directly before it is posted. `gang` is the Gang's key and uid."""
         if not self._is_leading():
             return STOPPING
         if gang is not None and not self._is_wanted(*gang):
@@ -123,7 +123,7 @@ class PreBindCheck:
         return gang is not None and gang.metadata.uid == uid and lifecycle.is_wanted(gang)
 
     def _gang_uids(self, pods: Iterable[BindRequest]) -> dict[str, tuple[str, str]]:
-        """By the pod's uid: the key and uid of its Gang, as it is now; no uid if that has gone already."""
+        """Returns the key and uid of each pod's Gang, by pod uid; the uid is empty if the Gang is deleted."""
         found: dict[str, tuple[str, str]] = {}
         for pod in pods:
             cached = self._pods.get(f"{pod.namespace}/{pod.name}")
@@ -144,7 +144,7 @@ class PreBindCheck:
             self._state.enqueue(gang)
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
-        """By uid; without pods of no gang, those that nobody has cached yet, and those that are bound already."""
+        """Returns claims by pod uid, without pods that are in no gang, not in the cache, or bound."""
         pod_sets: dict[str, Mapping[str, PodSet]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
@@ -167,7 +167,7 @@ class PreBindCheck:
         return {each.name: each for each in valid_pod_sets_of(self._state.observed_requests.apply(key, gang).spec)}
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
-        """The nodes that cannot take what comes to them."""
+        """Returns the nodes that cannot take their claims."""
         by_node: dict[str, list[_Claim]] = {}
         for claim in claims:
             by_node.setdefault(claim.node, []).append(claim)
@@ -182,7 +182,7 @@ class PreBindCheck:
             return False
         requested = _total_requests(claims_on_node)
         if all(info.free.get(name, 0) >= 0 for name in requested):
-            # All that is reserved has room, this too.
+            # The node is not overcommitted, so all its reservations fit.
             return True
         taken = _total_requests(
             each
@@ -195,7 +195,7 @@ class PreBindCheck:
         )
 
     def _drop_observed(self) -> None:
-        """Those that the view counts by now, and those that it should long since."""
+        """Drop succeeded claims that the view counts by now, or should have counted long ago."""
         long_ago = self._clock.monotonic() - _OBSERVED_SECONDS
         while self._succeeded:
             moment, uid = self._succeeded[0]

@@ -1,18 +1,18 @@
-"""The phases of a gang, and what leads from each to the next. Pure.
+"""The phases of a gang and the status of each transition. Pure.
 
-    Waiting ──fits──▶ Admitted ──all placed members bound──▶ Bound ──no member lives any more──▶ Released
-       ▲  ▲               │                                    │                                    │
-       │  └─no progress───┘                                    │     a member is made anew ─────────┘ (bound alone)
+    Waiting ──fits──▶ Admitted ──all placed members bound──▶ Bound ──no unfinished member──▶ Released
+       ▲  ▲               │                                    │                                │
+       │  └─no progress───┘                                    │     a member is recreated ─────┘ (bound alone)
        │                                                       │
-    Unschedulable (an empty cluster would be too small)        └── spec.suspend ──▶ Released, without a placement
+    Unschedulable (does not fit an empty cluster)              └── spec.suspend ──▶ Released, without a placement
 
-A gang that was released by spec.suspend has no placement; once it is resumed it queues anew. One that has ended keeps
-its placement: a member that is started again is bound alone, on its old node if that has room.
+A gang that spec.suspend released has no placement, and queues again once it is resumed. A gang that finished keeps its
+placement: a member that is recreated is bound alone, to its old node if it fits.
 
-What each crash leaves behind: nothing but the phase, the attempt and the placement of the Gang. Whoever becomes the
-gang scheduler reads reservations back from Admitted gangs; everything else is counted from pods.
+A crash leaves nothing but the Gang's phase, attempt and placement. The next leader restores reservations from Admitted
+gangs; everything else follows from the pods.
 
-A gang's *standing* is what it is to the admission loop: queued, placed or idle.
+`GangState` is the part of the lifecycle that the admission loop distinguishes: queued, placed or idle.
 """
 
 from __future__ import annotations
@@ -52,17 +52,16 @@ REASON_SUSPENDED = "Suspended"
 REASON_FINISHED = "Finished"
 
 SUCCEEDED = "Succeeded"
-# Longer than the Job controller waits before it replaces a failed pod (10 s the first time).
+# Longer than the Job controller's backoff before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
-# An elastic gang may be stopped as a whole to be started with other members, by an owner whose next leader must wait
-# for the Lease of the last one meanwhile.
+# An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
 RESTART_SECONDS = 60.0
-# Whoever labels a pod with a number that no gang comes to must not bring one there.
+# An excessive number in a pod's label must not become a gang's attempt.
 _ATTEMPT_DIGITS = 9
 
 
 class GangState(Enum):
-    """What a gang is to the admission loop."""
+    """A gang's state for the admission loop."""
 
     QUEUED = "queued"
     PLACED = "placed"
@@ -70,7 +69,7 @@ class GangState(Enum):
 
 
 def is_wanted(gang: Gang) -> bool:
-    """Whether it is to run at all."""
+    """Reports whether the gang should run."""
     return not gang.spec.suspend and gang.metadata.deletion_timestamp is None
 
 
@@ -85,12 +84,12 @@ def state_of(gang: Gang) -> GangState:
 
 
 def has_pods(gang: Gang) -> bool:
-    """A gang of none has nothing to wait for."""
+    """Reports whether the gang has any members."""
     return any(member.count > 0 for member in gang.spec.members)
 
 
 def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, ScheduledPod]:
-    """The pod of each member in the current attempt; of two the one that lives, is bound, is younger, in this order."""
+    """Returns each member's pod in the current attempt. Unfinished, bound and younger pods win, in this order."""
     found: dict[str, ScheduledPod] = {}
     attempt = str(gang.status.attempt)
     for pod in sorted(pods, key=_rank):
@@ -100,7 +99,7 @@ def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, Schedu
 
 
 def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
-    """The gang with an attempt that no pod is ahead of: an earlier Gang's of its name must not count as its own."""
+    """Returns the gang with an attempt no lower than its pods': those of a deleted Gang of its name must not count."""
     attempt = max((_attempt(pod) for pod in pods), default=0)
     if attempt <= gang.status.attempt:
         return gang
@@ -108,13 +107,13 @@ def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
 
 
 def _attempt(pod: ScheduledPod) -> int:
-    """Of its label; 0 if that is no number that a gang could come to."""
+    """Returns the attempt in the pod's label; 0 if it is invalid."""
     text = pod.metadata.labels.get(ATTEMPT_LABEL, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS else 0
 
 
 def _rank(pod: ScheduledPod) -> tuple[bool, bool, str]:
-    """A second pod that somebody made must not hide the one that has the member's seat."""
+    """Order pods of one member, so that a second pod does not hide the one that is bound."""
     return is_unfinished(pod), is_bound(pod), pod.metadata.creation_timestamp or ""
 
 
@@ -123,14 +122,14 @@ def is_bound(pod: ScheduledPod) -> bool:
 
 
 def is_unfinished(pod: ScheduledPod) -> bool:
-    """It takes, or will take, room."""
+    """Reports whether the pod takes capacity, or will."""
     return pod.status.phase not in FINISHED_PHASES
 
 
 def has_ended(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, any_succeeded: bool = False) -> bool:
-    """Whether a bound gang has come to its end: no member lives, for `idle_seconds` by now.
+    """Reports whether a bound gang has ended: it has had no unfinished pod for `idle_seconds`.
 
-    Unless some have succeeded they may be started again: see `replacement_seconds`.
+    Without a succeeded member its pods may be recreated: see `replacement_seconds`.
     """
     if any(is_unfinished(pod) for pod in pods.values()):
         return False
@@ -138,7 +137,7 @@ def has_ended(gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float,
 
 
 def replacement_seconds(gang: Gang, pods: Mapping[str, ScheduledPod]) -> float:
-    """For how long members of which none lives may be made anew, by the Job controller or by the gang's owner."""
+    """Returns how long the Job controller or the owner may take to recreate members."""
     return RESTART_SECONDS if not pods and elastic_kind(gang.spec) is not None else REPLACEMENT_SECONDS
 
 
@@ -149,10 +148,10 @@ def has_succeeded(pod: ScheduledPod) -> bool:
 def observed_status(
     gang: Gang, pods: Mapping[str, ScheduledPod], idle_seconds: float, now: datetime, *, any_succeeded: bool = False
 ) -> GangStatus | None:
-    """The status that pods and spec lead to without any decision; None if that is the one it has.
+    """Returns the status that follows from pods and spec without a decision; None if it does not change.
 
-    `pods` are those of the current attempt, by member; no one of them has lived for `idle_seconds`, and some member
-    `any_succeeded`, whose pod may be gone.
+    `pods` are the current attempt's, by member. None was unfinished for `idle_seconds`; `any_succeeded` if a member
+    succeeded, even if its pod is deleted.
     """
     status = gang.status
     if gang.spec.suspend:
@@ -173,7 +172,7 @@ def is_bound_member(pods: Mapping[str, ScheduledPod], member: str) -> bool:
 
 
 def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangStatus:
-    """`placement` is the node of each member that starts."""
+    """Returns the status of an admission. `placement` is the node of each member that starts."""
     message = f"Admitted: {len(placement)} pods on {len(set(placement.values()))} nodes"
     return replace(
         gang.status,
@@ -195,14 +194,14 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
 
 
 def reassigned_status(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
-    """The same attempt with other nodes for some members."""
+    """Returns the status with other nodes for some members, in the same attempt."""
     return _placed_status(gang, {**placed_nodes(gang.status), **nodes})
 
 
 def without_removed_members(gang: Gang) -> Gang:
-    """A gang that is still to be bound, without the members that were taken away since it was admitted.
+    """Returns an admitted gang without the members that its spec no longer has.
 
-    Nobody will make their pods, so nobody must wait for them. Members that were added wait until it is bound.
+    Their pods will not be created, so nothing may wait for them. Added members wait until the gang is bound.
     """
     if gang.status.phase != ADMITTED:
         return gang
@@ -213,9 +212,9 @@ def without_removed_members(gang: Gang) -> Gang:
 
 
 def with_observed_nodes(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:
-    """The gang with the nodes that its pods are bound to, should they be others than its status says.
+    """Returns the gang with its pods' nodes where they differ from the status.
 
-    Nobody but a hand that edited the status, or another scheduler, makes them differ.
+    They differ only if the status was edited by hand or another scheduler bound the pods.
     """
     nodes = placed_nodes(gang.status)
     others = {
@@ -244,7 +243,7 @@ def bound_status(gang: Gang, now: datetime) -> GangStatus:
 
 
 def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
-    """Bound, with the members that it has now; nothing is asked of its owner any more that has been done."""
+    """Returns the Bound status with the present members. A fulfilled resize request is cleared."""
     message = f"Bound: {len(nodes)} pods"
     status = gang.status
     is_other = nodes.keys() != placed_nodes(status).keys()
@@ -262,15 +261,15 @@ def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangS
 
 
 def has_resize_request(gang: Gang) -> bool:
-    """Whether its owner should have another number of some members than it has."""
+    """Reports whether the status requests another number of members than the spec has."""
     counts = {member.name: member.count for member in gang.spec.members}
     return any(counts.get(name, target) != target for name, target in gang.status.target_members.items())
 
 
 def resize_request_status(gang: Gang, kind: str, target: int, leaving: tuple[str, ...], reason: str) -> GangStatus:
-    """Its owner should have so many members of this kind, without those that are leaving.
+    """Returns the status with a resize request: `target` members of this kind, without those that are `leaving`.
 
-    It says which spec was looked at: what was wished of another one is not for the owner to act on.
+    observedGeneration records which spec was considered; the owner ignores a request for another one.
     """
     return replace(
         gang.status,
@@ -282,7 +281,7 @@ def resize_request_status(gang: Gang, kind: str, target: int, leaving: tuple[str
 
 
 def without_resize_request(status: GangStatus) -> GangStatus:
-    """Nobody is asked for more members or fewer."""
+    """Returns the status without a resize request."""
     return replace(status, target_members={}, target_reason="", leaving=())
 
 
@@ -315,7 +314,7 @@ def suspended_status(gang: Gang, now: datetime) -> GangStatus:
 
 
 def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: datetime) -> GangStatus:
-    """Back in the queue after an attempt that came to nothing; its age is kept."""
+    """Returns the status of a gang that is requeued after a failed attempt. It keeps its queue time."""
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
     return replace(
@@ -331,12 +330,12 @@ def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: d
 
 
 def waiting_status(gang: Gang, status: GangStatus, now: datetime) -> GangStatus:
-    """`status` with position, missing and message as the queue has them, made whole."""
+    """Complete a waiting gang's status, which has position, missing and message."""
     return _unplaced(gang, status, WAITING, REASON_WAITING, now)
 
 
 def unschedulable_status(gang: Gang, status: GangStatus, now: datetime, *, reason: str) -> GangStatus:
-    """The same for a gang that could not run on an empty cluster, or that nobody understands."""
+    """Complete the status of a gang that does not fit an empty cluster, or whose spec is invalid."""
     return _unplaced(gang, status, UNSCHEDULABLE, reason, now)
 
 
@@ -353,7 +352,7 @@ def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: date
 
 
 def _conditions(gang: Gang, is_true: bool, reason: str, message: str, now: datetime) -> tuple[GangCondition, ...]:
-    """The condition Scheduled; its time is that of the last change between True and False."""
+    """Returns the condition Scheduled. Its time is that of the last change of its status."""
     status = "True" if is_true else "False"
     old = next((each for each in gang.status.conditions if each.type == SCHEDULED), None)
     since = old.last_transition_time if old is not None and old.status == status else format_time(now)

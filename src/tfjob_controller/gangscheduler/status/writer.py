@@ -1,9 +1,9 @@
-"""Writes what the admission loop has decided: statuses of Gangs, many at the same time.
+"""Writes Gang statuses concurrently, records events, and wakes pods in kube-scheduler.
 
-Each write is a merge patch that the server refuses if somebody has written since, so nothing is ever written over what
-was not seen. Its answer goes into the cache at once. Each update has a reconcile id of its own (kube.trace).
+Each write is a merge patch with the resourceVersion, which the server rejects if the Gang changed; a status that was
+not seen is never overwritten. The response goes into the cache at once. Each update has a trace id (kube.trace).
 
-Threads: `write` belongs to one, and uses a pool of its own.
+Threads: `write` belongs to one thread and uses a pool of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StatusChange(StrEnum):
 
 
 FAILED = "failed"
-# Reasons of events; the others are those of the condition Scheduled.
+# Event reasons; the others are those of the condition Scheduled.
 REASSIGNED = "Reassigned"
 RESIZE_REASONS = {StatusChange.SHRINK_REQUESTED: "ShrinkRequested", StatusChange.GROW_REQUESTED: "GrowRequested"}
 
@@ -73,20 +73,20 @@ class StatusUpdate:
 
 
 class StatusObserver(Protocol):
-    """Hears what is written, in the writer's threads."""
+    """Observes status writes, in the writer's threads."""
 
     def written(self, result: str, gang: Gang) -> None:
-        """`result` is one of `Result`, or `FAILED`: it was not written."""
+        """`result` is a `StatusChange`, or `FAILED` if the write failed."""
 
 
-class Recorder(Protocol):
-    """Takes events and never blocks; `kube.events.EventRecorder`."""
+class StatusEventRecorder(Protocol):
+    """Records events without blocking; `kube.events.recorder.EventRecorder` implements it."""
 
     def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
 
 
 class StatusWriter:
-    """See the module."""
+    """Writes status updates, with their events."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class StatusWriter:
         client: ResourceClient[Gang],
         pod_client: ResourceClient[ScheduledPod],
         observer: StatusObserver,
-        recorder: Recorder,
+        recorder: StatusEventRecorder,
         *,
         threads: int,
     ) -> None:
@@ -107,20 +107,20 @@ class StatusWriter:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
 
     def stop(self) -> None:
-        """Begin no further write."""
+        """Start no further write."""
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def read(self, namespace: str, name: str) -> None:
-        """Read a Gang anew, past the watch. Raises ApiError."""
+        """Read a Gang into the cache without waiting for the watch. Raises ApiError."""
         self._gangs.assume(self._client.get(namespace, name))
 
     def write(self, updates: Sequence[StatusUpdate]) -> Iterator[tuple[StatusUpdate, ApiError | None]]:
-        """Write all of them; each with its error, in order, once the answers of all are there. Nothing after `stop`."""
+        """Write all updates and return each with its error, in order. Writes nothing after `stop`."""
         try:
             errors = list(self._pool.map(self._write_traced, updates))
         except (RuntimeError, CancelledError):
-            # A pool that is shut down says so with these.
+            # The pool was shut down.
             if not self._stopped.is_set():
                 raise
             return iter(())
@@ -147,7 +147,7 @@ class StatusWriter:
                 f"gang {update.change}",
                 key=key_of(written),
                 attempt=written.status.attempt,
-                words=written.status.message,
+                message=written.status.message,
             )
         self._record_event(update, written)
         for pod in update.pods_to_wake:
@@ -155,10 +155,10 @@ class StatusWriter:
         return None
 
     def _record_event(self, update: StatusUpdate, gang: Gang) -> None:
-        """One event for each change of what the gang is told, none for its pods or its place in the queue."""
+        """Record one event for each change of the gang's condition, none for single pods or queue positions."""
         reason = _reason_of(gang.status)
         if update.change is StatusChange.REASSIGNED:
-            reason, note = REASSIGNED, "Some pods got another node: theirs was lost, full or refused"
+            reason, note = REASSIGNED, "Some pods were assigned other nodes: theirs were lost, full or rejected"
         elif update.change in RESIZE_REASONS:
             reason, note = RESIZE_REASONS[update.change], _resize_note(gang)
         elif reason == _reason_of(update.gang.status):
@@ -178,14 +178,14 @@ class StatusWriter:
         self._recorder.event(regarding, type_, reason, note, "Schedule")
 
     def wake_pod(self, pod: ScheduledPod, gang: Gang) -> None:
-        """Make kube-scheduler ask again: a change of the pod itself pods_to_wake a refused one at once."""
+        """Make kube-scheduler retry the pod: an update of an unschedulable pod moves it to the active queue."""
         node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
         meta = pod.metadata
         note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}
         try:
             self._pod_client.patch(meta.namespace, meta.name, note)
         except ApiError as error:
-            # kube-scheduler comes again by itself, some minutes later at the most.
+            # kube-scheduler retries by itself within minutes.
             log.info("pod not woken", key=key_of(pod), error=str(error))
 
 
@@ -198,5 +198,5 @@ def _resize_note(gang: Gang) -> str:
 
 
 def _reason_of(status: GangStatus) -> str:
-    """Of the condition Scheduled, the only one."""
+    """Returns the reason of the only condition, Scheduled."""
     return status.conditions[0].reason if status.conditions else ""

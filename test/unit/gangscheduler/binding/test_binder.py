@@ -12,7 +12,7 @@ import pytest
 
 from helpers.poll import eventually
 from helpers.scripted import PatientClock
-from tfjob_controller.gangscheduler.binding.binder import Binder, Objection
+from tfjob_controller.gangscheduler.binding.binder import Binder, RejectBinding
 from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, STOPPING, BindRequest
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import JSON, LineStream, Priority
@@ -112,13 +112,13 @@ class Waits:
         self.clock.advance(timeout_seconds)
 
 
-def bind(api: Api, objection: Objection = lambda _: "") -> tuple[str, Waits]:
+def bind(api: Api, rejection: RejectBinding = lambda _: "") -> tuple[str, Waits]:
     """Bind the pod; its result, and how long was rested."""
     results, clock = Results(), Waits()
     binder = Binder(api, clock, threads=1, deadline_seconds=DEADLINE)
     binder.start()
     try:
-        binder.submit([POD], results, objection)
+        binder.submit([POD], results, rejection)
         return results.of(), clock
     finally:
         assert binder.stop()
