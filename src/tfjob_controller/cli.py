@@ -38,7 +38,7 @@ EXIT_USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProgramCommand:
     """One command, as its help shows it; `example` names the option that explains the variables."""
 
     name: str
@@ -53,35 +53,35 @@ class Command:
 
 
 COMMANDS = (
-    Command(
+    ProgramCommand(
         "run",
         "run the controller until it is told to stop",
         "Run the controller until SIGTERM or SIGINT.",
         OPTIONS,
         "log_level",
     ),
-    Command(
+    ProgramCommand(
         "extender",
         "run the gang scheduler, beside a kube-scheduler, until it is told to stop",
         "Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT.",
         EXTENDER_OPTIONS,
         "bind_timeout",
     ),
-    Command(
+    ProgramCommand(
         "simulate",
         "compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
         "Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is needed.",
         SIMULATE_OPTIONS,
         "mean_arrival",
     ),
-    Command(
+    ProgramCommand(
         "initialize",
         "fetch a TrainJob's dataset or model into a folder",
         "Fetch all files of a URI into a folder, and mark it when all are there; credentials come from variables.",
         INITIALIZE_OPTIONS,
         "target",
     ),
-    Command(
+    ProgramCommand(
         "export",
         "send a TrainJob's trained model to where it is kept",
         "Send all files of a folder to a URI; credentials come from variables.",
