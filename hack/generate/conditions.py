@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generate.fieldtables import Conditions
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.trainjobstatus import REASONS, TYPES
+from tfjob_controller.trainer.status.trainjob import REASONS, TYPES
 
 # Condition and status, with the reasons that it can have.
 TFJOB_CONDITIONS: Conditions = {

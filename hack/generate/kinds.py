@@ -10,7 +10,7 @@ from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAI
 from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
 from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.trainer.names import MAX_LABEL
+from tfjob_controller.trainer.naming import MAX_LABEL
 
 TFJOB = CustomKind(
     TFJOBS,

@@ -21,9 +21,15 @@ from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS
 from tfjob_controller.telemetry.gangmetrics import GangMetrics
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.phases import CLEAN_UP, CREATING, DONE, FAILED, RUNNING
+from tfjob_controller.trainer.state.observed import (
+    PHASE_CLEAN_UP,
+    PHASE_CREATING,
+    PHASE_DONE,
+    PHASE_FAILED,
+    PHASE_RUNNING,
+)
 
-_PHASES = (CREATING, RUNNING, CLEAN_UP, DONE)
+_PHASES = (PHASE_CREATING, PHASE_RUNNING, PHASE_CLEAN_UP, PHASE_DONE)
 
 _STANDING = ("MISSING_CHIEF", "CHIEF_OUTSIDE", "CHIEF_NEVER_ENDS", "WORKER_REPLICAS_WITHOUT_WORKER",
              "MIN_WORKERS_ABOVE_WORKERS", "AUTOSCALING_WITHOUT_WORKER", "MIN_ABOVE_MAX", "WORKERS_OUTSIDE",
@@ -173,8 +179,8 @@ def _sentences(names: tuple[str, ...]) -> str:
 def _event_rows() -> Iterator[tuple[str, str, str]]:
     _check_complete()
     yield from ((code(phase), "Normal", f"The job's phase is {phase} now.") for phase in _PHASES)
-    yield code(CLEAN_UP), "Warning", "The same, after the chief failed; the note says why."
-    yield code(FAILED), "Warning", "The job failed; the note says why."
+    yield code(PHASE_CLEAN_UP), "Warning", "The same, after the chief failed; the note says why."
+    yield code(PHASE_FAILED), "Warning", "The job failed; the note says why."
     yield from ((code(reason), type_, reasons.DESCRIPTIONS[reason]) for reason, type_ in EVENTS.items())
 
 

@@ -39,17 +39,16 @@ from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.tfjob import CONTAINER_NAME, TFJob
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.actions import Actions, Patch
-from tfjob_controller.trainer.difference import plan_actions
-from tfjob_controller.trainer.emit import Emit
+from tfjob_controller.trainer.actions.model import Actions, Patch
+from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.observed import Observed, Obstacle, Reading
-from tfjob_controller.trainer.plan import Plan, Replica
-from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
-from tfjob_controller.trainer.status import StatusResult, next_status
-from tfjob_controller.trainer.tfjobplan import build_plan
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.state.observed import ObservedState, Obstacle, Reading, TrainingJob
+from tfjob_controller.trainer.state.replica_state import job_outcome
+from tfjob_controller.trainer.status.events import StatusEvent
+from tfjob_controller.trainer.status.update import StatusResult, next_status
 from tfjob_controller.util.timestamps import format_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,7 +78,7 @@ class Kind(Protocol):
 
     def plan(self, job: Any, gangs: GangPolicy, *, restart_rules: bool) -> Plan: ...
 
-    def work(self, job: Any) -> Work: ...
+    def work(self, job: Any) -> TrainingJob: ...
 
     def written(self, job: Any, status: TrainingStatus) -> Any:
         """The job as it is read after that status was written."""
@@ -89,7 +88,7 @@ class _TFJobs:
     def plan(self, job: TFJob, gangs: GangPolicy, *, restart_rules: bool) -> Plan:
         return build_plan(job, ControllerConfig(), restart_rules=restart_rules, gangs=gangs)
 
-    def work(self, job: TFJob) -> Work:
+    def work(self, job: TFJob) -> TrainingJob:
         return job
 
     def written(self, job: TFJob, status: TrainingStatus) -> TFJob:
@@ -115,7 +114,7 @@ class World:
     has_config_map: bool = False
     has_secret: bool = False
     status_writes: int = 0
-    events: list[Emit] = field(default_factory=list)
+    events: list[StatusEvent] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     lingers: bool = False
     stops_slowly: bool = False
@@ -134,7 +133,7 @@ class World:
         return self._planned[1]
 
     @property
-    def work(self) -> Work:
+    def work(self) -> TrainingJob:
         return self.kind.work(self.job)
 
     @property
@@ -142,8 +141,8 @@ class World:
         return self.work.status
 
     @property
-    def observed(self) -> Observed:
-        return Observed(
+    def observed(self) -> ObservedState:
+        return ObservedState(
             dict(self.jobs),
             dict(self.services),
             dict(self.pods),

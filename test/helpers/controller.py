@@ -19,7 +19,7 @@ from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.manager import Manager
-from tfjob_controller.trainer.labels import TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 

@@ -17,12 +17,12 @@ import msgspec.structs
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit
 from tfjob_controller.api.core import JOBS, Condition, Job, Pod
-from tfjob_controller.trainer.actions import Actions, Create, Delete
-from tfjob_controller.trainer.difference import plan_actions
-from tfjob_controller.trainer.pods import is_finished
-from tfjob_controller.trainer.replicas import job_outcome
+from tfjob_controller.trainer.actions.model import Actions, Create, Delete
+from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
-from tfjob_controller.trainer.status import next_status
+from tfjob_controller.trainer.state.pods import is_finished
+from tfjob_controller.trainer.state.replica_state import job_outcome
+from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 
 _FIRST_RETRYABLE = 128

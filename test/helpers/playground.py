@@ -30,7 +30,7 @@ from localcluster.podstatus import Outcome
 from tfjob_controller.api.controllerconfig import parse_controller_config
 from tfjob_controller.api.trainjob import TRAINJOBS
 from tfjob_controller.programs.manager import Manager
-from tfjob_controller.trainer.names import MAX_LABEL, runtime_id_of
+from tfjob_controller.trainer.naming import MAX_LABEL, runtime_id_of
 
 Object = dict[str, Any]
 

@@ -23,7 +23,7 @@ from tfjob_controller.controller.writer import ResponseCache
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import key_of, version_of
-from tfjob_controller.trainer.names import runtime_id_of
+from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.util.clock import FakeClock
 
 TRAINJOB_PATH = f"/apis/kubeflow.org/v2alpha1/namespaces/{NAMESPACE}/trainjobs"

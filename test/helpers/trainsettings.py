@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.names import child_name
+from tfjob_controller.trainer.naming import child_name
 
 RUNTIME_ID = "a6no"
 

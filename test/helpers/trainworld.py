@@ -25,11 +25,11 @@ from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.labels import GENERATION
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
-from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.naming import RESTART_ATTEMPT
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.state.observed import TrainingJob
+from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.timestamps import format_time
 
 CONFIG = ControllerConfig(initializer_image="localhost/storage")
@@ -75,7 +75,7 @@ class TrainJobs:
     def plan(self, job: TrainJob, gangs: GangPolicy, *, restart_rules: bool) -> Plan:
         return build_train_plan(Recipe(job, framework_of(job), self.runtime, CONFIG, gangs, restart_rules))
 
-    def work(self, job: TrainJob) -> Work:
+    def work(self, job: TrainJob) -> TrainingJob:
         return trainjob_work(job)
 
     def written(self, job: TrainJob, status: TrainingStatus) -> TrainJob:
@@ -129,7 +129,7 @@ def generations(cluster: World) -> set[str]:
 
 
 def _generations(labels: Iterable[Any]) -> Iterable[str]:
-    return (each[GENERATION] for each in labels if GENERATION in each)
+    return (each[RESTART_ATTEMPT] for each in labels if RESTART_ATTEMPT in each)
 
 
 def true_conditions(cluster: World) -> set[str]:

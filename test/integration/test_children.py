@@ -1,4 +1,4 @@
-"""What batch/v1 makes of the child Jobs: the promises in trainer/children.py that only a real server can keep."""
+"""What batch/v1 makes of child Jobs: the promises in trainer/actions/children.py that only a real server can keep."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from helpers.clusterinmemory import plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.trainer.children import Body, build_config_map, build_job, build_service
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.actions.children import Body, build_config_map, build_job, build_service
+from tfjob_controller.trainer.plan.model import Plan
 
 IMAGE = "localhost/none"
 

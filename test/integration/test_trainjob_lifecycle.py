@@ -11,7 +11,7 @@ from helpers.playground import Trial, condition
 from helpers.poll import eventually
 from helpers.trainjobs import await_ready, ends, env_of, nodes, step_of
 from helpers.trainmanifests import trainjob
-from tfjob_controller.trainer.names import child_name
+from tfjob_controller.trainer.naming import child_name
 
 pytestmark = pytest.mark.cluster
 

@@ -22,12 +22,12 @@ from tfjob_controller.api.gang import (
     member_ids,
     placed_nodes,
 )
-from tfjob_controller.trainer.actions import Actions, Delete
-from tfjob_controller.trainer.gang import is_placed
+from tfjob_controller.trainer.actions.model import Actions, Delete
+from tfjob_controller.trainer.gang.admission import is_placed
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.pods import is_finished
-from tfjob_controller.trainer.replicas import JOB_COMPLETE, job_outcome
-from tfjob_controller.trainer.status import next_status
+from tfjob_controller.trainer.state.pods import is_finished
+from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, job_outcome
+from tfjob_controller.trainer.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 
 WORKERS = 3

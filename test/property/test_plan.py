@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World, decoded, plan_of
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from tfjob_controller.trainer.actions import NOTHING
-from tfjob_controller.trainer.children import build_job, build_service
+from tfjob_controller.trainer.actions.children import build_job, build_service
+from tfjob_controller.trainer.actions.model import NO_ACTIONS
 
 _templates = st.sampled_from(
     [
@@ -73,4 +73,4 @@ def test_what_is_created_is_what_is_missing(spec: dict[str, Any], missing: set[i
         cluster.delete_job(name)
     assert {create.name for create in cluster.actions().creates} == gone
     cluster.settle()
-    assert cluster.actions() is NOTHING
+    assert cluster.actions() is NO_ACTIONS

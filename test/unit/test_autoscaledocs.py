@@ -12,7 +12,7 @@ from tfjob_controller.scheduling.autoscaling.autoscaler import FREE_CAPACITY
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.gangterms import OFF, ON, RECOMMEND
-from tfjob_controller.trainer.resizing import words_of
+from tfjob_controller.trainer.scaling.resizing import resize_message
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 MESSAGES = [
@@ -22,9 +22,9 @@ MESSAGES = [
     reasons.PROGRESS_IGNORED,
     reasons.CHILDREN_FOLLOW,
     reasons.NONE_RECOMMENDED,
-    words_of(4, 2, "room for default/second-f2sa, waiting 31 s"),
-    words_of(2, 3, FREE_CAPACITY),
-    words_of(2, 4, ""),
+    resize_message(4, 2, "room for default/second-f2sa, waiting 31 s"),
+    resize_message(2, 3, FREE_CAPACITY),
+    resize_message(2, 4, ""),
 ]
 
 

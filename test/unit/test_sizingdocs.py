@@ -13,7 +13,9 @@ from tfjob_controller.api import trainjob
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
 from tfjob_controller.controller.logs.follower import MAX_FOLLOWED
 from tfjob_controller.options import ExtenderOptions, RunOptions
-from tfjob_controller.trainer import conditions, phases, trainjobstatus
+from tfjob_controller.trainer import conditions
+from tfjob_controller.trainer.state import observed
+from tfjob_controller.trainer.status import trainjob as trainjobstatus
 
 SIZING, LIMITS, CONCEPTS = (
     " ".join((DOCS / f"{name}.md").read_text("utf-8").split()) for name in ("sizing", "limits", "concepts")
@@ -72,7 +74,16 @@ def test_the_page_on_limits_has_the_codes_numbers(words: str) -> None:
     assert "10000" in TOO_MANY_MEMBERS
 
 
-@pytest.mark.parametrize("phase", [phases.CREATING, phases.RUNNING, phases.CLEAN_UP, phases.DONE, phases.FAILED])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        observed.PHASE_CREATING,
+        observed.PHASE_RUNNING,
+        observed.PHASE_CLEAN_UP,
+        observed.PHASE_DONE,
+        observed.PHASE_FAILED,
+    ],
+)
 def test_the_page_on_concepts_has_every_phase(phase: str) -> None:
     assert f"`{phase}`" in CONCEPTS.partition("## How it stands")[2].partition("`state` of")[0]
 

@@ -15,10 +15,10 @@ from tfjob_controller.api.trainjob import TrainJob
 from tfjob_controller.api.trainjobvalidation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer import labels
+from tfjob_controller.trainer import naming
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
-from tfjob_controller.trainer.setbackoff import BASE_SECONDS, CAP_SECONDS
-from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
+from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.state.restarts import BASE_SECONDS, CAP_SECONDS
 from tfjob_controller.trainer.workspace import NO_WORKSPACE
 
 PAGE = (DOCS / "trainjob.md").read_text("utf-8")
@@ -83,7 +83,7 @@ def test_each_framework_has_a_section_with_a_job_that_it_runs(framework: str) ->
         f"{RUNTIME_TIMEOUT_SECONDS:.0f} seconds after the job's creation",
         f"{BASE_SECONDS} s, {2 * BASE_SECONDS} s, … up to {CAP_SECONDS} s",
         f"At most {api.MAX_NODES:,} nodes a job, {api.MAX_PROCS:,} processes a node, {api.MAX_METRICS} metrics",
-        *(f"| `{label}` |" for label in (labels.KUBEFLOW, labels.TRAIN_JOB_NAME, labels.RUNTIME_ID, labels.JOB_TYPE)),
+        *(f"| `{label}` |" for label in (naming.KUBEFLOW, naming.TRAIN_JOB_NAME, naming.RUNTIME_ID, naming.JOB_TYPE)),
         *(
             f"`{command.rpartition('.')[0] and 'python -m '}{command}`"
             for each in BUILT_IN

@@ -15,7 +15,7 @@ from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.trainer.labels import TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME
 
 AnyJob: TypeAlias = TFJob | TrainJob
 

@@ -19,10 +19,10 @@ from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
-from tfjob_controller.trainer.phases import is_finished
-from tfjob_controller.trainer.pods import training_container
-from tfjob_controller.trainer.replicas import SUCCEEDED, View
-from tfjob_controller.trainer.startfailures import why_never_started
+from tfjob_controller.trainer.state.observed import is_finished
+from tfjob_controller.trainer.state.pods import training_container
+from tfjob_controller.trainer.state.replica_state import SUCCEEDED, ReplicaState
+from tfjob_controller.trainer.state.terminations import why_never_started
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.
@@ -85,11 +85,11 @@ class LogReader:
         self._closed = threading.Event()
         self._look_lock = threading.Lock()
         self._looked_at = -math.inf
-        self._seen: tuple[list[View], bool] = ([], False)
+        self._seen: tuple[list[ReplicaState], bool] = ([], False)
         self._lock = threading.Lock()
         self._streams: set[LineStream] = set()
 
-    def chosen(self) -> list[View]:
+    def chosen(self) -> list[ReplicaState]:
         """The chosen replicas; none once closed. When following, waits until the job has replicas."""
         views = self._views()
         if not views and self._closed.is_set():
@@ -107,7 +107,7 @@ class LogReader:
             raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
         return found
 
-    def _views(self) -> list[View]:
+    def _views(self) -> list[ReplicaState]:
         views, is_over = self._look()
         if self._options.follow and not views and not is_over:
             self._say(f"waiting for {self._name}: it has not started yet")
@@ -182,7 +182,7 @@ class LogReader:
             self._closed.wait(_LOOK_SECONDS)
         return None
 
-    def _why_no_log(self, view: View | None, is_over: bool) -> str:
+    def _why_no_log(self, view: ReplicaState | None, is_over: bool) -> str:
         if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
             return f"it cannot start: {words}"
         if is_over:
@@ -192,7 +192,7 @@ class LogReader:
             return "it is not wanted any more"
         return view.pending or "it has not started yet"
 
-    def _look(self) -> tuple[list[View], bool]:
+    def _look(self) -> tuple[list[ReplicaState], bool]:
         """The replicas, and whether the job has ended; one read serves all followed replicas."""
         with self._look_lock:
             if time.monotonic() - self._looked_at >= _LOOK_SECONDS / 2:
@@ -224,7 +224,7 @@ class _Run:
         return self.is_running and not is_over
 
 
-def _run_of(view: View | None) -> _Run | None:
+def _run_of(view: ReplicaState | None) -> _Run | None:
     if view is None or view.pod is None:
         return None
     if not view.is_up and view.exited is not None and why_never_started(view.exited):

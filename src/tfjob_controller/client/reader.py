@@ -15,9 +15,9 @@ from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.labels import job_labels, selector_string
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.pods import child_job_of
+from tfjob_controller.trainer.naming import job_labels, selector_string
+from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.pods import child_job_of
 
 # The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
@@ -130,7 +130,7 @@ class Reader:
         found: AnyJob = self._own.get(self._namespace, name)
         return found
 
-    def children(self, job: AnyJob) -> Observed:
+    def children(self, job: AnyJob) -> ObservedState:
         """The child Jobs of a job and their pods, selected as the controller does."""
         from tfjob_controller.client.diagnostics.replicas import (
             runtime_id_of_job,  # a list needs nothing of what judges replicas
@@ -139,12 +139,12 @@ class Reader:
         meta = job.metadata
         selector = selector_string(job_labels(meta.name, runtime_id_of_job(job), self._kind.name_label))
         if not runtime_id_of_job(job):
-            return Observed()
+            return ObservedState()
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.list(self._namespace, selector):
             if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
                 by_job.setdefault(child_job_of(pod), []).append(pod)
-        return Observed(
+        return ObservedState(
             jobs={
                 child.metadata.name: child
                 for child in self._jobs.list(self._namespace, selector)

@@ -49,13 +49,18 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectT, key_of
-from tfjob_controller.trainer.actions import Actions
-from tfjob_controller.trainer.difference import plan_actions, stop_all
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.phases import is_finished
-from tfjob_controller.trainer.plan import Plan, UnplannableError
+from tfjob_controller.trainer.actions.model import Actions
+from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.state.evaluation import evaluate
-from tfjob_controller.trainer.status import StatusResult, finished_status, invalid_status, next_status, waiting_status
+from tfjob_controller.trainer.state.observed import ObservedState, is_finished
+from tfjob_controller.trainer.status.update import (
+    StatusResult,
+    finished_status,
+    invalid_status,
+    next_status,
+    waiting_status,
+)
 from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -202,7 +207,7 @@ class Engine(Generic[ObjectT]):
                 self._reporter.report_writes(job, report)
         return outcome_after(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
-    def _may_act(self, job: ObjectT, memo: _Memo[ObjectT], observed: Observed, actions: Actions) -> bool:
+    def _may_act(self, job: ObjectT, memo: _Memo[ObjectT], observed: ObservedState, actions: Actions) -> bool:
         """Not if something would be made anew for a job that is on its way out."""
         if actions.creates and memo.has_lost_some(observed.count) and not self._is_still_there(job):
             return False
@@ -219,7 +224,7 @@ class Engine(Generic[ObjectT]):
         log.info("it goes, or is gone: nothing is made anew")
         return False
 
-    def _observe(self, job: ObjectT, plan: Plan) -> Observed:
+    def _observe(self, job: ObjectT, plan: Plan) -> ObservedState:
         return self._kind.follow_logs(job, plan, self._snapshots.take(job, plan))
 
     def _makes_room(self, memo: _Memo[ObjectT]) -> bool:

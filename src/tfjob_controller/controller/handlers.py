@@ -31,7 +31,7 @@ from tfjob_controller.controller.triggers import (
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
 from tfjob_controller.kube.workqueue.ratelimiting import RateLimitingQueue
-from tfjob_controller.trainer.labels import RUNTIME_ID
+from tfjob_controller.trainer.naming import RUNTIME_ID
 
 # Longer than the time between the pods of a burst, too short for a person to notice.
 BATCH_SECONDS = 0.1

@@ -8,9 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
 
 _JobT = TypeVar("_JobT", bound=Object, contravariant=True)
 
@@ -28,7 +27,7 @@ class KindAdapter(Protocol[_JobT]):
     def is_managed(self, job: _JobT) -> bool:
         """Reports whether this controller runs the job. Other jobs are never touched."""
 
-    def work_of(self, job: _JobT) -> Work: ...
+    def work_of(self, job: _JobT) -> TrainingJob: ...
 
     def problem(self, job: _JobT, before: _JobT | None, *, has_children: bool = False) -> str | None:
         """Why the job is invalid, if it is. `before` is the last valid state that was seen, if any.
@@ -42,13 +41,13 @@ class KindAdapter(Protocol[_JobT]):
     def plan(self, job: _JobT) -> Plan:
         """Raises UnplannableError."""
 
-    def follow_logs(self, job: _JobT, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: _JobT, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the logs that the job reports metrics in, and adds to `observed` whether one is still unread."""
 
     def status_change(self, job: _JobT, status: TrainingStatus) -> Mapping[str, Any] | None:
         """The merge patch for /status; None if nothing differs."""
 
-    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
         """Reports the transitions of a written status to metrics."""
 
     def forget(self, key: str) -> None:

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Protocol
 
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.trainer import conditions, phases
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer import conditions
+from tfjob_controller.trainer.state import observed
+from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.timestamps import parse_time
 
 
@@ -25,7 +26,7 @@ class JobObserver(Protocol):
     def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
 
 
-def observe_status(observer: JobObserver, job: Work, new: TrainingStatus, now: datetime) -> None:
+def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus, now: datetime) -> None:
     """Reports the transitions from the status of `job` to `new`, which was just written."""
     old = job.status
     if not old.phase:
@@ -35,9 +36,9 @@ def observe_status(observer: JobObserver, job: Work, new: TrainingStatus, now: d
     if old.scaling is not None and new.scaling is not None and new.scaling.workers != old.scaling.workers:
         direction = "down" if new.scaling.workers < old.scaling.workers else "up"
         observer.job_resized(direction, "autoscaler" if new.scaling.reason else "spec")
-    if new.phase == phases.RUNNING and not _has_run(old):
+    if new.phase == observed.PHASE_RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
-    if phases.is_finished(new) and not phases.is_finished(old):
+    if observed.is_finished(new) and not observed.is_finished(old):
         ended = parse_time(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
 

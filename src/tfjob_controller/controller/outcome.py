@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.trainer.observed import Obstacle
+from tfjob_controller.trainer.state.observed import Obstacle
 
 
 @dataclass(frozen=True, slots=True)

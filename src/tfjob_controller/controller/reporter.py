@@ -21,10 +21,9 @@ from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer import reasons
-from tfjob_controller.trainer.emit import NORMAL, WARNING, Emit
-from tfjob_controller.trainer.status import StatusResult
-from tfjob_controller.trainer.substance import is_minor
-from tfjob_controller.trainer.work import PlainWork, Work
+from tfjob_controller.trainer.state.observed import PlainTrainingJob, TrainingJob
+from tfjob_controller.trainer.status.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.trainer.status.update import StatusResult, is_minor
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +41,7 @@ class Reporter:
         self._resource = resource
         self._recorder = recorder
 
-    def report_status(self, job: Object, events: Iterable[Emit]) -> None:
+    def report_status(self, job: Object, events: Iterable[StatusEvent]) -> None:
         """Reports the events of a written status."""
         reference = self._reference(job)
         for event in events:
@@ -95,15 +94,15 @@ class StatusDebounce:
         self._base: TrainingStatus | None = None
         self._since = 0.0
 
-    def with_pending(self, work: Work) -> Work:
+    def with_pending(self, work: TrainingJob) -> TrainingJob:
         """The job with its pending status, if there is one."""
         if self._status is not None and self._base != work.status:
             self._status = None
         if self._status is None:
             return work
-        return PlainWork(work.metadata, self._status, work.ttl_seconds_after_finished)
+        return PlainTrainingJob(work.metadata, self._status, work.ttl_seconds_after_finished)
 
-    def remaining_seconds(self, work: Work, result: StatusResult, now: float) -> float:
+    def remaining_seconds(self, work: TrainingJob, result: StatusResult, now: float) -> float:
         """How long the write may still be delayed: 0 for a significant change. `now` is monotonic."""
         if not is_minor(work.status, result):
             return 0.0
@@ -112,7 +111,7 @@ class StatusDebounce:
         self._status, self._base = result.status, work.status
         return max(0.0, self._since + self._delay_seconds - now)
 
-    def record_write(self, work: Work, result: StatusResult) -> None:
+    def record_write(self, work: TrainingJob, result: StatusResult) -> None:
         """Adjusts the delay after `result` was written; `work` is the job before that."""
         self._status = None
         doubled = min(MAX_DEBOUNCE_SECONDS, 2 * self._delay_seconds)

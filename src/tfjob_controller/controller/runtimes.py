@@ -22,7 +22,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.plan import UnplannableError
+from tfjob_controller.trainer.plan.model import UnplannableError
 from tfjob_controller.util.timestamps import seconds_until
 
 # How long after its creation a job waits for its runtime.

@@ -12,10 +12,10 @@ from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, controller_of
-from tfjob_controller.trainer.labels import POD_JOB_NAME
-from tfjob_controller.trainer.observed import Observed, Reading
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.pods import child_job_of
+from tfjob_controller.trainer.naming import POD_JOB_NAME
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state.observed import ObservedState, Reading
+from tfjob_controller.trainer.state.pods import child_job_of
 
 # The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
 BY_OWNER = "owner"
@@ -67,12 +67,12 @@ class Snapshots:
         self._readings = readings
         self._pod_groups = pod_groups
 
-    def take(self, owner: Object, plan: Plan) -> Observed:
+    def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
         uid, namespace = owner.metadata.uid, owner.metadata.namespace
         jobs = {job.metadata.name: job for job in self._jobs.by_index(BY_OWNER, uid)}
         pods, orphans = self._pods_of(owner, jobs, plan)
-        return Observed(
+        return ObservedState(
             jobs=jobs,
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
             pods=pods,
@@ -81,7 +81,7 @@ class Snapshots:
             has_secret=self._has_secret(namespace, plan, uid),
             gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
             pod_group=self._pod_group_of(owner, plan),
-            readings=self._readings(uid) if self._readings is not None and plan.pattern is not None else None,
+            readings=self._readings(uid) if self._readings is not None and plan.progress_pattern is not None else None,
         )
 
     def _has_secret(self, namespace: str, plan: Plan, uid: str) -> bool:

@@ -17,11 +17,10 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.names import new_runtime_id
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.tfjobplan import build_plan, gang_problem
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.naming import new_runtime_id
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem
+from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
 
 # Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
 STATUS_DEBOUNCE_SECONDS = 2.0
@@ -63,7 +62,7 @@ class TFJobAdapter:
     def is_managed(self, job: TFJob) -> bool:
         return True
 
-    def work_of(self, job: TFJob) -> Work:
+    def work_of(self, job: TFJob) -> TrainingJob:
         return job
 
     def problem(self, job: TFJob, before: TFJob | None, *, has_children: bool = False) -> str | None:
@@ -82,7 +81,7 @@ class TFJobAdapter:
     def plan(self, job: TFJob) -> Plan:
         return build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
 
-    def follow_logs(self, job: TFJob, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
         return observed
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
@@ -94,7 +93,7 @@ class TFJobAdapter:
             change["status"]["controlPaused"] = status.control_paused
         return change if change["status"] else None
 
-    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
         observe_status(self._observer, before, status, now)
 
     def forget(self, key: str) -> None:

@@ -25,13 +25,12 @@ from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.trainer.names import runtime_id_of
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.pods import all_containers_ended, newest, was_started
-from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
-from tfjob_controller.trainer.trainjobstatus import from_wire, to_wire
-from tfjob_controller.trainer.work import PlainWork, Work
+from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.state.observed import ObservedState, PlainTrainingJob, TrainingJob
+from tfjob_controller.trainer.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.util.clock import Clock
 
 # Metrics change all the time.
@@ -57,8 +56,8 @@ def trainjob_by_runtime_id(job: TrainJob) -> Iterable[str]:
     return (runtime_key(job.metadata.namespace, runtime_id_of(job.metadata.uid)),)
 
 
-def trainjob_work(job: TrainJob) -> Work:
-    return PlainWork(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
+def trainjob_work(job: TrainJob) -> TrainingJob:
+    return PlainTrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
 
 
 class TrainJobAdapter:
@@ -94,7 +93,7 @@ class TrainJobAdapter:
     def is_managed(self, job: TrainJob) -> bool:
         return is_managed_here(job.spec)
 
-    def work_of(self, job: TrainJob) -> Work:
+    def work_of(self, job: TrainJob) -> TrainingJob:
         return trainjob_work(job)
 
     def problem(self, job: TrainJob, before: TrainJob | None, *, has_children: bool = False) -> str | None:
@@ -109,7 +108,7 @@ class TrainJobAdapter:
             Recipe(job, found.framework, found.spec, self._config, self._gangs, self._restart_rules)
         )
 
-    def follow_logs(self, job: TrainJob, plan: Plan, observed: Observed) -> Observed:
+    def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
         pod = newest(observed.pods.get(plan.chief.name, ()))
         names = metric_names_of(job.spec)
@@ -138,7 +137,7 @@ class TrainJobAdapter:
         ordered = tuple(known[name] for name in metric_names_of(job.spec) if name in known)
         return replace(status, runtime=runtime, metrics=ordered, progress=_progress(ordered))
 
-    def status_written(self, before: Work, status: TrainingStatus, now: datetime) -> None:
+    def status_written(self, before: TrainingJob, status: TrainingStatus, now: datetime) -> None:
         observe_status(self._observer, before, status, now)
 
     def forget(self, key: str) -> None:

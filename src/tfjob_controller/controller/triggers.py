@@ -20,7 +20,7 @@ import structlog
 from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import Object
-from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.state.pods import is_finished
 
 log = structlog.get_logger(__name__)
 

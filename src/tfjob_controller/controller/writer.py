@@ -26,8 +26,8 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
-from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend
-from tfjob_controller.trainer.labels import CHILD_SELECTOR
+from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend
+from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
 log = structlog.get_logger(__name__)
 

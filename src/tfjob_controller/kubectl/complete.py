@@ -185,7 +185,7 @@ def replicas(line: Line) -> Iterable[str]:
     """Those that have a pod, their types, and all."""
     from tfjob_controller.api.core import PODS
     from tfjob_controller.client.kinds import KINDS
-    from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX, name_value
+    from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, name_value
 
     if not line.positional:
         return ()

@@ -14,7 +14,7 @@ from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.podrequests import requests_of
 from tfjob_controller.api.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
 from tfjob_controller.client.text import replica_ranges
-from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
 _MEBIBYTE = 2**20

@@ -63,7 +63,7 @@ from tfjob_controller.telemetry import httpserver, logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer import gangterms
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
 
@@ -360,7 +360,7 @@ class Manager:
         """None while another instance leads: sums over all instances should count each job once."""
         return self.caches.tfjobs.store.list() if self._leading.is_set() else ()
 
-    def _trainjobs_led(self) -> Sequence[Work]:
+    def _trainjobs_led(self) -> Sequence[TrainingJob]:
         caches = self.caches.trainjobs
         if caches is None or not self._leading.is_set():
             return ()

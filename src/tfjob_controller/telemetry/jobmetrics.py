@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tfjob_controller.api.trainjob import MAX_METRICS
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.state.observed import TrainingJob
 
 # From a job that starts at once to one that waits a day for its nodes.
 _START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600]
@@ -81,7 +81,7 @@ class JobMetrics:
 class JobCollector:
     """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache when asked."""
 
-    def __init__(self, prefix: str, jobs: Callable[[], Iterable[Work]]) -> None:
+    def __init__(self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         self._prefix = prefix
         self._jobs = jobs
 
@@ -121,7 +121,7 @@ class JobCollector:
 class WorkerCollector:
     """`tfjob_workers_*`, counted in the cache when asked."""
 
-    def __init__(self, jobs: Callable[[], Iterable[Work]]) -> None:
+    def __init__(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         self._jobs = jobs
 
     def describe(self) -> Iterable[Metric]:
@@ -139,7 +139,7 @@ class WorkerCollector:
         )
 
 
-def _most_restarts(jobs: Iterable[Work]) -> Tally[tuple[str]]:
+def _most_restarts(jobs: Iterable[TrainingJob]) -> Tally[tuple[str]]:
     most: Tally[tuple[str]] = Tally()
     for job in jobs:
         if job.status.completion_time is None:
@@ -155,7 +155,7 @@ def _filled(families: tuple[GaugeMetricFamily, ...], tallies: tuple[Tally[Any], 
     return families
 
 
-def _workers(jobs: Iterable[Work]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
+def _workers(jobs: Iterable[TrainingJob]) -> tuple[Tally[tuple[str]], Tally[tuple[str]]]:
     """Those that there are and those that there should be, by namespace: a label for each job would be too many."""
     actual: Tally[tuple[str]] = Tally()
     desired: Tally[tuple[str]] = Tally()

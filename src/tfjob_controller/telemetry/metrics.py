@@ -31,7 +31,7 @@ from tfjob_controller.telemetry.jobmetrics import (
     TrainingOfJob,
     WorkerCollector,
 )
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.state.observed import TrainingJob
 
 # 10 ns to 1,000 s, as controller-runtime has them.
 _QUEUE_BUCKETS = [1e-8 * 10**power for power in range(12)]
@@ -61,12 +61,12 @@ class Metrics:
         )
         build.labels(version).set(1)
 
-    def collect_jobs(self, jobs: Callable[[], Iterable[Work]]) -> None:
+    def collect_jobs(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         """Show TFJobs by phase and state, their replicas and their workers."""
         self.registry.register(JobCollector("tfjob", jobs))
         self.registry.register(WorkerCollector(jobs))
 
-    def collect_trainjobs(self, jobs: Callable[[], Iterable[Work]]) -> None:
+    def collect_trainjobs(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
         """Show TrainJobs by phase and state, and their nodes."""
         self.registry.register(JobCollector("trainjob", jobs))
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, Gang, Member, wanted_members
-from tfjob_controller.trainer.names import replica_id
+from tfjob_controller.trainer.naming import replica_id
 
 # On children that are pinned: which node, as a label value can say it (a node's name may be longer than one).
 NODE_LABEL = "scheduling.kubeflow.org/pinned-to"

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.gang import Gate
+from tfjob_controller.trainer.gang.admission import GangAdmission
 from tfjob_controller.trainer.gangterms import GangTerms
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.training import Verdict
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state.completion import Completion
+from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 _NOT_SEEN = "The gang scheduler has not looked at the job yet: does it run?"
@@ -37,24 +37,26 @@ class Wait:
     message: str
     words: str = ""
     seconds_left: float | None = None
-    verdict: Verdict | None = None
+    verdict: Completion | None = None
     suspends: bool = False
 
 
-def wait_of(plan: Plan, gate: Gate | None, observed: Observed, status: TrainingStatus, now: datetime) -> Wait | None:
+def wait_of(
+    plan: Plan, admission: GangAdmission | None, observed: ObservedState, status: TrainingStatus, now: datetime
+) -> Wait | None:
     """None for a job that is no gang, and does not ask to be one. `status` is what was said so far."""
-    if plan.gang_refused:
+    if plan.is_gang_refused:
         return Wait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
-    if plan.gang is None or gate is None:
+    if plan.gang is None or admission is None:
         return None
-    if gate.is_open and observed.gang is not None:
-        return _admitted(gate, observed.gang)
+    if admission.is_admitted and observed.gang is not None:
+        return _admitted(admission, observed.gang)
     return waiting(plan.gang, *_why(observed.gang), status, now)
 
 
-def _admitted(gate: Gate, gang: Gang) -> Wait:
-    message = f"There is room for {len(placed_nodes(gang.status))} of {sum(gate.members.values())} replicas"
-    return Wait(True, reasons.GANG_ADMITTED, message, "" if gate.turnover.is_clear else _STOPPING)
+def _admitted(admission: GangAdmission, gang: Gang) -> Wait:
+    message = f"There is room for {len(placed_nodes(gang.status))} of {sum(admission.member_counts.values())} replicas"
+    return Wait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.is_gone else _STOPPING)
 
 
 def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> Wait:
@@ -78,7 +80,7 @@ def _timed_out(terms: GangTerms, why: str) -> Wait:
         reasons.TIMED_OUT,
         message,
         _in_words(message),
-        verdict=Verdict(False, reasons.TIMED_OUT, f"{reasons.TIMED_OUT}: {message}") if fails else None,
+        verdict=Completion(False, reasons.TIMED_OUT, f"{reasons.TIMED_OUT}: {message}") if fails else None,
         suspends=terms.on_timeout == ON_TIMEOUT_SUSPEND,
     )
 

@@ -24,18 +24,18 @@ from tfjob_controller.api.gang import Member
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.podrequests import amounts_of
 from tfjob_controller.api.quantity import PODS, quantity_of
-from tfjob_controller.trainer import replicas
 from tfjob_controller.trainer.gangbackends.backend import Body, Wanted
 from tfjob_controller.trainer.gangterms import GangTerms, GroupTerms
 from tfjob_controller.trainer.groupseat import GROUP_LABEL
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import WORKER_ROLE, Plan
-from tfjob_controller.trainer.pods import is_finished
-from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.steps import Step
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.completion import Step
+from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.pods import is_finished
+from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 
-def held(plan: Plan, observed: Observed) -> Plan:
+def held(plan: Plan, observed: ObservedState) -> Plan:
     """The plan as it is for a job that its scheduler holds; without a group for one that was started without."""
     if plan.pod_group is None:
         return plan
@@ -52,7 +52,7 @@ def _with(plan: Plan, **changes: Any) -> Plan:
     return dataclasses.replace(plan, steps=steps, **changes)
 
 
-def _takes_part(plan: Plan, observed: Observed) -> bool:
+def _takes_part(plan: Plan, observed: ObservedState) -> bool:
     members = {member.name for member in plan.pod_group.terms.members} if plan.pod_group is not None else set()
     of_gang = (job for name, job in observed.jobs.items() if name in plan.by_name and _role(plan, name) in members)
     return all(GROUP_LABEL in job.metadata.labels for job in of_gang)
@@ -62,7 +62,7 @@ def _role(plan: Plan, name: str) -> str:
     return plan.by_name[name].role.name
 
 
-def is_group_there(observed: Observed) -> bool:
+def is_group_there(observed: ObservedState) -> bool:
     return observed.pod_group is not None and observed.pod_group.metadata.deletion_timestamp is None
 
 
@@ -77,7 +77,7 @@ def has_to_go(plan: Plan, step: Step, terms: GroupTerms) -> bool:
     return all(is_finished(pod) for pods in step.observed.pods.values() for pod in pods)
 
 
-def group_body(plan: Plan, terms: GroupTerms, views: Sequence[View]) -> Body:
+def group_body(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]) -> Body:
     """The object, ready for JSON."""
     resource = terms.backend.resource
     metadata: Body = {
@@ -90,14 +90,14 @@ def group_body(plan: Plan, terms: GroupTerms, views: Sequence[View]) -> Body:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
-def misfit(terms: GroupTerms, group: PodGroup, views: Sequence[View]) -> Body | None:
+def misfit(terms: GroupTerms, group: PodGroup, views: Sequence[ReplicaState]) -> Body | None:
     """The merge patch that makes the object ask for what is wanted; None if it does."""
     spec = terms.backend.spec(_wanted(terms, views))
     return None if terms.backend.fits(group.spec, spec) else {"spec": spec}
 
 
-def _wanted(terms: GroupTerms, views: Sequence[View]) -> Wanted:
-    done = Counter(view.replica.role.name for view in views if view.state == replicas.SUCCEEDED)
+def _wanted(terms: GroupTerms, views: Sequence[ReplicaState]) -> Wanted:
+    done = Counter(view.replica.role.name for view in views if view.state == replica_state.SUCCEEDED)
     counts = least_of(terms.terms, done)
     least = [replace(member, count=counts[member.name]) for member in terms.terms.members]
     return Wanted(

@@ -11,13 +11,14 @@ from datetime import datetime
 
 from tfjob_controller.api.core import Pod
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.trainer import conditions, reasons, replicas
+from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gangterms import GroupTerms
 from tfjob_controller.trainer.gangwait import Wait, waiting
 from tfjob_controller.trainer.groups import least_of
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.steps import Step
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.completion import Step
+from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 _SCHEDULED = "All replicas that must run together have a node"
 
@@ -27,7 +28,7 @@ def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) ->
     terms = plan.pod_group
     if terms is None or (step.plan.pod_group is None and not plan.is_held):
         return None
-    placed = sum(_has_node(view) for view in step.views)
+    placed = sum(_has_node(view) for view in step.replica_states)
     least = sum(least_of(terms.terms, {}).values())
     said = conditions.find(status.conditions, conditions.SCHEDULED)
     was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
@@ -45,14 +46,14 @@ def _words(terms: GroupTerms, step: Step) -> str:
     """The scheduler's own: of the gang as a whole, and of its first pod that says more."""
     group = step.observed.pod_group
     of_group = terms.backend.words(group) if group is not None else ""
-    of_pods = (words for view in step.views if (words := _unscheduled(view.pods)))
+    of_pods = (words for view in step.replica_states if (words := _unscheduled(view.pods)))
     # The group has borrowed the words of one of them.
     of_pod = next((words for words in of_pods if words not in of_group), "")
     return "; ".join(each for each in (of_group, of_pod) if each)
 
 
-def _has_node(view: View) -> bool:
-    return view.state == replicas.SUCCEEDED or any(pod.spec.node_name for pod in view.pods)
+def _has_node(view: ReplicaState) -> bool:
+    return view.state == replica_state.SUCCEEDED or any(pod.spec.node_name for pod in view.pods)
 
 
 def _unscheduled(pods: Sequence[Pod]) -> str:

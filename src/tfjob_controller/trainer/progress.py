@@ -17,11 +17,11 @@ from tfjob_controller.api.core import Pod
 from tfjob_controller.api.steps import said_by, steps_in
 from tfjob_controller.api.tfjob import BY_RESTART, WORKER
 from tfjob_controller.api.trainingstatus import Progress, TrainingStatus
-from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
-from tfjob_controller.trainer.observed import Observed, Reading
-from tfjob_controller.trainer.plan import WORKER_ROLE, Plan, Shares
-from tfjob_controller.trainer.pods import all_containers_ended, shortened, training_container, was_started
-from tfjob_controller.trainer.restarts import folded
+from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, StepShares
+from tfjob_controller.trainer.state.observed import ObservedState, Reading
+from tfjob_controller.trainer.state.pods import all_containers_ended, shortened, training_container, was_started
+from tfjob_controller.trainer.state.restarts import fold_counts
 
 # What a report may say and be shown of it.
 _SHOWN = 60
@@ -37,7 +37,7 @@ class Report:
     problem: str = ""
 
 
-def next_progress(plan: Plan, observed: Observed, old: Progress | None) -> Progress | None:
+def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
     """None for a job that counts no steps."""
     if not plan.counts_steps:
         return old
@@ -50,11 +50,11 @@ def next_progress(plan: Plan, observed: Observed, old: Progress | None) -> Progr
             ignored = ignored or problem
         elif steps is not None and steps > counts.get(report.uid, -1):
             counts[report.uid] = steps
-    counts = folded(counts, _present(observed))
+    counts = fold_counts(counts, _present(observed))
     return Progress(done=sum(counts.values()), total=plan.total_steps or 0, counts=counts, ignored=ignored)
 
 
-def with_shares(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
+def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     """The plan with what each worker that starts now is to do."""
     if plan.total_steps is None:
         return plan
@@ -70,12 +70,12 @@ def with_shares(plan: Plan, observed: Observed, status: TrainingStatus) -> Plan:
     )
     share, rest = divmod(left, max(len(workers), 1))
     shares = {index: share + (place < rest) for place, index in enumerate(workers)}
-    return replace(plan, shares=Shares(plan.total_steps, shares))
+    return replace(plan, step_shares=StepShares(plan.total_steps, shares))
 
 
-def is_unread(plan: Plan, observed: Observed) -> bool:
+def is_unread(plan: Plan, observed: ObservedState) -> bool:
     """Has a worker ended whose log was not read to its end? Nobody is waited for where nobody reads."""
-    if plan.pattern is None or observed.readings is None:
+    if plan.progress_pattern is None or observed.readings is None:
         return False
     readings = observed.readings
     return any(
@@ -84,7 +84,7 @@ def is_unread(plan: Plan, observed: Observed) -> bool:
     )
 
 
-def has_last_words(observed: Observed, old: Progress | None, new: Progress | None) -> bool:
+def has_last_words(observed: ObservedState, old: Progress | None, new: Progress | None) -> bool:
     """Is there a new number of a pod that may be gone at any moment?"""
     if new is None or new == old:
         return False
@@ -98,7 +98,7 @@ def has_last_words(observed: Observed, old: Progress | None, new: Progress | Non
     return not changed <= staying
 
 
-def workers_of(observed: Observed) -> Iterator[Pod]:
+def workers_of(observed: ObservedState) -> Iterator[Pod]:
     """Their pods, those of workers that are not wanted any more too."""
     for pods in observed.pods.values():
         for pod in pods:
@@ -116,16 +116,16 @@ def last_match(pattern: re.Pattern[str], text: str) -> str | None:
     return next((each for each in said if each is not None), None)
 
 
-def _reports(plan: Plan, observed: Observed) -> Iterator[Report]:
+def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
     for pod in workers_of(observed):
         uid, name = pod.metadata.uid, worker_id(pod)
-        if plan.pattern is None:
+        if plan.progress_pattern is None:
             if pod.metadata.annotations.steps:
                 yield Report(uid, name, pod.metadata.annotations.steps)
-        elif (said := _last_words(plan.pattern, pod)) is not None:
+        elif (said := _last_words(plan.progress_pattern, pod)) is not None:
             yield Report(uid, name, said)
     for uid, reading in (observed.readings or {}).items():
-        if plan.pattern is not None and (reading.text or reading.problem):
+        if plan.progress_pattern is not None and (reading.text or reading.problem):
             yield Report(uid, reading.replica, reading.text, reading.problem)
 
 
@@ -144,6 +144,6 @@ def _problem(report: Report, steps: int | None, before: int) -> str:
     return ""
 
 
-def _present(observed: Observed) -> set[str]:
+def _present(observed: ObservedState) -> set[str]:
     """Those that may be reported of again."""
     return {pod.metadata.uid for pod in workers_of(observed)}.union(observed.readings or ())

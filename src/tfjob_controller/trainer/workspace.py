@@ -18,7 +18,7 @@ from tfjob_controller.api.trainingruntime import RuntimeSpec
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJobSpec
 from tfjob_controller.api.trainjobdefaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
 from tfjob_controller.api.trainstorage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
-from tfjob_controller.trainer.names import MAX_LABEL
+from tfjob_controller.trainer.naming import MAX_LABEL
 from tfjob_controller.trainer.podtemplates import Part, spec_of, with_container, with_env, with_mounts, with_volumes
 
 VOLUME = "workspace"

@@ -21,7 +21,7 @@ from tfjob_controller.controller.engine import YIELD_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
-from tfjob_controller.trainer.plan import Plan, Replica, UnplannableError
+from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter,
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.actions import Create, Delete
-from tfjob_controller.trainer.emit import Emit
-from tfjob_controller.trainer.status import StatusResult
-from tfjob_controller.trainer.work import PlainWork
+from tfjob_controller.trainer.actions.model import Create, Delete
+from tfjob_controller.trainer.state.observed import PlainTrainingJob
+from tfjob_controller.trainer.status.events import StatusEvent
+from tfjob_controller.trainer.status.update import StatusResult
 
 JOB = Job(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))
 
@@ -58,7 +58,7 @@ def test_a_deletion_alone_is_told_and_nothing_is_told_of_nothing() -> None:
 
 def test_events_are_about_the_job_as_it_was_read() -> None:
     recorded = Recorded()
-    Reporter(TFJOBS, recorded).report_status(JOB, [Emit("Normal", "Running", "it runs")])
+    Reporter(TFJOBS, recorded).report_status(JOB, [StatusEvent("Normal", "Running", "it runs")])
     assert recorded.events == [("Normal", "Running", "it runs", "")]
     (reference,) = recorded.regarding
     assert (reference.kind, reference.api_version) == (TFJOBS.kind, TFJOBS.api_version)
@@ -71,7 +71,7 @@ def test_events_are_about_the_job_as_it_was_read() -> None:
 
 
 WRITTEN = TrainingStatus(phase="Running", state="Running")
-WORK = PlainWork(ObjectMeta(name="train"), WRITTEN, 60)
+WORK = PlainTrainingJob(ObjectMeta(name="train"), WRITTEN, 60)
 # Who is ready is a figure, the phase is not.
 FIGURES = StatusResult(replace(WRITTEN, worker_replicas=2))
 SUBSTANCE = StatusResult(replace(WRITTEN, phase="CleanUp"))
@@ -97,7 +97,7 @@ def test_what_rests_counts_as_written_until_the_job_says_something_else() -> Non
     debounce.remaining_seconds(WORK, FIGURES, 100.0)
     assert debounce.with_pending(WORK).status == FIGURES.status
     assert debounce.with_pending(WORK).ttl_seconds_after_finished == 60
-    changed = PlainWork(WORK.metadata, SUBSTANCE.status, None)
+    changed = PlainTrainingJob(WORK.metadata, SUBSTANCE.status, None)
     assert debounce.with_pending(changed) is changed
     assert debounce.with_pending(WORK) is WORK
 

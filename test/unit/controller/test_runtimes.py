@@ -16,7 +16,7 @@ from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN
-from tfjob_controller.trainer.plan import UnplannableError
+from tfjob_controller.trainer.plan.model import UnplannableError
 
 TORCHRUN, MPIRUN = ["torchrun", "train.py"], ["mpirun", "train"]
 REF = {"name": "mine", "kind": "TrainingRuntime", "apiGroup": "kubeflow.org"}

@@ -16,7 +16,7 @@ from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.plan import Plan
+from tfjob_controller.trainer.plan.model import Plan
 
 PLAN = plan_of(master(), parameter_servers(1))
 OWNER = TFJob(ObjectMeta(name="example-job", namespace="team", uid="u1", creation_timestamp="2026-01-01T00:00:00Z"))

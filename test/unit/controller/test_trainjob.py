@@ -24,9 +24,9 @@ from tfjob_controller.controller.trainjob import (
     trainjob_work,
 )
 from tfjob_controller.kube.cache.store import Store
-from tfjob_controller.trainer.names import runtime_id_of
-from tfjob_controller.trainer.plan import UnplannableError
-from tfjob_controller.trainer.status import waiting_status
+from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.plan.model import UnplannableError
+from tfjob_controller.trainer.status.update import waiting_status
 from tfjob_controller.util.clock import FakeClock
 
 

@@ -14,8 +14,8 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.trainer.actions import Actions, Create, Delete, Patch, SetSuspend, deletion
-from tfjob_controller.trainer.labels import CHILD_SELECTOR
+from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend, build_delete
+from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
 OWNER = Job(ObjectMeta(name="train", namespace="team", uid="u1"))
 LABELS = {CHILD_SELECTOR: ""}
@@ -155,7 +155,7 @@ def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_for
 def test_a_child_job_is_deleted_as_it_was_seen_and_what_has_no_end_of_its_own_as_the_one_it_is() -> None:
     """A cache that is behind may not know that the Job has completed."""
     meta = ObjectMeta(name="a", namespace="team", uid="u7", resource_version="12")
-    assert (deletion(JOBS, Job(meta)).version, deletion(SERVICES, Service(meta)).version) == ("12", "")
+    assert (build_delete(JOBS, Job(meta)).version, build_delete(SERVICES, Service(meta)).version) == ("12", "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.core import Condition, PodStatus
 from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.trainer.actions import NOTHING
+from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gangbackends import BACKENDS
 from tfjob_controller.trainer.gangterms import ALWAYS, ON_REQUEST, GangPolicy
 
@@ -64,7 +64,7 @@ def test_it_is_owned_by_the_job_and_found_by_its_labels(backend: str) -> None:
     assert [(owner.kind, owner.controller) for owner in meta.owner_references] == [("TFJob", True)]
     assert "kubeflow.org" in meta.labels
     assert cluster.gang is None
-    assert cluster.actions() is NOTHING
+    assert cluster.actions() is NO_ACTIONS
 
 
 @pytest.mark.parametrize("backend", ["volcano", "coscheduling", "kubernetes"])
@@ -150,7 +150,7 @@ def test_a_job_that_is_suspended_from_birth_has_nothing() -> None:
 def test_a_job_that_was_started_without_a_group_goes_on_without_one() -> None:
     cluster = running_world()
     cluster.gangs = policy("volcano", ALWAYS)
-    assert cluster.actions() is NOTHING
+    assert cluster.actions() is NO_ACTIONS
     cluster.settle()
     assert cluster.job.status.phase == "Running"
 

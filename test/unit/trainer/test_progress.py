@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from tfjob_controller.api.core import PodAnnotations
-from tfjob_controller.trainer.children import build_job
-from tfjob_controller.trainer.elastic import fitted
-from tfjob_controller.trainer.observed import Reading
-from tfjob_controller.trainer.replicas import JOB_COMPLETE
-from tfjob_controller.trainer.restarts import MAX_GONE
+from tfjob_controller.trainer.actions.children import build_job
+from tfjob_controller.trainer.scaling.effective_plan import effective_plan
+from tfjob_controller.trainer.state.observed import Reading
+from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
+from tfjob_controller.trainer.state.restarts import MAX_GONE
 
 PATTERN = {"progress": {"pattern": "step ([^ ]+)"}}
 
@@ -42,7 +42,7 @@ def done(cluster: World) -> int:
 
 def env(cluster: World, replica: str) -> dict[str, str]:
     """The variables of that replica's container if its Job is made now."""
-    plan = fitted(cluster.plan, cluster.observed, cluster.job.status)
+    plan = effective_plan(cluster.plan, cluster.observed, cluster.job.status)
     body = build_job(plan, next(each for each in plan.candidates or plan.replicas if each.id == replica))
     return {each["name"]: each["value"] for each in body["spec"]["template"]["spec"]["containers"][0]["env"]}
 

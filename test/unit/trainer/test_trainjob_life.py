@@ -21,11 +21,11 @@ from helpers.trainworld import (
 )
 from tfjob_controller.api.core import Condition
 from tfjob_controller.api.gang import BOUND, WAITING, member_ids
-from tfjob_controller.trainer.actions import NOTHING
-from tfjob_controller.trainer.blame import GRACE_SECONDS
+from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.trainer.replicas import LOST_AFTER_SECONDS
-from tfjob_controller.trainer.setbackoff import BASE_SECONDS
+from tfjob_controller.trainer.state.failure_attribution import GRACE_SECONDS
+from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
+from tfjob_controller.trainer.state.restarts import BASE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
@@ -220,7 +220,7 @@ def test_one_nodes_failure_restarts_all_once_nothing_of_before_is_left() -> None
 def test_nothing_is_deleted_before_the_restart_is_on_record() -> None:
     cluster = running_train_world()
     ends(cluster, "node-0", exit_code=137)
-    assert cluster.actions() is NOTHING
+    assert cluster.actions() is NO_ACTIONS
     cluster.sync()
     assert cluster.job.status.restarts == 1
     assert len(cluster.actions().deletes) == 2
@@ -792,7 +792,7 @@ def test_a_job_that_is_suspended_before_a_restart_has_deleted_its_nodes_stops_th
     cluster.change(suspend=True)
     cluster.settle()
     assert cluster.jobs[cluster.name("node-1")].spec.suspend
-    assert cluster.actions() is NOTHING
+    assert cluster.actions() is NO_ACTIONS
     cluster.reap()
     cluster.change(suspend=False)
     for _ in range(3):

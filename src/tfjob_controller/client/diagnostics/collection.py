@@ -22,7 +22,7 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.labels import job_labels, selector_string
+from tfjob_controller.trainer.naming import job_labels, selector_string
 
 Object = dict[str, Any]
 

@@ -19,11 +19,11 @@ from tfjob_controller.client.reader import Event
 from tfjob_controller.client.tables import html_fields, html_heading, html_paragraph, html_table
 from tfjob_controller.client.text import age, ago
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer import replicas
-from tfjob_controller.trainer.exit_codes import in_words
-from tfjob_controller.trainer.pods import shortened
-from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.restarts import next_restart_counts
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.trainer.state.restarts import next_restart_counts
+from tfjob_controller.trainer.state.terminations import in_words
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
 LOOKED_INTO = 3
@@ -106,7 +106,7 @@ def summary(description: Description) -> dict[str, str]:
 EventsOf = Callable[[str, str], Iterable[Event]]
 
 
-def describe(job: AnyJob, views: Sequence[View], events_of: EventsOf) -> Description:
+def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) -> Description:
     meta, status = job.metadata, status_of(job)
     counts = next_restart_counts(views, {})
     return Description(
@@ -155,7 +155,7 @@ def _progress(job: AnyJob) -> str:
     return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
 
 
-def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:
+def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
     pod = view.pod
     own = [child.metadata.uid for child in (view.job, *view.pods) if child is not None]
     return ReplicaRow(
@@ -170,23 +170,23 @@ def _row(view: View, restart_counts: Mapping[str, int]) -> ReplicaRow:
     )
 
 
-def _message(view: View) -> str:
+def _message(view: ReplicaState) -> str:
     """Why the replica waits, else the last message of its program, else what it does."""
     if view.pending:
         return view.pending
     if view.exited is not None and view.exited.message:
         return shortened(view.exited.message)
-    if view.is_up or view.state != replicas.RUNNING:
+    if view.is_up or view.state != replica_state.RUNNING:
         return ""
     if view.is_restarting:
         return "restarting"
     return "starting" if view.pod is not None else "waiting for its pod"
 
 
-def _events(meta: ObjectMeta, views: Sequence[View], events_of: EventsOf) -> list[EventRow]:
+def _events(meta: ObjectMeta, views: Sequence[ReplicaState], events_of: EventsOf) -> list[EventRow]:
     """Events of the job, and warnings about the Jobs and pods of waiting replicas, oldest first."""
     found = list(events_of(meta.uid, ""))
-    waiting = [view for view in views if view.state == replicas.RUNNING and not view.is_up]
+    waiting = [view for view in views if view.state == replica_state.RUNNING and not view.is_up]
     for view in waiting[:LOOKED_INTO]:
         for child in (view.job, view.pod):
             if child is not None:

@@ -21,8 +21,8 @@ from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob
 from tfjob_controller.client.validation import spec_problem
-from tfjob_controller.trainer.phases import is_finished
-from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.state.observed import is_finished
+from tfjob_controller.trainer.state.pods import shortened
 
 # So many pods are named; further ones are counted.
 _NAMED = 3

@@ -12,23 +12,23 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.api.trainjob import DATASET_INITIALIZER, LAUNCHER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJob
 from tfjob_controller.api.trainjobdefaults import started_nodes_of
 from tfjob_controller.client.validation import spec_problem
-from tfjob_controller.trainer import trainjobstatus
-from tfjob_controller.trainer.elastic import fitted
 from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
-from tfjob_controller.trainer.names import runtime_id_of
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan, UnplannableError
-from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.tfjobplan import build_plan
-from tfjob_controller.trainer.trainjobplan import Recipe, build_train_plan
-from tfjob_controller.trainer.views import views_of as views_of_plan
+from tfjob_controller.trainer.naming import runtime_id_of
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.plan.tfjob import build_plan
+from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
+from tfjob_controller.trainer.scaling.effective_plan import effective_plan
+from tfjob_controller.trainer.state.evaluation import replica_states as views_of_plan
+from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.trainer.status import trainjob
 
 _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 
 
 def status_of(job: TFJob | TrainJob) -> TrainingStatus:
     """The status of a job of either kind, in the form of a TFJob's."""
-    return job.status if isinstance(job, TFJob) else trainjobstatus.from_wire(job.status)
+    return job.status if isinstance(job, TFJob) else trainjob.from_wire(job.status)
 
 
 def runtime_id_of_job(job: TFJob | TrainJob) -> str:
@@ -36,7 +36,7 @@ def runtime_id_of_job(job: TFJob | TrainJob) -> str:
     return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
 
 
-def replica_views(job: TFJob | TrainJob, observed: Observed, now: datetime) -> tuple[View, ...]:
+def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime) -> tuple[ReplicaState, ...]:
     """The replicas of a job, the chief first; empty if the job has not started or is invalid."""
     if spec_problem(job) is not None:
         return ()
@@ -44,7 +44,7 @@ def replica_views(job: TFJob | TrainJob, observed: Observed, now: datetime) -> t
     if plan is None:
         return ()
     status = status_of(job)
-    return views_of_plan(fitted(plan, observed, status), observed, status, now)
+    return views_of_plan(effective_plan(plan, observed, status), observed, status, now)
 
 
 def _tfjob_plan(job: TFJob) -> Plan | None:

@@ -19,8 +19,8 @@ import msgspec
 from tfjob_controller.client.diagnostics.collection import Diagnostics, LogRecord, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
-from tfjob_controller.trainer.labels import JOB_TYPE, TASK_INDEX
-from tfjob_controller.trainer.pods import shortened
+from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
+from tfjob_controller.trainer.state.pods import shortened
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
 # Events that repeat what the status of the pod says, with the same time.

@@ -30,7 +30,7 @@ from tfjob_controller.api.core import PODS, Pod
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
-from tfjob_controller.trainer.pods import is_finished
+from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import format_time

@@ -29,11 +29,10 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
-from tfjob_controller.trainer.labels import JOB_TYPE
-from tfjob_controller.trainer.observed import Reading
-from tfjob_controller.trainer.phases import is_finished
-from tfjob_controller.trainer.pods import all_containers_ended, was_started
+from tfjob_controller.trainer.naming import JOB_TYPE
 from tfjob_controller.trainer.progress import last_match, worker_id
+from tfjob_controller.trainer.state.observed import Reading, is_finished
+from tfjob_controller.trainer.state.pods import all_containers_ended, was_started
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

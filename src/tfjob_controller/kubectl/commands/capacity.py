@@ -91,7 +91,7 @@ def _read(session: Session) -> tuple[Sequence[Node] | None, Sequence[ScheduledPo
     from tfjob_controller.api.core import PODS
     from tfjob_controller.kube.client import ResourceClient
     from tfjob_controller.kube.errors import ApiError
-    from tfjob_controller.trainer.labels import CHILD_SELECTOR
+    from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
     patience: dict[str, Any] = {"timeout_seconds": _TIMEOUT_SECONDS, "retry": False}
     pods = ResourceClient(session.requester, PODS, decode_scheduled_pod, **patience)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from tfjob_controller.trainer.cluster import TF_CONFIG, Task, tf_config_environment
 from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting, single_process_problem
+from tfjob_controller.trainer.tf_config import TF_CONFIG, Task, tf_config_environment
 
 PORT = 2222
 

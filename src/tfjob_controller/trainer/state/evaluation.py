@@ -6,6 +6,8 @@
 
 Both functions are pure and read only the state, so they cannot disagree about a replica, a gang or the end of a job.
 The reconciler evaluates a job again only after writes have changed what is observed.
+
+The one way from what is observed to states: decisions and words must see the same.
 """
 
 from __future__ import annotations
@@ -16,52 +18,70 @@ from datetime import datetime
 
 from tfjob_controller.api.tfjob import BY_RESTART
 from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.trainer.elastic import fitted
-from tfjob_controller.trainer.gang import Gate, gate_of
+from tfjob_controller.trainer import conditions
+from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
 from tfjob_controller.trainer.gangwait import Wait, wait_of
-from tfjob_controller.trainer.generations import Turnover, turnover_of, without_lost, workers_to_know
 from tfjob_controller.trainer.groupwait import group_wait
-from tfjob_controller.trainer.observed import Observed
-from tfjob_controller.trainer.plan import Plan
-from tfjob_controller.trainer.replicas import View
-from tfjob_controller.trainer.restarts import next_restart_counts
-from tfjob_controller.trainer.steps import Step, due_step
-from tfjob_controller.trainer.training import Verdict, judge, of_steps_to_do, to_restart
-from tfjob_controller.trainer.views import views_of
-from tfjob_controller.trainer.work import Work
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.scaling.effective_plan import effective_plan
+from tfjob_controller.trainer.state.completion import (
+    Completion,
+    Step,
+    current_step,
+    job_completion,
+    restart_causes,
+    unfinished_replicas,
+)
+from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob
+from tfjob_controller.trainer.state.replica_state import (
+    RUNNING,
+    SUCCEEDED,
+    UNKNOWN,
+    ReplicaState,
+    as_restarting,
+    classify_replicas,
+)
+from tfjob_controller.trainer.state.restart_attempts import (
+    StaleChildren,
+    of_current_attempt,
+    stale_children,
+    tf_config_workers,
+    without_lost_pods,
+)
+from tfjob_controller.trainer.state.restarts import next_restart_counts
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
     """A job at one moment. All fields follow from `job`, its compiled plan, `observed` and `now`."""
 
-    job: Work
+    job: TrainingJob
     # The effective plan: with the workers, the restart attempt and the suspension that hold now.
     plan: Plan
-    observed: Observed
+    observed: ObservedState
     # `observed` without the pods of earlier Jobs that were lost with their node.
-    reachable: Observed
+    reachable: ObservedState
     now: datetime
     # One for each replica of the plan, the chief's first.
-    views: Sequence[View]
+    replica_states: Sequence[ReplicaState]
     # Those of steps that are not completed.
-    unfinished: Sequence[View]
+    unfinished: Sequence[ReplicaState]
     # Replicas whose failure restarts the whole set.
-    restart_causes: Sequence[View]
+    restart_causes: Sequence[ReplicaState]
     # The highest restart count seen of each pod or child Job, by UID, and their total.
     restart_counts: Mapping[str, int]
     restarts: int
     step: Step
     # None for a job that this project's gang scheduler does not run as a gang.
-    gate: Gate | None
+    admission: GangAdmission | None
     # Children of earlier attempts in the due step.
-    turnover: Turnover
-    # With resize Restart: how many workers TF_CONFIG should list.
-    known_workers: int
+    stale: StaleChildren
+    # With resize Restart: how many workers TF_CONFIG should list; 0 otherwise.
+    tf_config_workers: int
     # None for a job that no scheduler runs as a gang.
     wait: Wait | None
     # How the job ends; None while it goes on. The refusal of a write may end it as well: see `next_status`.
-    completion: Verdict | None
+    completion: Completion | None
 
     @property
     def status(self) -> TrainingStatus:
@@ -77,32 +97,32 @@ class JobState:
         """Reports whether the job's time counts: its gang is admitted, or needs no admission."""
         if not self.step.is_first:
             return True
-        if self.gate is not None:
-            return self.gate.is_open
-        return self.wait is None or self.wait.scheduled or self.step.plan.gang_refused
+        if self.admission is not None:
+            return self.admission.is_admitted
+        return self.wait is None or self.wait.scheduled or self.step.plan.is_gang_refused
 
     @property
     def is_held_back(self) -> bool:
         """Reports whether a gang's scheduler lets no replica run now."""
-        return self.plan.is_held or (self.gate is not None and not self.gate.is_open)
+        return self.plan.is_held or (self.admission is not None and not self.admission.is_admitted)
 
 
-def evaluate(job: Work, plan: Plan, observed: Observed, now: datetime) -> JobState:
+def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
     """Returns the state of a job. `plan` is what the job was compiled into."""
     status = job.status
-    plan = fitted(plan, observed, status)
-    views = views_of(plan, observed, status, now)
-    unfinished = of_steps_to_do(plan, views)
-    causes = to_restart(plan, unfinished)
+    plan = effective_plan(plan, observed, status)
+    states = replica_states(plan, observed, status, now)
+    unfinished = unfinished_replicas(plan, states)
+    causes = restart_causes(plan, unfinished)
     counts = next_restart_counts(
-        [view for view in views if not view.replica.role.restarts_together], status.restart_counts
+        [state for state in states if not state.replica.role.restarts_together], status.restart_counts
     )
     restarts = status.restarts if plan.restarts_together else sum(counts.values())
-    reachable = without_lost(plan, observed, now)
-    step = due_step(plan, views, reachable)
-    gate = gate_of(step.plan, step.observed, step.views)
-    wait = wait_of(step.plan, gate, step.observed, status, now) or group_wait(plan, step, status, now)
-    completion = judge(plan, views, unfinished, causes, restarts, status.start_time, now)
+    reachable = without_lost_pods(plan, observed, now)
+    step = current_step(plan, states, reachable)
+    admission = gang_admission(step.plan, step.observed, step.replica_states)
+    wait = wait_of(step.plan, admission, step.observed, status, now) or group_wait(plan, step, status, now)
+    completion = job_completion(plan, states, unfinished, causes, restarts, status.start_time, now)
     if completion is None and wait is not None and not plan.is_suspended:
         completion = wait.verdict
     return JobState(
@@ -111,21 +131,75 @@ def evaluate(job: Work, plan: Plan, observed: Observed, now: datetime) -> JobSta
         observed=observed,
         reachable=reachable,
         now=now,
-        views=views,
+        replica_states=states,
         unfinished=unfinished,
         restart_causes=causes,
         restart_counts=counts,
         restarts=restarts,
         step=step,
-        gate=gate,
-        turnover=gate.turnover if gate is not None else turnover_of(step.plan, step.observed, step.views),
-        known_workers=_known_workers(plan, views, gate),
+        admission=admission,
+        stale=_stale_children(step, admission),
+        tf_config_workers=_tf_config_workers(plan, states, admission),
         wait=wait,
         completion=completion,
     )
 
 
-def _known_workers(plan: Plan, views: Sequence[View], gate: Gate | None) -> int:
+def _stale_children(step: Step, admission: GangAdmission | None) -> StaleChildren:
+    if admission is not None:
+        return admission.stale
+    return stale_children(step.plan, step.observed, step.replica_states)
+
+
+def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
     if plan.resize != BY_RESTART:
         return 0
-    return workers_to_know(plan, views, gate.seats if gate is not None and gate.is_open else None)
+    is_admitted = admission is not None and admission.is_admitted
+    return tf_config_workers(plan, states, admission.assignments if admission is not None and is_admitted else None)
+
+
+def replica_states(
+    plan: Plan, observed: ObservedState, status: TrainingStatus, now: datetime
+) -> tuple[ReplicaState, ...]:
+    """A state of each replica of a plan that is `fitted`, without what says nothing of the program any more."""
+    seen = of_current_attempt(plan, without_deleted(plan, observed))
+    seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, status.start_time)
+    states = tuple(as_restarting(state) if _was_to_run_again(state, status) else state for state in seen_now)
+    if not plan.restarts_together:
+        return states
+    had = plan.gang is None and had_all_jobs(plan, status)
+    return tuple(as_restarting(state) if _has_lost_its_job(plan, state, had) else state for state in states)
+
+
+def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
+    """Is it on record that its Job must be made anew, although the Job, whose pod has gone since, says Complete?
+
+    An evicted program may end with 0, and a kubelet deletes its pod in the moment after that. The count of restarts,
+    which is written before the Job is deleted, still tells that this was no success: it counts more failures of the
+    Job than the Job itself.
+    """
+    job = state.job
+    if job is None or state.pod is not None or state.state != SUCCEEDED or state.replica.id in status.succeeded_indexes:
+        return False
+    return status.restart_counts.get(job.metadata.uid, 0) > job.status.failed
+
+
+def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
+    """Somebody deleted it. Made anew alone, its replica would meet others that had begun without it.
+
+    A gang's Jobs are deleted by us as well, whenever it goes back to the queue, or gets another place.
+    """
+    if not state.replica.role.restarts_together or state.state != RUNNING:
+        return False
+    if state.job is not None:
+        return plan.gang is None and state.job.metadata.deletion_timestamp is not None
+    return bool(state.pods) or had_all
+
+
+def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
+    """Had all replicas of the present set their Jobs when the status was written? See `statusfigures._state_told`."""
+    if conditions.has_true(status.conditions, conditions.RESTARTING):
+        return False
+    together = {role.replica_type for role in plan.roles if role.restarts_together}
+    told = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
+    return bool(told) and all(UNKNOWN not in states for states in told)

@@ -15,7 +15,7 @@ from tfjob_controller.client.diagnostics.description import LOOKED_INTO, MAX_EVE
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.reader import Event, EventSeries
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.trainer.observed import Observed
+from tfjob_controller.trainer.state.observed import ObservedState
 
 
 def no_events(uid: str, event_type: str) -> list[Event]:
@@ -92,9 +92,9 @@ def test_what_the_status_cannot_say_is_a_hint(change: object, words: str) -> Non
 
 def test_a_job_that_can_never_run_or_has_not_begun_has_no_replicas() -> None:
     cluster = running_world()
-    assert replica_views(spoiled(cluster.job), Observed(), cluster.now) == ()
+    assert replica_views(spoiled(cluster.job), ObservedState(), cluster.now) == ()
     fresh = replace(cluster.job, spec=replace(cluster.job.spec, runtime_id=""))
-    assert replica_views(fresh, Observed(), cluster.now) == ()
+    assert replica_views(fresh, ObservedState(), cluster.now) == ()
 
 
 def test_events_are_asked_for_of_the_job_and_of_a_few_replicas_that_wait() -> None:

@@ -26,7 +26,7 @@ from tfjob_controller.controller.logs.progressreader import PERIOD_SECONDS, RETE
 from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.trainer.observed import Reading
+from tfjob_controller.trainer.state.observed import Reading
 from tfjob_controller.util.clock import FakeClock
 
 LABELS = {"runtime_id": "a6no", "job_type": "WORKER", "task_index": "0"}

@@ -1,0 +1,179 @@
+"""Bodies of children, ready for JSON. Each call builds new dicts but shares what it takes over from the template.
+
+How a child Job restarts. It never gives up early: `backoffLimit` is as large as it can be, restarts are counted in the
+TFJob's status. Where an error is the replica's own affair (workers, parameter servers), the template's restartPolicy is
+all there is: the kubelet restarts for OnFailure, the Job controller for Never, whatever the exit code.
+
+Where a permanent error ends the TFJob (the chief, or all under AnyReplica), nobody may start the replica again
+after one, and its log must stay. batch/v1 has `podFailurePolicy` for that, which asks for restartPolicy Never. A
+template with OnFailure keeps its restarts in place all the same, through the container-level restart rules that
+Kubernetes has since 1.35: retryable exit codes are the kubelet's, permanent ones fail the Job. Older servers get plain
+OnFailure, and the controller stops the Job as soon as it sees the error.
+
+Where all replicas are restarted together, nothing restarts one alone: its first end is its Job's, and the controller
+makes all Jobs anew.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
+from tfjob_controller.api.defaults import restart_policy_of
+from tfjob_controller.api.tfjob import BY_RESTART, NEVER, ON_FAILURE, WORKER
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.trainer.gangseat import Seat, take_seat
+from tfjob_controller.trainer.groupseat import group_label, join_group
+from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels
+from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
+from tfjob_controller.trainer.state.terminations import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
+
+Body = dict[str, Any]
+
+# For the training containers of a job with autoscaling.totalSteps: all there are to do, and a worker's share.
+TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
+# The end of the log stays with the pod's status: it tells why a program failed, and how many steps it has done, also
+# when the log is gone.
+_LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+# The largest that batch/v1 takes (int32): with the default of 6 a crashing worker would be given up within the hour.
+BACKOFF_LIMIT = 2**31 - 1
+
+
+def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat | None = None) -> Body:
+    """The batch/v1 Job that runs one replica; `seat` is its place in a gang."""
+    generation = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_generation(plan, replica) else {}
+    labels = _labels(plan, replica) | generation | (seat.labels if seat is not None else {})
+    together = replica.role.restarts_together
+    restart_policy = NEVER if together else restart_policy_of(replica.role.template)
+    in_place = replica.fails_itself and restart_policy == ON_FAILURE
+    pod_policy = NEVER if in_place else restart_policy
+    spec: Body = {
+        "completions": 1,
+        "parallelism": 1,
+        "backoffLimit": 0 if together else BACKOFF_LIMIT,
+        "template": _template(plan, replica, labels, pod_policy, in_place=in_place),
+    }
+    if replica.fails_itself:
+        spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
+    if seat is not None:
+        take_seat(spec["template"]["spec"], seat)
+    if plan.pod_group is not None:
+        labels = labels | group_label(plan.pod_group)
+        join_group(spec["template"], plan.pod_group)
+    if suspend:
+        spec["suspend"] = True
+    return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
+
+
+def _has_generation(plan: Plan, replica: Replica) -> bool:
+    return replica.role.restarts_together or plan.resize == BY_RESTART
+
+
+def build_service(plan: Plan, replica: Replica) -> Body:
+    """The headless Service that gives one replica its name."""
+    labels = _labels(plan, replica)
+    spec: Body = {
+        "clusterIP": "None",
+        # Programs look for their fellows long before they could be ready.
+        "publishNotReadyAddresses": True,
+        "selector": labels,
+        "ports": [{"name": replica.role.port_name, "port": replica.role.port}],
+    }
+    return {**_head(plan, SERVICES, replica.name, labels), "spec": spec}
+
+
+def build_config_map(plan: Plan) -> Body:
+    """The ConfigMap with files that pods mount (`plan.config_map` is its name)."""
+    return {**_head(plan, CONFIG_MAPS, plan.config_map, plan.labels), "data": dict(plan.files)}
+
+
+def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
+    """Its data is made here, so this is not pure: called only when it is to be written."""
+    data = {name: b64encode(value).decode() for name, value in secret.make().items()}
+    return {**_head(plan, SECRETS, secret.name, plan.labels), "immutable": True, "type": secret.type, "data": data}
+
+
+def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
+    return replica_labels(plan.labels, replica.role.replica_type, replica.index)
+
+
+def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) -> Body:
+    metadata: Body = {
+        "name": name,
+        "namespace": plan.namespace,
+        "labels": {**plan.added_labels, **labels},
+        **({"annotations": dict(plan.added_annotations)} if plan.added_annotations else {}),
+        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_policy: str, *, in_place: bool) -> Body:
+    template = replica.role.template
+    metadata = template.get("metadata") or {}
+    spec = {**template["spec"], "restartPolicy": restart_policy}
+    spec["containers"] = [_container(plan, replica, container, in_place) for container in spec["containers"]]
+    if in_place and spec.get("initContainers"):
+        spec["initContainers"] = [{"restartPolicy": ON_FAILURE, **container} for container in spec["initContainers"]]
+    if plan.scheduler_name and not spec.get("schedulerName"):
+        spec["schedulerName"] = plan.scheduler_name
+    if plan.priority_class_name and not spec.get("priorityClassName"):
+        spec["priorityClassName"] = plan.priority_class_name
+    return {"metadata": _pod_metadata(plan, metadata, labels), "spec": spec}
+
+
+def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, str]) -> Body:
+    annotations = {**plan.added_annotations, **(metadata.get("annotations") or {})}
+    return {
+        **metadata,
+        "labels": {**plan.added_labels, **(metadata.get("labels") or {}), **labels},
+        **({"annotations": annotations} if annotations else {}),
+    }
+
+
+def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_place: bool) -> Mapping[str, Any]:
+    """Only the training container learns of the cluster; the others keep what OnFailure meant to them."""
+    if container.get("name") != replica.role.container:
+        return {"restartPolicy": ON_FAILURE, **container} if in_place else container
+    own_rules = "restartPolicy" in container
+    rules = _restart_rules() if in_place and not own_rules else {}
+    env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.step_shares is not None)]
+    return {**_LAST_WORDS, **container, **rules, "env": env}
+
+
+def _steps(plan: Plan, replica: Replica) -> list[Any]:
+    """First of all, since a variable can only use what stands before it."""
+    if plan.step_shares is None:
+        return []
+    values = {TOTAL_STEPS: plan.step_shares.total}
+    if replica.role.replica_type == WORKER:
+        values[STEPS] = plan.step_shares.by_index.get(replica.index, 0)
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool) -> list[Any]:
+    """The user's variables, then ours; one of the same name is ours alone, so that nobody wonders which one counts."""
+    ours = {*added, TOTAL_STEPS, STEPS} if shares else added
+    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in ours]
+    return own + [{"name": name, "value": value} for name, value in added.items()]
+
+
+def _restart_rules() -> Body:
+    codes = {"operator": "In", "values": list(RETRYABLE_EXIT_CODES)}
+    return {"restartPolicy": NEVER, "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}
+
+
+def _pod_failure_policy(container: str) -> Body:
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    codes = {"containerName": container, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
+    return {
+        "rules": [
+            # First: what a disrupted container exits with says nothing about the program.
+            {"action": "Ignore", "onPodConditions": [disrupted]},
+            {"action": "FailJob", "onExitCodes": codes},
+        ]
+    }

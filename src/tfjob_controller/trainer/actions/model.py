@@ -1,0 +1,85 @@
+"""What is to be written for a job, as data; the engine carries it out. See `difference` for what may be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfjob_controller.api.core import JOBS
+from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.trainer.actions.children import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST `body` to `resource`. `name` for messages and for adoption on AlreadyExists."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE by name with precondition `uid`, and `version` if it has one. NotFound and Conflict are success.
+
+    `foreground`: the object stays until all that it owns is gone. Otherwise that is deleted some time after it.
+    """
+
+    resource: Resource
+    name: str
+    uid: str
+    foreground: bool = False
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSuspend:
+    """Merge-PATCH `{"spec": {"suspend": suspend}}` on child Job `name`. NotFound is success."""
+
+    name: str
+    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge-PATCH `body` on a child. NotFound is success."""
+
+    resource: Resource
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Writes of one sync, the most urgent first."""
+
+    creates: tuple[Create, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    suspends: tuple[SetSuspend, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.creates or self.deletes or self.suspends or self.patches)
+
+
+NO_ACTIONS = Actions()
+
+
+def merge(first: Actions, second: Actions) -> Actions:
+    return Actions(
+        creates=(*first.creates, *second.creates),
+        deletes=(*first.deletes, *second.deletes),
+        suspends=(*first.suspends, *second.suspends),
+        patches=(*first.patches, *second.patches),
+    )
+
+
+def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -> Delete:
+    """A child Job goes only as it was seen: a cache that is behind may not know that its replica has succeeded.
+
+    One that is going already goes anyway; and a delete that takes its last finalizer would meet a conflict for ever, if
+    it named a version (apiserver 1.36, registry/store.go: it compares that with an empty object's).
+    """
+    is_going = obj.metadata.deletion_timestamp is not None
+    version = obj.metadata.resource_version if resource == JOBS and not is_going else ""
+    return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version)

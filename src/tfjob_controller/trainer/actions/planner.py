@@ -1,0 +1,286 @@
+"""What must be written so that the cluster holds what the plan says. Pure; the engine carries it out.
+
+Contract with the engine:
+
+- The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
+  crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all. Likewise a
+  child Job is deleted, to be made anew, only after its failure has been counted.
+- All actions of one answer are independent of one another and may be carried out in any order, at the same time.
+- Each is idempotent: the same input gives the same answer until the caches show the effect.
+- A child that must be made anew is deleted here, and created by a later sync once the cache shows it gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
+from tfjob_controller.api.gang import GANGS, Gang
+from tfjob_controller.api.podgroup import PodGroup
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
+from tfjob_controller.trainer.actions.cleanup import active_jobs, finished_pods_to_delete, is_active, jobs_to_suspend
+from tfjob_controller.trainer.actions.model import (
+    NO_ACTIONS,
+    Actions,
+    Create,
+    Delete,
+    Patch,
+    SetSuspend,
+    build_delete,
+    merge,
+)
+from tfjob_controller.trainer.actions.suspension import active_beside_suspended, is_any_stopping, suspension_changes
+from tfjob_controller.trainer.gang.admission import (
+    GangAdmission,
+    build_gang,
+    desired_gang_spec,
+    gang_spec_patch,
+    is_misplaced,
+    must_suspend_gang,
+    plan_for_admitted,
+)
+from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_there, misfit
+from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
+from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.trainer.state.replica_state import ReplicaState, has_failed_while_suspended
+from tfjob_controller.trainer.state.restart_attempts import can_create_job, is_of_attempt, is_scaling_unrecorded
+from tfjob_controller.trainer.state.restarts import are_failures_recorded, seconds_until_restart
+from tfjob_controller.trainer.status.counts import unrecorded_successes
+
+
+def plan_actions(job_state: JobState) -> Actions:
+    """The writes that bring the cluster to the plan; `NOTHING` (the same object) when it is there."""
+    if job_state.job.metadata.deletion_timestamp is not None or is_finished(job_state.status):
+        return NO_ACTIONS
+    if job_state.status.phase == PHASE_CLEAN_UP:
+        return _cleaning(job_state) or NO_ACTIONS
+    if job_state.completion is not None or job_state.must_restart_all:
+        return NO_ACTIONS
+    beside = Actions(
+        deletes=(*(_surplus(job_state.plan, job_state.observed) if job_state.plan.steps else ()), *_lost(job_state)),
+        suspends=tuple(
+            SetSuspend(state.replica.name, True) for state in job_state.step.completed if is_active(state.job)
+        ),
+    )
+    return merge(_grouped(job_state), merge(_together(job_state, _in_step(job_state)), beside)) or NO_ACTIONS
+
+
+def _in_step(job_state: JobState) -> Actions:
+    """What the due step lacks.
+
+    While the job is suspended its Jobs stay, whatever their attempt: they have no pods. What is stale is deleted when
+    the job is resumed.
+    """
+    plan, observed, states = job_state.step.plan, job_state.step.observed, job_state.step.replica_states
+    suspend = plan.policy.suspend
+    stale = {job.metadata.name for job in job_state.stale.jobs}
+    here = [state for state in states if state.replica.name not in stale]
+    return Actions(
+        creates=() if suspend else tuple(_creates(job_state)),
+        deletes=(
+            *_surplus(plan, observed),
+            *_redone(plan, here, job_state.status),
+            *_moved(job_state.admission, here),
+            *(() if suspend else _taken_down(job_state)),
+        ),
+        suspends=tuple(_stopped(observed, states) if suspend else suspension_changes(here, suspend=False)),
+        patches=tuple(_asked(job_state)),
+    )
+
+
+def _together(job_state: JobState, actions: Actions) -> Actions:
+    """Those of a set may go on only once all of them have stopped."""
+    step = job_state.step
+    if step.plan.policy.suspend:
+        return actions
+    left = tuple(active_beside_suspended(step.plan, step.replica_states, job_state.now))
+    resumes = not left and not is_any_stopping(job_state.plan, job_state.replica_states, job_state.now)
+    return actions if resumes else dataclasses.replace(actions, suspends=left)
+
+
+def _grouped(job_state: JobState) -> Actions:
+    """The object that another scheduler knows the job's gang by. One on its way out is made anew once it is gone."""
+    plan, step, states = job_state.plan, job_state.step, job_state.replica_states
+    terms, group = plan.pod_group, step.observed.pod_group
+    if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
+        return NO_ACTIONS
+    resource = terms.backend.resource
+    if has_to_go(plan, step, terms):
+        return Actions(deletes=(build_delete(resource, group),)) if group is not None else NO_ACTIONS
+    if group is None:
+        return Actions(creates=(Create(resource, terms.terms.name, group_body(plan, terms, states)),))
+    change = misfit(terms, group, states)
+    if change is not None and terms.backend.is_immutable:
+        return Actions(deletes=(build_delete(resource, group),))
+    return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NO_ACTIONS
+
+
+def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
+    """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
+    return Actions(
+        deletes=tuple(build_delete(*group) for group in groups),
+        suspends=tuple(SetSuspend(name, True) for name in active_jobs(jobs)),
+        patches=tuple(_let_go(gang) for gang in gangs if not gang.spec.suspend),
+    )
+
+
+def _cleaning(job_state: JobState) -> Actions:
+    plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
+    return Actions(
+        deletes=(
+            *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
+            *_ended_group(plan, observed),
+        ),
+        suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states)),
+        patches=(_let_go(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
+    )
+
+
+def _ended_group(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+    if plan.pod_group is not None and observed.pod_group is not None and is_group_there(observed):
+        yield build_delete(plan.pod_group.backend.resource, observed.pod_group)
+
+
+def _let_go(gang: Gang) -> Patch:
+    return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
+
+
+def _creates(job_state: JobState) -> Iterator[Create]:
+    """What is missing, the chief's first; of a gang the Gang alone until it is placed, then all that has a seat.
+
+    A succeeded replica keeps its name, but never runs again.
+    """
+    plan, observed, admission = job_state.step.plan, job_state.step.observed, job_state.admission
+    if plan.gang is not None and admission is not None and observed.gang is None:
+        yield Create(GANGS, plan.gang.name, build_gang(plan, desired_gang_spec(plan, plan.gang, admission)))
+    if _must_wait(job_state):
+        return
+    yield from _mounted(plan, observed)
+    told = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
+    for state in job_state.step.replica_states:
+        replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
+        seat = admission.assignments.get(replica.name) if admission is not None else None
+        has_place = admission is None or seat is not None
+        if has_place and not is_done and can_create_job(observed, replica.name):
+            yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
+        if (has_place or is_done) and _lacks_service(replica, observed):
+            yield Create(SERVICES, replica.name, build_service(plan, replica))
+
+
+def _must_wait(job_state: JobState) -> bool:
+    """Reports whether no child may be created yet: the gang has no place, children of an earlier attempt are left, the
+    set was restarted only just now, or the status must say first for how many workers it is.
+    """
+    plan = job_state.step.plan
+    if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.is_gone:
+        return True
+    if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
+        return True
+    return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.tf_config_workers)
+
+
+def _asked(job_state: JobState) -> Iterator[Patch]:
+    """What the Gang should ask for and does not yet."""
+    plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
+    if plan.gang is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
+        return
+    body = gang_spec_patch(gang, desired_gang_spec(plan, plan.gang, admission), plan.gang)
+    if body is not None:
+        yield Patch(GANGS, gang.metadata.name, body)
+
+
+def _taken_down(job_state: JobState) -> Iterator[Delete]:
+    """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
+
+    Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
+    """
+    untold = {state.replica.name for state in unrecorded_successes(job_state.step.replica_states, job_state.status)}
+    for job in job_state.stale.jobs:
+        if job.metadata.deletion_timestamp is None and job.metadata.name not in untold:
+            yield build_delete(JOBS, job, foreground=True)
+
+
+def _moved(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
+    """Jobs that are pinned to a node that is not theirs any more."""
+    for state in states if admission is not None else ():
+        seat = admission.assignments.get(state.replica.name) if admission is not None else None
+        if state.job is not None and seat is not None and is_misplaced(state, seat):
+            yield build_delete(JOBS, state.job, foreground=True)
+
+
+def _stopped(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
+    """What a suspended job must stop.
+
+    That includes the Jobs from before a restart that is on record, if they have not been deleted yet: no state shows
+    them any more, but their pods run.
+    """
+    yield from suspension_changes(states, suspend=True)
+    for state in states:
+        job = observed.jobs.get(state.replica.name)
+        if state.job is None and job is not None and job.metadata.deletion_timestamp is None and is_active(job):
+            yield SetSuspend(job.metadata.name, True)
+
+
+def _mounted(plan: Plan, observed: ObservedState) -> Iterator[Create]:
+    """What pods mount: they wait for it, so it may come at the same time as they."""
+    if plan.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
+    if plan.secret is not None and not observed.has_secret:
+        yield Create(SECRETS, plan.secret.name, build_secret(plan, plan.secret))
+
+
+def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
+    return bool(replica.role.port) and replica.name not in observed.services
+
+
+def _surplus(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+    """Children of replicas that the job does not want any more.
+
+    If one is wanted again, its new pod must not run beside the old one, so its Job stays as long as that does.
+    """
+    for name, job in observed.jobs.items():
+        if name not in plan.by_name and job.metadata.deletion_timestamp is None:
+            yield build_delete(JOBS, job, foreground=True)
+    for name, service in observed.services.items():
+        if name not in plan.by_name and service.metadata.deletion_timestamp is None:
+            yield build_delete(SERVICES, service)
+
+
+def _lost(job_state: JobState) -> Iterator[Delete]:
+    """Jobs of before whose pod is lost with its node: not in the foreground, where they would wait for it for ever."""
+    if job_state.reachable is job_state.observed:
+        return
+    for name, pods in job_state.observed.pods.items():
+        job = job_state.observed.jobs.get(name)
+        if (
+            job is not None
+            and len(job_state.reachable.pods[name]) < len(pods)
+            and not is_of_attempt(job_state.plan, job)
+        ):
+            yield build_delete(JOBS, job)
+
+
+def _redone(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) -> Iterator[Delete]:
+    """Their pods have ended, or are lost with their node and would keep a Job for ever."""
+    for state in states:
+        if state.job is None or not state.must_redo or state.job.metadata.deletion_timestamp is not None:
+            continue
+        together = state.replica.role.restarts_together
+        if (
+            _goes_alone(plan, state, state.job, status)
+            if together
+            else are_failures_recorded(state, status.restart_counts)
+        ):
+            yield build_delete(JOBS, state.job)
+
+
+def _goes_alone(plan: Plan, state: ReplicaState, job: Job, status: TrainingStatus) -> bool:
+    """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
+    it would be taken for one that somebody deleted.
+    """
+    return has_failed_while_suspended(job) and not state.pods and not had_all_jobs(plan, status)

@@ -1,0 +1,4 @@
+"""What a job that runs as a gang requests from the gang scheduler, and what it may create once it is admitted.
+
+This package may import plans and the state of replicas. Start reading with `admission.py`.
+"""

@@ -1,0 +1,338 @@
+"""The gang of a job, as its owner sees it: what the Gang requests, and what the controller may do once it is admitted.
+
+Theory of operation. The Gang is created first, and nothing else. It is placed in the phases Admitted and Bound, and in
+Released as long as it has a placement (its pods have all ended). Once it is placed, all children are created at once,
+each with an assignment in the current attempt. The labels of a child Job name the attempt that it was created for; a
+Job of another attempt is stale, and so is every Job while the gang is not placed. Stale Jobs are deleted, and no Job is
+created before all of them and their pods are gone. Services and the ConfigMap stay.
+
+Assignments. A member of the gang (`worker-3`) is not a replica: replicas that have succeeded need no member in later
+attempts. Within an attempt a Job keeps the member that it was created for. Replicas without a Job take the lowest free
+members that the gang should have (`wanted_members`, which has holes once some have left), in their order. As long as no
+replica has succeeded or left, members and replicas have the same names. Jobs of succeeded replicas are never stale:
+they run nothing and keep the logs.
+
+A job that is resized by a restart has restart attempts as well: within an attempt of the gang, Jobs of another restart
+attempt are stale too.
+
+What a Job or pod reports while it is being deleted says nothing about the program: see `without_deleted`.
+
+A job that was started without a gang continues without one, even if the flags have changed since.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    GANGS,
+    MAX_MEMBERS,
+    MEMBER_LABEL,
+    ON_TIMEOUT_WAIT,
+    RELEASED,
+    Gang,
+    GangSpec,
+    placed_nodes,
+)
+from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE
+from tfjob_controller.kube.codec import merge_patch
+from tfjob_controller.kube.meta import Object
+from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
+from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.naming import replica_id
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.pods import has_succeeded, is_finished
+from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
+from tfjob_controller.trainer.state.restart_attempts import StaleChildren, is_of_attempt
+from tfjob_controller.trainer.tf_config import environment_of
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GangAdmission:
+    """What the gang permits now.
+
+    `assignments`: by name of the replica, of those that may run in this attempt; empty unless the gang is admitted.
+    `member_counts`: how many members the gang needs, by role. `stale`: children of other attempts.
+    """
+
+    is_admitted: bool
+    assignments: Mapping[str, Seat]
+    member_counts: Mapping[str, int]
+    stale: StaleChildren
+
+
+def is_run_as_gang(plan: Plan, observed: ObservedState) -> bool:
+    """Is the job run as a gang?"""
+    if plan.gang is None:
+        return False
+    return all(ATTEMPT_LABEL in job.metadata.labels for job in observed.jobs.values())
+
+
+def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> GangAdmission | None:
+    """None for a job that is no gang."""
+    if plan.gang is None or not is_run_as_gang(plan, observed):
+        return None
+    gang = observed.gang
+    attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
+    done = {state.replica.name for state in states if _is_done(state)}
+    now = CurrentAttempt(plan, str(attempt) if attempt else "")
+    stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
+    pods = (pod for some in observed.pods.values() for pod in some)
+    placed = gang if attempt else None
+    taken = _taken_seats(plan, observed, done, now, placed)
+    nodes = placed_nodes(placed.status) if placed is not None else {}
+    return GangAdmission(
+        is_admitted=attempt > 0,
+        assignments={name: _seat(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
+        member_counts=_sizes(taken.values(), placed),
+        stale=StaleChildren(stale, not stale and not any(_is_left_over(pod, now) for pod in pods)),
+    )
+
+
+def is_placed(gang: Gang) -> bool:
+    """Its pods may exist. Released with a placement: all have ended, and one that runs again keeps its node."""
+    status = gang.status
+    if gang.spec.suspend or gang.metadata.deletion_timestamp is not None:
+        return False
+    return status.phase in (ADMITTED, BOUND) or (status.phase == RELEASED and bool(status.placement))
+
+
+def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
+    """Without Jobs that are on their way out, and without pods that go with theirs, but for those that have succeeded.
+
+    A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
+    """
+    if (plan.gang is None and plan.resize != BY_RESTART) or not _is_anything_going(observed):
+        return observed
+    now = _attempt_of(plan, observed)
+    jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
+    pods = {
+        name: some if name in jobs else [pod for pod in some if _tells(plan, observed, name, pod, now)]
+        for name, some in observed.pods.items()
+    }
+    return replace(observed, jobs=jobs, pods=pods)
+
+
+def _tells(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str) -> bool:
+    """Does a pod count whose Job is going, or gone?
+
+    Jobs and pods are seen by watches of their own: a Job that was deleted with its pod may be gone while the pod still
+    looks as if it stayed. Where all replicas are restarted together, it counts only if it is of the attempt that runs:
+    we have deleted the Jobs of any other one.
+    """
+    replica = plan.by_name.get(name)
+    if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
+        return True
+    if name in observed.jobs or _is_going(pod):
+        return False
+    return not plan.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
+
+
+def _attempt_of(plan: Plan, observed: ObservedState) -> str:
+    """Where all are restarted because one has failed: the attempt that runs. Else, and while none does, it is empty."""
+    gang = observed.gang
+    runs = plan.restarts_together and gang is not None and is_placed(gang)
+    return str(gang.status.attempt) if runs and gang is not None else ""
+
+
+def _is_taken_by_others(job: Job, attempt: str) -> bool:
+    """We take down none of the attempt that runs, but for another generation: those who do so have ended a member."""
+    return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
+
+
+def _is_anything_going(observed: ObservedState) -> bool:
+    jobs = observed.jobs
+    return any(map(_is_going, jobs.values())) or any(pods and name not in jobs for name, pods in observed.pods.items())
+
+
+def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) -> GangSpec:
+    """What the Gang should ask for now."""
+    count = admission.member_counts.get(WORKER_ROLE, 0)
+    least = {} if terms.min_workers is None else {WORKER_ROLE: min(terms.min_workers, count)}
+    most = {WORKER_ROLE: max(terms.max_workers, count)} if terms.max_workers else {}
+    has_workers = any(each.name == WORKER_ROLE for each in terms.members)
+    return GangSpec(
+        members=tuple(
+            msgspec.structs.replace(each, count=admission.member_counts.get(each.name, 0)) for each in terms.members
+        ),
+        min_members=least if has_workers else {},
+        max_members=most if has_workers else {},
+        priority=terms.priority,
+        timeout_seconds=terms.timeout_seconds,
+        on_timeout="" if terms.on_timeout == ON_TIMEOUT_WAIT else terms.on_timeout,
+        suspend=plan.policy.suspend,
+    )
+
+
+def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[ReplicaState]) -> Plan:
+    """The plan for children that are made now: of a gang that starts with a part of its workers, TF_CONFIG names those
+    that have a place, or have had one.
+
+    TensorFlow waits until all that it was told of have come, and some may have no room for long. A role that serves is
+    told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
+    Where workers come and go all are told of all, and wait for nobody.
+    """
+    if plan.resize == IN_PLACE or plan.restarts_together:
+        return plan
+    known = [
+        state.replica
+        for state in states
+        if state.replica.name in admission.assignments or state.job is not None or _is_done(state)
+    ]
+    if len(known) == len(plan.replicas):
+        return plan
+    # The place in the list is a replica's index, so none before the last one can be left out.
+    counts: dict[str, int] = {}
+    for each in known:
+        counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
+    part = environment_of([each for each in plan.replicas if each.index < counts.get(each.role.name, 0)])
+    return replace(plan, environment=lambda each: plan.environment(each) if each.role.serves else part(each))
+
+
+def _is_done(state: ReplicaState) -> bool:
+    return state.state == replica_state.SUCCEEDED
+
+
+def build_gang(plan: Plan, spec: GangSpec) -> Body:
+    """The Gang, ready for JSON."""
+    metadata: Body = {
+        "name": plan.gang.name if plan.gang is not None else "",
+        "namespace": plan.namespace,
+        "labels": {**plan.added_labels, **plan.labels},
+        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+    }
+    return {
+        "apiVersion": GANGS.api_version,
+        "kind": GANGS.kind,
+        "metadata": metadata,
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def gang_spec_patch(gang: Gang, wanted: GangSpec, terms: GangTerms) -> Body | None:
+    """The merge patch that makes the Gang ask for what is wanted; None if it does.
+
+    Its queue is the user's, and so are the most that its members may go to, where the job says nothing of that; but
+    what is wanted is never more than that.
+    """
+    counts = {each.name: each.count for each in wanted.members}
+    kept = msgspec.structs.replace(wanted, queue=gang.spec.queue)
+    if terms.max_workers is None:
+        most = {name: max(count, counts.get(name, 0)) for name, count in gang.spec.max_members.items()}
+        kept = msgspec.structs.replace(kept, max_members=most)
+    if kept == gang.spec:
+        return None
+    return {"spec": merge_patch(msgspec.to_builtins(gang.spec), msgspec.to_builtins(kept))}
+
+
+def must_suspend_gang(observed: ObservedState) -> bool:
+    """For a job that is over: would its Gang go on to wait for room, or hold some that nobody will use?
+
+    One that is Bound is released by the gang scheduler as its pods end.
+    """
+    gang = observed.gang
+    return gang is not None and not gang.spec.suspend and gang.status.phase not in (BOUND, RELEASED)
+
+
+def is_misplaced(state: ReplicaState, seat: Seat) -> bool:
+    """Is the replica's Job pinned to another node than its seat, and does not run there either?"""
+    if not seat.node or state.job is None or state.is_up or state.must_redo or state.state == replica_state.SUCCEEDED:
+        return False
+    return state.job.metadata.labels.get(NODE_LABEL) != node_value(seat.node)
+
+
+def _taken_seats(
+    plan: Plan, observed: ObservedState, done: set[str], now: CurrentAttempt, gang: Gang | None
+) -> dict[str, str]:
+    """The seat of each replica that takes one, by its name. `gang` is None while it has no placement."""
+    seats = {
+        name: job.metadata.labels.get(MEMBER_LABEL, "")
+        for name, job in observed.jobs.items()
+        if name in plan.by_name and now.has(job)
+    }
+    settled = seats.keys() | done
+    for role in plan.roles:
+        lacking = [each for each in plan.replicas if each.role is role and each.name not in settled]
+        if lacking:
+            free = _free_seats(role.name, set(seats.values()), len(lacking), gang)
+            seats.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
+    return seats
+
+
+def _index(replica: Replica) -> int:
+    return replica.index
+
+
+def _free_seats(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
+    """First those that the gang should have."""
+    own = sum(seat.rpartition("-")[0] == role for seat in taken)
+    wanted = [seat for seat in wanted_seats(gang, role, own + lacking) if seat not in taken]
+    yield from wanted
+    beyond = (replica_id(role, index) for index in itertools.count())
+    yield from (seat for seat in beyond if seat not in taken and seat not in wanted)
+
+
+def _sizes(seats: Iterable[str], gang: Gang | None) -> dict[str, int]:
+    """How many seats of each role the gang must have so that these are among them."""
+    by_role: dict[str, set[int]] = {}
+    for seat in seats:
+        role, _, index = seat.rpartition("-")
+        # Labels are edited by hand, too.
+        if index.isdecimal() and int(index) < MAX_MEMBERS:
+            by_role.setdefault(role, set()).add(int(index))
+    return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
+
+
+def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
+    """Without holes it is plain."""
+    most = max(indexes) + 1
+    if len(indexes) == most or gang is None:
+        return most
+    needed = {replica_id(role, index) for index in indexes}
+    # Who is wanted in a smaller gang is wanted in a larger one.
+    sizes = range(len(indexes), most)
+    return sizes.start + bisect_left(sizes, True, key=lambda size: needed.issubset(wanted_seats(gang, role, size)))
+
+
+def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:
+    return Seat(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAttempt:
+    """The attempt and generation that children may be of, as their labels say it; an empty attempt is none."""
+
+    plan: Plan
+    attempt: str
+
+    def has(self, obj: Object) -> bool:
+        same_attempt = self.attempt != "" and obj.metadata.labels.get(ATTEMPT_LABEL) == self.attempt
+        return same_attempt and is_of_attempt(self.plan, obj)
+
+
+def _is_stale(job: Job, now: CurrentAttempt, done: set[str]) -> bool:
+    if job.metadata.name in done and job_outcome(job) == JOB_COMPLETE:
+        return False
+    return not now.has(job)
+
+
+def _is_left_over(pod: Pod, now: CurrentAttempt) -> bool:
+    return not now.has(pod) and not is_finished(pod)
+
+
+def _is_going(obj: Object) -> bool:
+    return obj.metadata.deletion_timestamp is not None

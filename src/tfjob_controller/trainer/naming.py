@@ -1,0 +1,118 @@
+"""What children are called.
+
+A child Job and its Service share the name `<job:.40>-<role>-<RuntimeId>-<index>`. A Service's name is a DNS-1035 label
+(letter first, no dots, at most 63), a job's name is a DNS-1123 subdomain (dots, a digit first, at most 253): so dots
+become `-` and a name that does not start with a letter gets one. What makes names unique is the RuntimeId, not the cut.
+
+Labels of children. Names and values are upstream's: people select their pods by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import string
+from collections.abc import Container, Mapping
+
+JOB_NAME_CUT = 40
+MAX_LABEL = 63
+RUNTIME_ID_LENGTH = 4
+# Put before a job name that starts with no letter.
+_FIRST_LETTER = "j"
+
+
+def name_prefix(job_name: str, length: int = JOB_NAME_CUT) -> str:
+    """The part of a child's name that comes from the job: a DNS-1035 label of at most `length` characters."""
+    label = job_name.lower().replace(".", "-")
+    if not label[:1].isalpha():
+        label = _FIRST_LETTER + label
+    return label[:length].rstrip("-")
+
+
+def child_name(job_name: str, role: str, runtime_id: str, index: int) -> str:
+    """Name of the Job and the Service of one replica (`example-job-ps-76no-1`); `role` is in lower case."""
+    tail = f"-{role}-{runtime_id}-{index}"
+    return name_prefix(job_name, min(JOB_NAME_CUT, MAX_LABEL - len(tail))) + tail
+
+
+def gang_name(job_name: str, runtime_id: str) -> str:
+    """Name of the job's Gang: that of its children without role and index."""
+    return f"{name_prefix(job_name)}-{runtime_id}"
+
+
+def config_map_name(runtime_id: str) -> str:
+    """Name of the ConfigMap that holds the default parameter server's script."""
+    return f"cm-ps-{runtime_id}"
+
+
+def replica_id(role: str, index: int) -> str:
+    """What a replica is called in status, reasons and events: `worker-3`."""
+    return f"{role}-{index}"
+
+
+def new_runtime_id(taken: Container[str], rng: random.Random) -> str:
+    """4 random characters of `[0-9a-z]`, a letter first, that are not in `taken` (those of the other jobs)."""
+    while True:
+        first = rng.choice(string.ascii_lowercase)
+        rest = rng.choices(string.digits + string.ascii_lowercase, k=RUNTIME_ID_LENGTH - 1)
+        candidate = first + "".join(rest)
+        if candidate not in taken:
+            return candidate
+
+
+def runtime_id_of(uid: str) -> str:
+    """That of a job whose kind has no field for it: 4 characters as above, which follow from its UID.
+
+    Two jobs may have the same one: what is found by it is looked at twice, by its name.
+    """
+    number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
+    digits = string.digits + string.ascii_lowercase
+    number, first = divmod(number, len(string.ascii_lowercase))
+    text = string.ascii_lowercase[first]
+    for _ in range(RUNTIME_ID_LENGTH - 1):
+        number, digit = divmod(number, len(digits))
+        text += digits[digit]
+    return text
+
+
+KUBEFLOW = "kubeflow.org"
+JOB_TYPE = "job_type"
+RUNTIME_ID = "runtime_id"
+TF_JOB_NAME = "tf_job_name"
+TRAIN_JOB_NAME = "train_job_name"
+TASK_INDEX = "task_index"
+
+# On the Jobs and pods of a job that is resized by a restart: how often it was before they were made.
+RESTART_ATTEMPT = "kubeflow.org/generation"
+
+# Put on pods by the Job controller: the name of the child Job that made the pod.
+POD_JOB_NAME = "batch.kubernetes.io/job-name"
+
+# Selects every child of every job: what the informers of Jobs, Services, Pods and ConfigMaps watch.
+CHILD_SELECTOR = KUBEFLOW
+
+
+def name_value(job_name: str) -> str:
+    """A job's name as a label value: at most 63 characters, the last one a letter or digit."""
+    return re.sub(r"[^A-Za-z0-9]+$", "", job_name[:MAX_LABEL])
+
+
+def job_labels(job_name: str, runtime_id: str, name_label: str = TF_JOB_NAME) -> dict[str, str]:
+    """What all children of one job carry; `name_label` differs by kind."""
+    return {KUBEFLOW: "", RUNTIME_ID: runtime_id, name_label: name_value(job_name)}
+
+
+def replica_labels(job: Mapping[str, str], replica_type: str, index: int) -> dict[str, str]:
+    """What one replica's Job, pod template and Service carry, and what its Service selects."""
+    return {**job, JOB_TYPE: replica_type, TASK_INDEX: str(index)}
+
+
+def selector_string(labels: dict[str, str]) -> str:
+    """A label selector as the API takes it in a query, and as the scale subresource shows it."""
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def replica_type_labels(job: Mapping[str, str], replica_type: str) -> dict[str, str]:
+    """What all replicas of one type carry, and no others."""
+    return {**job, JOB_TYPE: replica_type}

@@ -1,0 +1,189 @@
+"""Compiles a TFJob into a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.defaults import (
+    bounds_of,
+    chief_of,
+    clean_pod_policy_of,
+    failure_policy_of,
+    gang_enabled,
+    min_workers_of,
+    port_of,
+    replicas_of,
+    resize_of,
+    restart_policy_of,
+    total_steps_of,
+)
+from tfjob_controller.api.podrequests import member_of
+from tfjob_controller.api.steps import pattern_of
+from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS, WORKER, ReplicaSpec, TFJob, TFJobSpec
+from tfjob_controller.api.validation import has_container
+from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.trainer.gangterms import (
+    NO_GANGS,
+    OFF,
+    GangPolicy,
+    GangTerms,
+    member_problem,
+    scheduled_by,
+    terms_of,
+)
+from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
+from tfjob_controller.trainer.plan.model import Plan, Replica, Role, RunPolicy
+from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME, default_server_template
+from tfjob_controller.trainer.tf_config import environment_of
+
+
+def build_plan(
+    job: TFJob, config: ControllerConfig, *, restart_rules: bool = False, gangs: GangPolicy = NO_GANGS
+) -> Plan:
+    """Compile a *valid* TFJob that has its RuntimeId (validation is the caller's). Cacheable by (uid, generation).
+
+    `restart_rules`: the server knows container-level restart rules (Kubernetes 1.35 and later).
+    """
+    spec = job.spec
+    roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
+    every = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
+    replicas = tuple(each for each in every if each.index < each.role.replicas)
+    return Plan(
+        namespace=job.metadata.namespace,
+        job_name=job.metadata.name,
+        runtime_id=spec.runtime_id,
+        owner=owner_of(job),
+        labels=job_labels(job.metadata.name, spec.runtime_id),
+        policy=_policy(spec),
+        roles=roles,
+        replicas=replicas,
+        by_name={replica.name: replica for replica in replicas},
+        chief=replicas[0],
+        environment=environment_of(every),
+        **_default_server_files(spec),
+        scheduler_name=spec.scheduler_name,
+        priority_class_name=spec.priority_class_name,
+        **scheduled_by(gangs, _gang(job, gangs, roles), job.metadata.labels),
+        is_gang_refused=gangs.refuses(gang_enabled(spec)),
+        resize=resize_of(spec),
+        candidates=every if resize_of(spec) == IN_PLACE else (),
+        progress_pattern=pattern_of(spec),
+        total_steps=total_steps_of(spec),
+        worker_bounds=bounds_of(spec),
+        autoscaling=gangs.autoscaling,
+        workers_field="spec.workerReplicas" if spec.worker_replicas is not None else "replicas of WORKER",
+    )
+
+
+def _gang(job: TFJob, policy: GangPolicy, roles: Sequence[Role]) -> GangTerms | None:
+    spec = job.spec
+    if not policy.covers(gang_enabled(spec)):
+        return None
+    return terms_of(
+        gang_name(job.metadata.name, spec.runtime_id),
+        policy,
+        spec.gang,
+        tuple(member_of(role.name, role.replicas, _pod_spec(role.template, spec)) for role in roles),
+        min_workers=min_workers_of(spec),
+        max_workers=_most_wished(spec, policy),
+    )
+
+
+def _most_wished(spec: TFJobSpec, policy: GangPolicy) -> int | None:
+    """0: nobody resizes it, so it is written down for nobody."""
+    if spec.autoscaling is None:
+        return None
+    return 0 if policy.autoscaling == OFF else spec.autoscaling.max_workers
+
+
+def _pod_spec(template: Mapping[str, Any], spec: TFJobSpec) -> Mapping[str, Any]:
+    pod_spec: Mapping[str, Any] = template.get("spec") or {}
+    if spec.priority_class_name and not pod_spec.get("priorityClassName"):
+        return {**pod_spec, "priorityClassName": spec.priority_class_name}
+    return pod_spec
+
+
+def gang_problem(spec: TFJobSpec, policy: GangPolicy) -> str | None:
+    """Why what the templates of a gang ask of a node cannot be told, if so."""
+    if not policy.covers(gang_enabled(spec)):
+        return None
+    for index, entry in enumerate(spec.replica_specs):
+        problem = member_problem((entry.template or {}).get("spec") or {})
+        if problem is not None:
+            return f"spec.replicaSpecs[{index}].template: {problem}"
+    return None
+
+
+def owner_of(job: TFJob) -> OwnerReference:
+    """The reference that every child carries: the garbage collector deletes children with their job."""
+    return OwnerReference(
+        api_version=TFJOBS.api_version,
+        kind=TFJOBS.kind,
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role:
+    template: Mapping[str, Any] = entry.template or {}
+    if _uses_default_server(entry):
+        image = spec.tf_image or config.tf_image
+        template = default_server_template(template, image, config_map_name(spec.runtime_id))
+    return Role(
+        name=entry.tf_replica_type.lower(),
+        replica_type=entry.tf_replica_type,
+        replicas=replicas_of(spec, entry.tf_replica_type),
+        port=port_of(entry),
+        template=apply_accelerators(template, config.accelerators),
+        serves=entry.tf_replica_type == PS,
+    )
+
+
+def _default_server_files(spec: TFJobSpec) -> dict[str, Any]:
+    if not any(map(_uses_default_server, spec.replica_specs)):
+        return {}
+    return {"config_map": config_map_name(spec.runtime_id), "files": {SCRIPT_NAME: SCRIPT}}
+
+
+def _uses_default_server(entry: ReplicaSpec) -> bool:
+    return entry.tf_replica_type == PS and not has_container(entry.template)
+
+
+def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Iterator[Replica]:
+    chief = chief_of(job.spec)
+    any_decides = failure_policy_of(job.spec) == FAIL_ON_ANY
+    for role in roles:
+        can_fail_itself = restart_rules or restart_policy_of(role.template) == NEVER
+        for index in range(_most_of(job.spec, role)):
+            is_chief = role.replica_type == chief.replica_name and index == chief.replica_index
+            decides = is_chief or any_decides
+            yield Replica(
+                role,
+                index,
+                id=replica_id(role.name, index),
+                name=child_name(job.metadata.name, role.name, job.spec.runtime_id, index),
+                is_chief=is_chief,
+                decides=decides,
+                fails_itself=decides and can_fail_itself,
+            )
+
+
+def _most_of(spec: TFJobSpec, role: Role) -> int:
+    """How many of a role there may ever be: workers that come and go are known to all from the start."""
+    if role.replica_type != WORKER or spec.autoscaling is None or resize_of(spec) != IN_PLACE:
+        return role.replicas
+    return max(role.replicas, spec.autoscaling.max_workers)
+
+
+def _policy(spec: TFJobSpec) -> RunPolicy:
+    return RunPolicy(
+        clean_pod_policy=clean_pod_policy_of(spec),
+        suspend=spec.suspend,
+        active_deadline_seconds=spec.active_deadline_seconds,
+        backoff_limit=spec.backoff_limit,
+    )

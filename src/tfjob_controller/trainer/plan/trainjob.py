@@ -1,0 +1,329 @@
+"""Compiles a TrainJob, with the runtime that it uses, into a plan.
+
+    runtime's template → podSpecOverrides → trainer → workspace → framework → accelerators
+
+What comes later wins. The steps are initializers, nodes (with the launcher), exporter; where the nodes initialize for
+themselves, and nothing is exported, there is one step.
+
+What a framework answers of a job. One of another package may raise anything, or answer nonsense: that is the end of
+its own jobs, in one sentence that names it, and no other's.
+
+The contract of the questions is `frameworks.base`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.defaults import restart_policy_of
+from tfjob_controller.api.describe import MAX_NAME
+from tfjob_controller.api.podrequests import member_of
+from tfjob_controller.api.tfjob import CLEAN_RUNNING, NEVER
+from tfjob_controller.api.trainingruntime import RuntimeSpec
+from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
+from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
+from tfjob_controller.trainer.gangbackends.kueue import QUEUE_LABEL
+from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
+from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, child_name, gang_name, job_labels, replica_id, runtime_id_of
+from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica, Role, RunPolicy, UnplannableError
+from tfjob_controller.trainer.podtemplates import container_of, spec_of
+from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.trainjobpods import node_resources, trainer_template
+from tfjob_controller.trainer.workspace import (
+    Carrier,
+    Workspace,
+    carrier_template,
+    with_init_containers,
+    with_workspace,
+    workspace_of,
+    workspace_problem,
+)
+
+_CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
+# Spec: TrainJob, section 3.
+_KEYS_NAME, _KEYS_TYPE = "{}-mpi-ssh-auth", "kubernetes.io/ssh-auth"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A *valid* job with all that it refers to. `runtime` is None where there is none."""
+
+    job: TrainJob
+    framework: Framework
+    runtime: RuntimeSpec | None
+    config: ControllerConfig
+    gangs: GangPolicy = NO_GANGS
+    restart_rules: bool = False
+
+    @property
+    def runtime_id(self) -> str:
+        return runtime_id_of(self.job.metadata.uid)
+
+    @property
+    def setting(self) -> Setting:
+        spec = self.job.spec
+        count = started_nodes_of(self.job.status) or num_nodes_of(spec, self.runtime) or 1
+        gpus, cpus = self._node_resources()
+        return Setting(
+            job_name=self.job.metadata.name,
+            num_nodes=count,
+            nodes=tuple(self.name(NODE, index) for index in range(count)),
+            num_proc_per_node=str(num_proc_per_node_of(spec, self.runtime)),
+            gpus=gpus,
+            cpus=cpus,
+        )
+
+    def _node_resources(self) -> tuple[int, float]:
+        try:
+            return node_resources(self.job.spec, self._base(NODE), self.config.accelerators)
+        # The CRD leaves a runtime's templates open.
+        except ValueError as error:
+            raise UnplannableError(f"the pods of {NODE}: {error}") from error
+
+    def name(self, role: str, index: int) -> str:
+        return child_name(self.job.metadata.name, role, self.runtime_id, index)
+
+    def _base(self, role: str) -> Mapping[str, Any]:
+        return (self.runtime.templates.get(role) or {}) if self.runtime is not None else {}
+
+
+def build_train_plan(recipe: Recipe) -> Plan:
+    """Raises UnplannableError for what the API server cannot know. Cacheable as long as job and runtime stay."""
+    job, setting = recipe.job, recipe.setting
+    workspace = workspace_of(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
+    problem = _framework_problem(recipe.framework, setting) or workspace_problem(workspace) or _reserved_problem(recipe)
+    if problem is not None:
+        raise UnplannableError(problem)
+    roles = tuple(_roles(recipe, setting, workspace))
+    replicas = tuple(_replicas(recipe, roles))
+    chief = next(each for each in replicas if each.is_chief)
+    ordered = (chief, *(each for each in replicas if each is not chief))
+    whole = _whole(recipe, setting, roles, ordered)
+    steps = tuple(_steps(whole))
+    if len(steps) == 1:
+        return whole
+    return dataclasses.replace(whole, steps=steps, needed=steps[-1].needed)
+
+
+def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: tuple[Replica, ...]) -> Plan:
+    """All in one step."""
+    job, framework = recipe.job, recipe.framework
+    spec, name = job.spec, job.metadata.name
+    files, make = _framework_files(framework, setting), _framework_secret(framework, setting)
+    # Of the first ones, to see that it can be told. The others are asked about as they are made: they may be many.
+    for replica in replicas:
+        if replica.index == 0:
+            _environment(framework, setting, replica)
+    return Plan(
+        namespace=job.metadata.namespace,
+        job_name=name,
+        runtime_id=recipe.runtime_id,
+        owner=OwnerReference(TRAINJOBS.api_version, TRAINJOBS.kind, name, job.metadata.uid, True, True),
+        labels=job_labels(name, recipe.runtime_id, TRAIN_JOB_NAME),
+        policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
+        roles=roles,
+        replicas=replicas,
+        by_name={each.name: each for each in replicas},
+        chief=replicas[0],
+        environment=lambda each: _environment(framework, setting, each),
+        needed=_needed(framework, replicas),
+        config_map=_config_map(recipe) if files else "",
+        files=files,
+        secret=GeneratedSecret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
+        **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
+        is_gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
+        # Kueue would suspend each child that names a queue by itself, and we resume it.
+        added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
+        added_annotations=spec.annotations,
+        data_containers=_CARRIERS,
+    )
+
+
+def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
+    if replica.role.name not in (NODE, LAUNCHER):
+        return {}
+    return _framework_environment(framework, setting, replica.role.name, replica.index)
+
+
+def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+    """Whose success is the training's."""
+    role = LAUNCHER if framework.has_launcher else NODE
+    return tuple(each for each in replicas if each.role.name == role)
+
+
+def _config_map(recipe: Recipe) -> str:
+    return f"{gang_name(recipe.job.metadata.name, recipe.runtime_id)}-{recipe.framework.name}"
+
+
+def _secret(recipe: Recipe) -> str:
+    """Cut where the name of a Secret ends, which a job's may reach by itself."""
+    room = MAX_NAME - len(_KEYS_NAME.format(""))
+    return _KEYS_NAME.format(recipe.job.metadata.name[:room].rstrip("-."))
+
+
+def _reserved_problem(recipe: Recipe) -> str | None:
+    """Of frameworks that the CRD does not know."""
+    for index, variable in enumerate(recipe.job.spec.trainer.env):
+        if variable.get("name") in recipe.framework.reserved:
+            return f"spec.trainer.env[{index}].name: {variable['name']} is set by the controller: leave it out"
+    return None
+
+
+def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
+    """Of the nodes and the launcher: initializers run before, and hold no room for them."""
+    spec = recipe.job.spec
+    if not recipe.gangs.covers(gang_enabled(spec)):
+        return None
+    of_gang = [role for role in roles if role.name in (NODE, LAUNCHER)]
+    for role in of_gang:
+        problem = member_problem(role.template["spec"])
+        if problem is not None:
+            raise UnplannableError(f"the pods of {role.name}: {problem}")
+    members = tuple(member_of(role.name, role.replicas, role.template["spec"]) for role in of_gang)
+    return terms_of(gang_name(recipe.job.metadata.name, recipe.runtime_id), recipe.gangs, spec.gang, members)
+
+
+def _roles(recipe: Recipe, setting: Setting, workspace: Workspace) -> Iterator[Role]:
+    launched = recipe.framework.has_launcher
+    if launched:
+        yield _training_role(recipe, setting, workspace, LAUNCHER, 1)
+    yield _training_role(recipe, setting, workspace, NODE, setting.num_nodes)
+    if workspace.claim:
+        for carrier in workspace.carriers:
+            yield _carrier_role(recipe, carrier, workspace)
+
+
+def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role: str, count: int) -> Role:
+    framework, spec = recipe.framework, recipe.job.spec
+    runs_command = role == LAUNCHER or not framework.has_launcher
+    template = trainer_template(spec, recipe._base(role), role, runs_command=runs_command)
+    template = with_workspace(template, role, workspace)
+    if not workspace.claim:
+        carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
+        bases = {each.role: _container_base(recipe, each) for each in carriers}
+        template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
+    names = {"config_map": _config_map(recipe), "secret": _secret(recipe)}
+    pod_spec = _equipped_pod_spec(framework, setting, role, template["spec"], **names)
+    return Role(
+        name=role,
+        replica_type=role,
+        replicas=count,
+        port=framework.port if role == NODE else 0,
+        template=apply_accelerators({**template, "spec": pod_spec}, recipe.config.accelerators, role),
+        serves=framework.has_launcher and role == NODE,
+        container=role,
+        port_name=framework.name,
+        restarts_together=True,
+    )
+
+
+def _container_base(recipe: Recipe, carrier: Carrier) -> Mapping[str, Any]:
+    """Of an init container: the runtime's, with overrides; what else a pod may have is the node's."""
+    template = trainer_template(
+        recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False
+    )
+    return container_of(spec_of(template), carrier.role) or {}
+
+
+def _carrier_role(recipe: Recipe, carrier: Carrier, workspace: Workspace) -> Role:
+    base = trainer_template(recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False)
+    return Role(
+        name=carrier.role,
+        replica_type=carrier.role,
+        replicas=1,
+        port=0,
+        template=carrier_template(carrier, base, recipe.config.initializer_image, workspace),
+        container=carrier.role,
+    )
+
+
+def _replicas(recipe: Recipe, roles: Sequence[Role]) -> Iterator[Replica]:
+    chief = LAUNCHER if recipe.framework.has_launcher else NODE
+    for role in roles:
+        can_fail_itself = recipe.restart_rules or restart_policy_of(role.template) == NEVER
+        for index in range(role.replicas):
+            yield Replica(
+                role,
+                index,
+                id=replica_id(role.name, index),
+                name=recipe.name(role.name, index),
+                is_chief=role.name == chief and index == 0,
+                decides=True,
+                fails_itself=can_fail_itself and not role.restarts_together,
+            )
+
+
+_STEPS = ((DATASET_INITIALIZER, MODEL_INITIALIZER), (NODE, LAUNCHER), (MODEL_EXPORTER,))
+
+
+def _steps(whole: Plan) -> Iterator[Plan]:
+    for names in _STEPS:
+        replicas = tuple(each for each in whole.replicas if each.role.name in names)
+        if not replicas:
+            continue
+        trains = NODE in names
+        yield dataclasses.replace(
+            whole,
+            roles=tuple(role for role in whole.roles if role.name in names),
+            replicas=replicas,
+            by_name={each.name: each for each in replicas},
+            chief=replicas[0],
+            needed=whole.needed if trains else replicas,
+            gang=whole.gang if trains else None,
+            pod_group=whole.pod_group if trains else None,
+            is_gang_refused=whole.is_gang_refused and trains,
+            config_map=whole.config_map if trains else "",
+            secret=whole.secret if trains else None,
+        )
+
+
+_T = TypeVar("_T")
+
+
+def _framework_problem(framework: Framework, setting: Setting) -> str | None:
+    return _answer(framework, "problem", lambda: framework.problem(setting))
+
+
+def _framework_environment(framework: Framework, setting: Setting, role: str, index: int) -> dict[str, str]:
+    return _answer(framework, "environment", lambda: dict(framework.environment(setting, role, index)))
+
+
+def _framework_files(framework: Framework, setting: Setting) -> dict[str, str]:
+    return _answer(framework, "files", lambda: dict(framework.files(setting)))
+
+
+def _framework_secret(framework: Framework, setting: Setting) -> Callable[[], Mapping[str, bytes]] | None:
+    make = _answer(framework, "secret", lambda: framework.secret(setting))
+    if make is None:
+        return None
+    return lambda: _answer(framework, "secret", lambda: {name: bytes(value) for name, value in make().items()})
+
+
+def _equipped_pod_spec(
+    framework: Framework, setting: Setting, role: str, pod_spec: Mapping[str, Any], *, config_map: str, secret: str
+) -> dict[str, Any]:
+    """The pod spec with what the framework adds; the training container is still in it."""
+
+    def ask() -> dict[str, Any]:
+        equipped = dict(framework.equip(setting, role, pod_spec, config_map=config_map, secret=secret))
+        if container_of(equipped, role) is None:
+            raise ValueError(f"it leaves out the container {role}")
+        return equipped
+
+    return _answer(framework, "equip", ask)
+
+
+def _answer(framework: Framework, question: str, ask: Callable[[], _T]) -> _T:
+    try:
+        return ask()
+    # A stranger's code.
+    except Exception as error:
+        words = f"spec.framework: {framework.name} cannot plan this job: {question}: {type(error).__name__}: {error}"
+        raise UnplannableError(shortened(words)) from error

@@ -1,0 +1,104 @@
+"""The plan as it is just now: which workers a job has that come and go, and of which generation its children are.
+
+Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
+somebody names those that leave (the Gang's status), and a worker that comes takes the lowest free index. Nothing is
+remembered of that. Which there should be follows from the Jobs that there are: those stay, as far as they are wanted
+(of too many the highest indexes leave, of a gang those whose seat it has no longer), and the lowest free indexes make
+up for what is lacking. A Job on its way out is there no longer, so that the answer is the same before, while and after
+it goes. Worker 0 always stays. A replica that has succeeded keeps its index.
+
+Every decision is made on a plan that went through `fitted`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+
+from tfjob_controller.api.core import Job
+from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
+from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer.gang.admission import is_placed, is_run_as_gang
+from tfjob_controller.trainer.gangseat import wanted_seats
+from tfjob_controller.trainer.groups import held
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.trainer.progress import with_shares
+from tfjob_controller.trainer.state.observed import ObservedState
+
+
+def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
+    """The same plan if there is nothing to fit."""
+    return with_shares(_with_present(held(plan, observed), observed, status), observed, status)
+
+
+def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
+    if plan.restarts_together:
+        return _of_generation(plan, status.restarts)
+    if plan.resize == BY_RESTART:
+        generation = status.scaling.generation if status.scaling is not None else 0
+        return _of_generation(plan, generation)
+    if plan.resize != IN_PLACE:
+        return plan
+    workers = [each for each in plan.candidates if each.role.replica_type == WORKER]
+    wanted = workers[0].role.replicas if workers else 0
+    chosen = _chosen(plan, observed, workers, wanted, frozenset(status.succeeded_indexes))
+    if chosen == set(range(wanted)):
+        return plan
+    return _with_workers(plan, chosen)
+
+
+def _of_generation(plan: Plan, generation: int) -> Plan:
+    if generation == plan.restart_attempt:
+        return plan
+    steps = tuple(dataclasses.replace(step, restart_attempt=generation) for step in plan.steps)
+    return dataclasses.replace(plan, restart_attempt=generation, steps=steps)
+
+
+def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
+    some = tuple(each for each in plan.candidates if each.role.replica_type != WORKER or each.index in indexes)
+    return dataclasses.replace(plan, replicas=some, by_name={each.name: each for each in some})
+
+
+def _chosen(
+    plan: Plan, observed: ObservedState, workers: Sequence[Replica], wanted: int, succeeded: Collection[str]
+) -> set[int]:
+    by_index = {each.index: each for each in workers}
+    done = {each.index for each in workers if each.id in succeeded}
+    jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
+    if plan.gang is None or not is_run_as_gang(plan, observed):
+        return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
+    gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None
+    return _chosen_of_gang(gang, jobs, done, by_index, wanted)
+
+
+def _chosen_of_gang(
+    gang: Gang | None, jobs: dict[int, Job], done: set[int], by_index: dict[int, Replica], wanted: int
+) -> set[int]:
+    """Those that have succeeded need no seat, unless their Job still has one."""
+    attempt = str(gang.status.attempt) if gang is not None else ""
+    held = {
+        index: job.metadata.labels.get(MEMBER_LABEL, "")
+        for index, job in jobs.items()
+        if attempt and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
+    }
+    over = sorted(done - held.keys())
+    seats = max(wanted - len(over), min(wanted, 1))
+    wanted_now = frozenset(wanted_seats(gang, WORKER_ROLE, seats))
+    staying = [index for index, seat in sorted(held.items()) if seat in wanted_now][:seats]
+    # A Job whose seat is not wanted goes, so its index is the last to take.
+    free = sorted(by_index.keys() - set(over), key=lambda index: (index in held, index))
+    return _filled(staying, free, seats) | set(over[: wanted - seats])
+
+
+def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[int]:
+    """With the first free ones, until there are enough."""
+    kept = set(staying)
+    free = (index for index in indexes if index not in kept)
+    return kept | set(islice(free, max(wanted - len(kept), 0)))
+
+
+def _living(observed: ObservedState, name: str) -> Job | None:
+    job = observed.jobs.get(name)
+    return job if job is not None and job.metadata.deletion_timestamp is None else None

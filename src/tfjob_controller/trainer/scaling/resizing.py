@@ -1,0 +1,196 @@
+"""What is said of a job whose number of workers changes, and whether the controller itself should change it.
+
+Theory of operation. `spec.workerReplicas` has three writers: people (`kubectl scale`), a HorizontalPodAutoscaler, and
+this controller, where it runs with --autoscaling=on and the gang scheduler wishes for another number in the status of
+the job's Gang. The last one wins. So that it can be told who it was, the controller puts its wish on record
+(`status.scaling.target`) before it writes the spec; what then turns up in the spec is its own if it is that number, and
+somebody else's if it is not. A wish is written again until the spec says so, somebody else has written the spec, or the
+gang scheduler wishes it no more.
+
+The condition Resizing is True from a change on until the children follow: who should leave has gone with its pods, and
+who should come has its Job (with resize Restart: all are of the present generation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.gang import BOUND, Gang
+from tfjob_controller.api.tfjob import BY_RESTART, WORKER
+from tfjob_controller.api.trainingstatus import ScalingStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.gangterms import OFF, ON
+from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.restart_attempts import next_attempt
+from tfjob_controller.trainer.status.events import NORMAL, WARNING, StatusEvent
+
+_NO_REASON = "the gang scheduler asks for it"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRequest:
+    """Of the gang scheduler, in workers of the job."""
+
+    workers: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingDecision:
+    """The next `status.scaling`, events, and the number of workers to be written to the spec, if any."""
+
+    scaling: ScalingStatus | None
+    events: tuple[StatusEvent, ...] = ()
+    scale_to: int | None = None
+
+
+def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
+    """For a job that goes on; sets the condition Resizing."""
+    wanted = _workers_of(job_state.plan)
+    if wanted is None:
+        return ScalingDecision(None)
+    old = job_state.status.scaling
+    changed = old is not None and old.workers != wanted
+    events = tuple(_events(job_state, old, wanted)) if old is not None and changed else ()
+    scaling = _followed(job_state, old or ScalingStatus(workers=wanted), wanted)
+    wish = None if changed else _wish(job_state, wanted)
+    _say(job_state, scaling, said, changed=changed)
+    if wish is None or job_state.plan.autoscaling != ON or job_state.plan.policy.suspend or _is_turning(job_state):
+        told = tuple(_recommended(job_state, wanted, wish, said))
+        return ScalingDecision(replace(scaling, target=0, target_reason=""), (*events, *told))
+    return ScalingDecision(replace(scaling, target=wish.workers, target_reason=wish.reason), events, wish.workers)
+
+
+def resize_message(before: int, after: int, reason: str, by: str = "spec.workerReplicas") -> str:
+    """`reason` is empty where it was not the autoscaler."""
+    if not reason:
+        return f"scaled {before} → {after} workers by {by}"
+    return f"{'shrunk' if after < before else 'grown'} {before} → {after} workers: {reason}"
+
+
+def _workers_of(plan: Plan) -> int | None:
+    return next((role.replicas for role in plan.roles if role.replica_type == WORKER), None)
+
+
+def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
+    """Who asked for this many workers is known by the wish on record."""
+    new = old
+    if old.workers != wanted:
+        reason = old.target_reason if old.target == wanted else ""
+        new = replace(old, workers=wanted, before=old.workers, reason=reason)
+    if job_state.plan.resize != BY_RESTART:
+        return new
+    return new if job_state.tf_config_workers == new.members else next_attempt(new, job_state.tf_config_workers)
+
+
+def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[StatusEvent]:
+    own = old.target == wanted
+    yield StatusEvent(
+        NORMAL,
+        reasons.RESIZED,
+        resize_message(old.workers, wanted, old.target_reason if own else "", job_state.plan.workers_field),
+    )
+    against = _overruled(old, wanted)
+    if against and not own:
+        note = (
+            f"somebody else set {wanted} workers where the autoscaler wants {against}: the last one wins; "
+            "leave the workers of a job to one of them"
+        )
+        yield StatusEvent(WARNING, reasons.OVERRIDDEN, note)
+
+
+def _overruled(old: ScalingStatus, wanted: int) -> int:
+    """The number that the autoscaler asks for, or set last, where this goes against it; else 0."""
+    if old.target:
+        return old.target
+    turns_back = (wanted - old.workers) * (old.workers - old.before) < 0
+    return old.workers if old.reason and turns_back else 0
+
+
+def _wish(job_state: JobState, wanted: int) -> ResizeRequest | None:
+    """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
+
+    Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
+    """
+    gang, bounds = job_state.observed.gang, job_state.plan.worker_bounds
+    if (
+        job_state.plan.autoscaling == OFF
+        or bounds is None
+        or gang is None
+        or job_state.admission is None
+        or not job_state.admission.is_admitted
+    ):
+        return None
+    target = gang.status.target_members.get(WORKER_ROLE)
+    count = _count_of(gang)
+    is_old = gang.status.observed_generation < gang.metadata.generation
+    if gang.status.phase != BOUND or target is None or target == count or is_old or _is_finishing(job_state):
+        return None
+    least, most = bounds
+    workers = min(max(wanted + target - count, least), most)
+    return ResizeRequest(workers, gang.status.target_reason or _NO_REASON) if workers != wanted else None
+
+
+def _count_of(gang: Gang) -> int:
+    return next((member.count for member in gang.spec.members if member.name == WORKER_ROLE), 0)
+
+
+def _is_finishing(job_state: JobState) -> bool:
+    """A worker has done its part: the others will soon."""
+    return any(
+        state.state == replica_state.SUCCEEDED
+        for state in job_state.replica_states
+        if state.replica.role.replica_type == WORKER
+    )
+
+
+def _recommended(
+    job_state: JobState, wanted: int, wish: ResizeRequest | None, said: Conditions
+) -> Iterator[StatusEvent]:
+    """Once for each wish; and that there is none any more."""
+    before = said.find(conditions.RESIZING)
+    if wish is None or job_state.plan.autoscaling == ON or said.is_true(conditions.RESIZING):
+        if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
+            said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, "No other number of workers is recommended")
+        return
+    words = f"recommends {wanted} → {wish.workers} workers: {wish.reason}"
+    if before is None or before.message != words:
+        yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, words)
+    said.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
+
+
+def _say(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
+    turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
+    before = said.find(conditions.RESIZING)
+    if changed:
+        words = resize_message(scaling.before, scaling.workers, scaling.reason, job_state.plan.workers_field)
+        said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
+    elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state):
+        said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
+
+
+def _lags(job_state: JobState) -> bool:
+    """Do the children not follow yet?"""
+    if job_state.plan.policy.suspend:
+        # Nobody follows before it is resumed.
+        return False
+    if _is_turning(job_state):
+        return True
+    names = {state.replica.name for state in job_state.replica_states if state.state != replica_state.SUCCEEDED}
+    return not names <= job_state.observed.jobs.keys()
+
+
+def _is_turning(job_state: JobState) -> bool:
+    """Is somebody still on the way out?"""
+    plan, jobs = job_state.plan, job_state.observed.jobs
+    if any(name not in plan.by_name for name in jobs):
+        return True
+    if plan.resize != BY_RESTART:
+        return False
+    return (job_state.admission is None or job_state.admission.is_admitted) and not job_state.stale.is_gone

@@ -1,0 +1,208 @@
+"""Has the job ended, and how? Those who must succeed decide (the chief alone, if nobody says more), but for what the
+user asked for and what cannot be helped.
+
+Which of a job's steps is due: initializers before the nodes, the exporter after them.
+
+A job without steps is one step: its plan as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tfjob_controller.trainer import reasons
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.failure_attribution import is_consequence, seconds_until_attributed
+from tfjob_controller.trainer.state.initializers import config_timeout_message, retry_limit_message
+from tfjob_controller.trainer.state.observed import ObservedState, Obstacle
+from tfjob_controller.trainer.state.pods import how_it_ended, shortened
+from tfjob_controller.trainer.state.replica_state import JOB_FAILED, ReplicaState
+from tfjob_controller.trainer.state.terminations import why_never_started
+from tfjob_controller.util.timestamps import seconds_until
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How the job ended: `reason` from reasons.py for its condition, `message` for its `reason`."""
+
+    succeeded: bool
+    reason: str
+    message: str
+
+
+def job_completion(
+    plan: Plan,
+    states: Sequence[ReplicaState],
+    unfinished: Sequence[ReplicaState],
+    causes: Sequence[ReplicaState],
+    restarts: int,
+    started: str | None,
+    now: datetime,
+) -> Completion | None:
+    """The end of the job, None while it goes on. `views` are in the plan's order: the chief's is the first.
+
+    `unfinished`: those of steps that are not completed; `causes`: those for which all must be started again.
+    """
+    if has_succeeded(plan, states):
+        return Completion(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, states))
+    return (
+        _failed_replica(unfinished, causes, now)
+        or _not_carried(plan, unfinished, now)
+        or (_no_restart_left(plan, causes, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
+        or _too_late(plan, started, now)
+    )
+
+
+def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
+    """Have all that must? `views` may be of more replicas than the plan's."""
+    if not plan.needed:
+        return states[0].state == replica_state.SUCCEEDED
+    names = {replica.name for replica in plan.needed}
+    return all(state.state == replica_state.SUCCEEDED for state in states if state.replica.name in names)
+
+
+def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
+    needed = plan.needed or (states[0].replica,)
+    if len(needed) == 1:
+        return f"{needed[0].id} succeeded"
+    return f"all {len(needed)} {needed[0].role.name}s succeeded"
+
+
+def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
+    """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
+    if not plan.restarts_together or plan.policy.suspend:
+        return ()
+    left = [state for state in unfinished if state.replica.role.restarts_together]
+    over = [state for state in left if _is_over(state)]
+    is_somebodys_fault = any(state.state == replica_state.FAILED and not is_consequence(state, over) for state in left)
+    return () if is_somebodys_fault else over
+
+
+def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
+    """Without those of steps that are done: what becomes of a node once the launcher has succeeded is no matter."""
+    done = {name for step in plan.steps if has_succeeded(step, states) for name in step.by_name}
+    return [state for state in states if state.replica.name not in done] if done else states
+
+
+def _is_over(state: ReplicaState) -> bool:
+    """Not because its Job is suspended, or was until now."""
+    if not (state.is_restarting or state.must_redo):
+        return False
+    is_suspended = state.job is not None and state.job.spec.suspend
+    return not is_suspended or (state.pod is not None and replica_state.has_ended_by_itself(state.pod))
+
+
+def _failed_replica(
+    states: Sequence[ReplicaState], restarting: Sequence[ReplicaState], now: datetime
+) -> Completion | None:
+    for state in states:
+        if state.state == replica_state.FAILED and state.replica.decides:
+            if is_consequence(state, restarting) or seconds_until_attributed(state, states, now):
+                continue
+            return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(state)))
+    return None
+
+
+def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:
+    """What brings or takes data neither starts nor succeeds."""
+    if words := config_timeout_message(plan, states, now):
+        return Completion(False, reasons.REPLICA_FAILED, shortened(words))
+    if words := retry_limit_message(plan, states):
+        return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(words))
+    return None
+
+
+def failure_message(state: ReplicaState) -> str:
+    """A clause: which replica failed, or cannot start, and why."""
+    words = why_never_started(state.exited) if state.exited is not None else ""
+    if not words:
+        return f"{state.replica.id} failed: {_why_failed(state)}"
+    who = f"{state.replica.id}: {state.ended_in}" if state.ended_in else state.replica.id
+    return f"{who} cannot start: {words}"
+
+
+def _why_failed(state: ReplicaState) -> str:
+    """In words: the exit code, and what the program said last."""
+    if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
+        return "its Job was deleted"
+    if state.exited is not None and state.exited.exit_code:
+        return ": ".join(each for each in (state.ended_in, how_it_ended(state.exited)) if each)
+    if state.pod is not None and state.pod.status.reason:
+        return ": ".join(each for each in (state.pod.status.reason, state.pod.status.message) if each)
+    conditions = state.job.status.conditions if state.job is not None else ()
+    messages = (each.message for each in conditions if each.type == JOB_FAILED)
+    return next(messages, "") or "its Job failed"
+
+
+def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) -> Completion | None:
+    limit = plan.policy.backoff_limit
+    if not failed or limit is None or restarts < limit:
+        return None
+    words = failure_message(failed[0])
+    if not limit:
+        return Completion(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
+    return Completion(
+        False,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        shortened(f"{words}; restarted {restarts} times, as often as maxRestarts"),
+    )
+
+
+def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
+    """The end of a job of which a write can never succeed."""
+    words = next((obstacle.words for obstacle in obstacles if obstacle.permanent), None)
+    return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
+
+
+def _too_many_restarts(plan: Plan, restarts: int) -> Completion | None:
+    limit = plan.policy.backoff_limit
+    if limit is None or restarts <= limit:
+        return None
+    words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, backoffLimit is {limit}"
+    return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, words)
+
+
+def _too_late(plan: Plan, started: str | None, now: datetime) -> Completion | None:
+    left = seconds_until_deadline(plan, started, now)
+    if left is None or left > 0:
+        return None
+    words = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
+    return Completion(False, reasons.DEADLINE_EXCEEDED, words)
+
+
+def seconds_until_deadline(plan: Plan, started: str | None, now: datetime) -> float | None:
+    """None without a deadline, and while the job is suspended: then it has no start time."""
+    limit = plan.policy.active_deadline_seconds
+    if limit is None or started is None or plan.policy.suspend:
+        return None
+    return seconds_until(started, limit, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The plan, the states and the children of the step that is due. `completed`: states of those that are over.
+
+    `is_first`: nothing came before it.
+    """
+
+    plan: Plan
+    replica_states: Sequence[ReplicaState]
+    observed: ObservedState
+    completed: Sequence[ReplicaState] = ()
+    is_first: bool = True
+
+
+def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedState) -> Step:
+    """The first one that is not done; the last one of a job that is."""
+    if not plan.steps:
+        return Step(plan, states, observed)
+    completed: list[ReplicaState] = []
+    for step in plan.steps:
+        part = [state for state in states if state.replica.name in step.by_name]
+        if step is plan.steps[-1] or not has_succeeded(step, part):
+            return Step(step, part, observed.only(step.by_name), completed, is_first=step is plan.steps[0])
+        completed.extend(part)
+    raise AssertionError("there is a last step")

@@ -1,0 +1,309 @@
+"""Classifies each replica of a plan once; every decision after that reads these states.
+
+A replica's state comes from what the status remembers, then from what its child Job ended as, then from its newest pod,
+of which the last exit of the training container counts (exit_codes.py). A replica that waits, is being restarted or has
+no pod yet is Running.
+
+What a pod exits with while it is being deleted says nothing about the program: somebody else ended it (a suspended Job,
+kubectl, a drained node). The Job controller judges such an end, and its word is the Job's condition; but for a Job that
+is suspended, which fails for what its program exits with as it is stopped (its podFailurePolicy counts that). What it
+had ended with before it was deleted still counts: 0 always, an error where the Job is gone, and nobody judges it.
+
+Jobs and pods are seen by watches of their own, and a Job's end may be seen before its pod's. It counts only when the
+pod's is: that alone tells exit code, last words and restarts, and what a finished job says is never written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from tfjob_controller.api.core import Condition, Job, Pod, Terminated
+from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.state.observed import ObservedState
+from tfjob_controller.trainer.state.pods import FAILED as POD_FAILED
+from tfjob_controller.trainer.state.pods import (
+    failed_before_training,
+    is_disrupted,
+    is_finished,
+    last_exit,
+    newest,
+    training_container,
+    was_told_to_end,
+    why_pending,
+)
+from tfjob_controller.trainer.state.terminations import is_permanent_error
+from tfjob_controller.util.timestamps import format_time, seconds_until
+
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+UNKNOWN = "Unknown"
+
+JOB_COMPLETE = "Complete"
+JOB_FAILED = "Failed"
+JOB_SUSPENDED = "Suspended"
+_OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
+
+# A Job with a podFailurePolicy makes no new pod before the old one has really ended, and one on a lost node never does:
+# it is given up this long after the end of its grace period. Nor is a pod's end waited for longer after its Job's.
+LOST_AFTER_SECONDS = 30
+# The Job controller makes pods within moments; where it cannot (quota, admission), only the Job's events say why.
+NO_POD_AFTER_SECONDS = 30
+
+
+class ReplicaState(msgspec.Struct, frozen=True):
+    """One replica as it is now.
+
+    `exited`: how its container ended last, whether that counts or not; `is_up`: its container runs now;
+    `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be made anew.
+    `ended_in`: which container it is that ended, where that is not the training container.
+    """
+
+    replica: Replica
+    state: str
+    job: Job | None = None
+    pod: Pod | None = None
+    pods: Sequence[Pod] = ()
+    exited: Terminated | None = None
+    is_up: bool = False
+    is_ready: bool = False
+    is_restarting: bool = False
+    must_redo: bool = False
+    pending: str = ""
+    ended_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Moments as texts, made once per snapshot."""
+
+    lost_before: str
+    no_pod_before: str
+
+
+def classify_replicas(
+    plan: Plan, observed: ObservedState, succeeded: Collection[str], now: datetime, started: str | None = None
+) -> tuple[ReplicaState, ...]:
+    """A state of each replica in the plan's order. `succeeded`: ids on record; `started`: the status' startTime."""
+    no_pod_before = now - timedelta(seconds=NO_POD_AFTER_SECONDS)
+    times = _Times(
+        lost_before=lost_before(now),
+        no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
+    )
+    done = frozenset(succeeded)
+    states = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas)
+    if not plan.restarts_together:
+        return tuple(states)
+    return tuple(as_restarting(state) if _may_be_tried_again(state) else state for state in states)
+
+
+def _may_be_tried_again(state: ReplicaState) -> bool:
+    """Of one whose Job does not do so by itself: was it not its program that failed for good?"""
+    if state.state != FAILED or not state.replica.role.restarts_together:
+        return False
+    return state.exited is None or not is_permanent_error(state.exited) or _was_taken(state)
+
+
+def _was_taken(state: ReplicaState) -> bool:
+    pod = state.pod
+    return pod is not None and (pod.metadata.deletion_timestamp is not None or is_disrupted(pod, state.exited))
+
+
+def as_restarting(state: ReplicaState) -> ReplicaState:
+    return replace(state, state=RUNNING, is_restarting=True, must_redo=True)
+
+
+def job_outcome(job: Job) -> str:
+    """`Complete`, `Failed` (also once it is decided but pods still end), or empty while the Job goes on."""
+    condition = _ending(job)
+    return "" if condition is None else _OUTCOMES[condition.type]
+
+
+def _ending(job: Job) -> Condition | None:
+    """The condition that says how the Job ended."""
+    for condition in job.status.conditions:
+        if condition.status == "True" and condition.type in _OUTCOMES:
+            return condition
+    return None
+
+
+def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
+    """Has the Job ended, after that moment (`lost_before`), and its pod not yet, as far as the cache knows?
+
+    The Job controller ends no Job before its pods have ended or were deleted, so the cache will know, too.
+    """
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    ending = _ending(job)
+    return ending is not None and (ending.last_transition_time or "") >= moment
+
+
+def has_failed_while_suspended(job: Job) -> bool:
+    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
+    return job.spec.suspend and job_outcome(job) == JOB_FAILED
+
+
+def _view(
+    replica: Replica, observed: ObservedState, is_remembered: bool, suspended: bool, times: _Times
+) -> ReplicaState:
+    job = observed.jobs.get(replica.name)
+    pods = _pods_of(job, observed.pods.get(replica.name, ()))
+    pod = newest(pods)
+    if is_remembered:
+        return ReplicaState(replica, SUCCEEDED, job, pod, pods)
+    outcome = "" if job is None or _is_ahead(job, pod, times.lost_before) else job_outcome(job)
+    state = _view_without_pod(replica, job, outcome, times) if pod is None else _look(replica, job, pod, pods, times)
+    if outcome == JOB_FAILED and replica.decides:
+        if _was_stopped(state):
+            return ReplicaState(replica, UNKNOWN, job, pod, pods, must_redo=True)
+        return ReplicaState(replica, FAILED, job, pod, pods, state.exited, ended_in=state.ended_in)
+    if outcome == JOB_COMPLETE and not replica.serves and not (pod and is_disrupted(pod, state.exited)):
+        return ReplicaState(replica, SUCCEEDED, job, pod, pods, state.exited)
+    if suspended and state.state == RUNNING and not state.is_up:
+        return ReplicaState(replica, UNKNOWN, job, pod, pods)
+    return state
+
+
+def _was_stopped(state: ReplicaState) -> bool:
+    """Did it fail because its Job was suspended, and not before?"""
+    if state.job is None or not has_failed_while_suspended(state.job):
+        return False
+    return state.pod is None or not has_ended_by_itself(state.pod)
+
+
+def has_ended_by_itself(pod: Pod) -> bool:
+    """Not because somebody deleted it."""
+    return is_finished(pod) and pod.metadata.deletion_timestamp is None
+
+
+def _pods_of(job: Job | None, pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Without those of an earlier Job of the same name. Once the Job is gone, what its pods said still counts."""
+    if job is None or not pods:
+        return pods
+    uid = job.metadata.uid
+    if all(_owned_by(pod, uid) for pod in pods):
+        return pods
+    return tuple(pod for pod in pods if _owned_by(pod, uid))
+
+
+def _owned_by(pod: Pod, uid: str) -> bool:
+    for owner in pod.metadata.owner_references:
+        if owner.controller:
+            return owner.uid == uid
+    return False
+
+
+def _view_without_pod(replica: Replica, job: Job | None, outcome: str, times: _Times) -> ReplicaState:
+    if outcome:
+        return ReplicaState(replica, RUNNING, job, is_restarting=True, must_redo=True)
+    return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(job, times))
+
+
+def _why_no_pod(job: Job | None, times: _Times) -> str:
+    if job is None or job.spec.suspend or job.status.failed or job.status.active:
+        return ""
+    if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
+        return ""
+    return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {job.metadata.name}` says why (quota?)"
+
+
+def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:
+    """What the newest pod says by itself."""
+    container = training_container(pod, replica.role.container)
+    is_up = container is not None and container.state.running is not None
+    exited = last_exit(container) if container is not None else None
+    ended_in = replica.role.container
+    if exited is None:
+        ended_in, exited = failed_before_training(pod, ended_in) or (ended_in, None)
+    state = ReplicaState(
+        replica,
+        RUNNING,
+        job,
+        pod,
+        pods,
+        exited,
+        is_up,
+        is_ready=is_up and container is not None and container.ready,
+        pending="" if is_up else why_pending(pod),
+        ended_in=ended_in if ended_in != replica.role.container else "",
+    )
+    if exited is None and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
+        return state
+    return _judge(state, pod, times)
+
+
+def _judge(state: ReplicaState, pod: Pod, times: _Times) -> ReplicaState:
+    """Of a pod that ended at least once, or goes away."""
+    replica, exited = state.replica, state.exited
+    is_over = (
+        state.job is not None and job_outcome(state.job) != "" and not _is_ahead(state.job, pod, times.lost_before)
+    )
+    if exited is not None and _counts(state, pod, exited):
+        if exited.exit_code == 0 and not replica.serves:
+            return replace(state, state=SUCCEEDED, pending="")
+        if is_permanent_error(exited):
+            restarts = not replica.decides
+            return replace(
+                state, state=FAILED, is_restarting=restarts and not state.is_up, must_redo=restarts and is_over
+            )
+        must_redo = is_over or exited.exit_code == 0
+    else:
+        # Ended with 0 only because it was told to end: its Job will be complete at any moment, but the replica is not.
+        # A pod that the kubelet itself gave up has failed all the same, and its Job makes the next one.
+        ended_well = exited is not None and exited.exit_code == 0 and pod.status.phase != POD_FAILED
+        ended_early = ended_well and is_disrupted(pod, exited)
+        must_redo = is_over or ended_early or (replica.decides and is_lost(pod, times.lost_before))
+    return replace(state, is_restarting=not state.is_up, must_redo=must_redo)
+
+
+def _counts(state: ReplicaState, pod: Pod, exited: Terminated) -> bool:
+    """What it ended with before it was deleted does, but for an error that its Job is there to judge."""
+    is_judged = exited.exit_code != 0 and state.job is not None and pod.metadata.deletion_timestamp is not None
+    return not (is_judged or was_told_to_end(pod, exited) or is_disrupted(pod, exited))
+
+
+def lost_before(now: datetime) -> str:
+    return format_time(now - timedelta(seconds=LOST_AFTER_SECONDS))
+
+
+def is_lost(pod: Pod, moment: str) -> bool:
+    """Was it to be gone before that moment (`lost_before`), and nobody has said that it is?"""
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is not None and deleted < moment and not is_finished(pod)
+
+
+def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:
+    """When a state will change by the passing of time alone; None if none will."""
+    looks = (look for state in states if (look := _next_look(state, started or "", now)) is not None)
+    return min(looks, default=None)
+
+
+def _next_look(state: ReplicaState, started: str, now: datetime) -> float | None:
+    job, pod = state.job, state.pod
+    if pod is None:
+        if job is None or state.pending or state.state != RUNNING or job.spec.suspend or job.status.failed:
+            return None
+        since = max(job.metadata.creation_timestamp or "", started)
+        # One more: times are whole seconds.
+        return _positive(seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)) if since else None
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None:
+        return _end_of_wait(job, pod, now)
+    return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now)) if state.replica.decides else None
+
+
+def _end_of_wait(job: Job | None, pod: Pod, now: datetime) -> float | None:
+    """When the Job's end will count even if its pod's is never seen."""
+    ending = _ending(job) if job is not None and not is_finished(pod) else None
+    if ending is None or not ending.last_transition_time:
+        return None
+    return _positive(seconds_until(ending.last_transition_time, LOST_AFTER_SECONDS + 1, now))
+
+
+def _positive(seconds: float) -> float | None:
+    return seconds if seconds > 0 else None

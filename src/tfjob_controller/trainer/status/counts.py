@@ -1,0 +1,115 @@
+"""What a status counts: replicas by role and job_state, restarts, who has succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.tfjob import WORKER
+from tfjob_controller.api.trainingstatus import ReplicaStatus, TrainingStatus
+from tfjob_controller.trainer.naming import replica_type_labels, selector_string
+from tfjob_controller.trainer.plan.model import Plan, Role
+from tfjob_controller.trainer.progress import next_progress
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.util.timestamps import format_time
+
+
+def with_counts(job_state: JobState) -> TrainingStatus:
+    """The old status with all that is simply counted brought up to date."""
+    old, plan, states = job_state.status, job_state.plan, job_state.replica_states
+    return replace(
+        old,
+        observed_generation=job_state.job.metadata.generation,
+        start_time=(old.start_time or format_time(job_state.now))
+        if job_state.has_started and not plan.policy.suspend
+        else None,
+        **_by_role(plan, states),
+        progress=next_progress(plan, job_state.observed, old.progress),
+        succeeded_indexes=_succeeded(old.succeeded_indexes, states),
+        restart_counts=job_state.restart_counts,
+        restarts=job_state.restarts,
+        worker_replicas=sum(state.job is not None and state.replica.role.replica_type == WORKER for state in states),
+        worker_selector=_worker_selector(plan),
+    )
+
+
+def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
+    """Where all are started again: those who have succeeded are so, too, and nothing of the new set is there yet."""
+    if not job_state.must_restart_all:
+        return status
+    states = job_state.replica_states
+    together = {state.replica.id for state in states if state.replica.role.restarts_together}
+    kept = tuple(id_ for id_ in status.succeeded_indexes if id_ not in together)
+    anew = [
+        ReplicaState(state.replica, replica_state.RUNNING) if state.replica.id in together else state
+        for state in states
+    ]
+    return replace(status, restarts=status.restarts + 1, succeeded_indexes=kept, **_by_role(job_state.plan, anew))
+
+
+def _by_role(plan: Plan, states: Sequence[ReplicaState]) -> dict[str, Any]:
+    """What the status says of each role."""
+    statuses = tuple(_role_status(plan, role, states) for role in plan.roles)
+    return {"replica_statuses": statuses, "ready": {role.name: _ready(role, states) for role in plan.roles}}
+
+
+def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> ReplicaStatus:
+    counts: dict[str, int] = {}
+    for state in states:
+        if state.replica.role is role:
+            reported = _reported_state(plan, state)
+            counts[reported] = counts.get(reported, 0) + 1
+    return ReplicaStatus(role.replica_type, role_state(counts), counts)
+
+
+def _reported_state(plan: Plan, state: ReplicaState) -> str:
+    """Where more than the chief counts, nothing runs that was not made yet."""
+    return (
+        replica_state.UNKNOWN
+        if plan.needed and state.job is None and state.state == replica_state.RUNNING
+        else state.state
+    )
+
+
+def role_state(counts: dict[str, int]) -> str:
+    """Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
+    if replica_state.FAILED in counts:
+        return replica_state.FAILED
+    if replica_state.RUNNING in counts:
+        return replica_state.RUNNING
+    return replica_state.SUCCEEDED if list(counts) == [replica_state.SUCCEEDED] else replica_state.UNKNOWN
+
+
+def _ready(role: Role, states: Sequence[ReplicaState]) -> str:
+    """`1/2`: a replica that succeeded needs to be no more than that."""
+    ready = sum(
+        state.is_ready or state.state == replica_state.SUCCEEDED for state in states if state.replica.role is role
+    )
+    return f"{ready}/{role.replicas}"
+
+
+def _succeeded(old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
+    """What succeeded once is remembered for ever, also when the replica is not wanted any more."""
+    new = {state.replica.id for state in states if state.state == replica_state.SUCCEEDED}.difference(old)
+    return tuple(sorted(new.union(old), key=_natural)) if new else old
+
+
+def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus) -> Sequence[ReplicaState]:
+    """Those that have succeeded, and of which the status does not know yet."""
+    known = frozenset(status.succeeded_indexes)
+    return [state for state in states if state.state == replica_state.SUCCEEDED and state.replica.id not in known]
+
+
+def _natural(replica_id: str) -> tuple[str, int, str]:
+    role, _, index = replica_id.rpartition("-")
+    return role, int(index) if index.isdecimal() else 0, index
+
+
+def _worker_selector(plan: Plan) -> str:
+    if not any(role.replica_type == WORKER for role in plan.roles):
+        return ""
+    return selector_string(replica_type_labels(dict(plan.labels), WORKER))

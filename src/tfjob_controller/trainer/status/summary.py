@@ -1,0 +1,157 @@
+"""What a status says: phase, job_state, reason and conditions of a job that goes on, is suspended, or has ended.
+
+The figures are there already (`statusfigures`); `said` are the conditions so far, and what is new goes into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.gangwait import Wait
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.completion import Completion, Step
+from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.observed import (
+    PHASE_CLEAN_UP,
+    PHASE_CREATING,
+    PHASE_DONE,
+    PHASE_FAILED,
+    PHASE_RUNNING,
+    Obstacle,
+)
+from tfjob_controller.trainer.state.pods import shortened
+from tfjob_controller.trainer.state.replica_state import ReplicaState
+from tfjob_controller.trainer.state.restart_attempts import blocking_pod_message
+from tfjob_controller.trainer.status.events import join_ids
+
+# The summary of a job that does not run yet, in kubectl's word for pods. A job whose phase stays Running while all of
+# its replicas are started again is pending for that time.
+PENDING = "Pending"
+
+
+def ended_status(
+    figures: TrainingStatus, completion: Completion, said: Conditions, now_text: str, *, nothing_to_clean: bool
+) -> TrainingStatus:
+    """The phase CleanUp is passed over where nothing is to be cleaned: one write less."""
+    said.clear(conditions.RUNNING, completion.reason, completion.message)
+    said.clear(conditions.RESTARTING, completion.reason, completion.message)
+    if said.is_true(conditions.RESIZING):
+        said.set(conditions.RESIZING, False, completion.reason, completion.message)
+    said.set(
+        conditions.SUCCEEDED if completion.succeeded else conditions.FAILED, True, completion.reason, completion.message
+    )
+    final = replica_state.SUCCEEDED if completion.succeeded else replica_state.FAILED
+    return replace(
+        figures,
+        phase=last_phase(completion.succeeded) if nothing_to_clean else PHASE_CLEAN_UP,
+        state=final,
+        summary=final,
+        reason=completion.message,
+        completion_time=now_text,
+        conditions=said.all(),
+    )
+
+
+def last_phase(succeeded: bool) -> str:
+    return PHASE_DONE if succeeded else PHASE_FAILED
+
+
+def suspended_status(figures: TrainingStatus, said: Conditions) -> TrainingStatus:
+    words = "Suspended: spec.suspend is true"
+    said.clear(conditions.RUNNING, reasons.SUSPENDED, words)
+    said.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
+    said.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
+    scheduled = said.find(conditions.SCHEDULED)
+    if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
+        said.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
+    return replace(
+        figures,
+        phase=PHASE_CREATING,
+        state=replica_state.UNKNOWN,
+        summary=conditions.SUSPENDED,
+        reason=words,
+        conditions=said.all(),
+    )
+
+
+def active_status(
+    job_state: JobState, figures: TrainingStatus, said: Conditions, obstacles: Sequence[Obstacle]
+) -> TrainingStatus:
+    chief, runner = job_state.replica_states[0], _runner(job_state.replica_states[0], job_state.step)
+    said.clear(conditions.SUSPENDED, reasons.RESUMED, "spec.suspend is false")
+    if runner.is_up and not job_state.must_restart_all:
+        said.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
+    else:
+        said.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
+    _say_restarting(job_state, said)
+    phase = (
+        PHASE_RUNNING
+        if (runner.is_up or figures.phase == PHASE_RUNNING) and not job_state.is_held_back
+        else PHASE_CREATING
+    )
+    reason = "; ".join(_why_waiting(job_state.step, obstacles, job_state.wait))
+    return replace(
+        figures,
+        phase=phase,
+        state=_state_of(job_state.plan, phase, chief),
+        summary=PHASE_RUNNING if said.is_true(conditions.RUNNING) and not job_state.is_held_back else PENDING,
+        reason=reason,
+        conditions=said.all(),
+    )
+
+
+def _runner(chief: ReplicaState, step: Step) -> ReplicaState:
+    """Who says whether the job runs: the chief, and once that has succeeded whoever goes on beside it or after it."""
+    if chief.state != replica_state.SUCCEEDED:
+        return chief
+    return next((state for state in step.replica_states if state.is_up), step.replica_states[0])
+
+
+def _state_of(plan: Plan, phase: str, chief: ReplicaState) -> str:
+    """The chief's, where it decides alone."""
+    if not plan.needed:
+        return chief.state
+    return replica_state.RUNNING if phase == PHASE_RUNNING else replica_state.UNKNOWN
+
+
+def _say_restarting(job_state: JobState, said: Conditions) -> None:
+    over = {state.replica.id for state in job_state.restart_causes}
+    restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
+    if restarting:
+        words = f"{join_ids(restarting)} to be started again"
+        # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
+        said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
+    elif not _is_still_restarting(job_state, said):
+        said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")
+
+
+def _is_still_restarting(job_state: JobState, said: Conditions) -> bool:
+    if not job_state.plan.restarts_together or not said.is_true(conditions.RESTARTING):
+        return False
+    return not _are_up_together(job_state.unfinished)
+
+
+def _are_up_together(states: Sequence[ReplicaState]) -> bool:
+    together = [state for state in states if state.replica.role.restarts_together]
+    return all(state.is_up or state.state == replica_state.SUCCEEDED for state in together)
+
+
+def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
+    """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
+    yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
+    if wait is not None and wait.words:
+        yield shortened(wait.words)
+        return
+    reasons_by_id = (
+        (state.replica.id, state.pending or blocking_pod_message(step.observed, state)) for state in step.replica_states
+    )
+    waiting = [(id_, words) for id_, words in reasons_by_id if words]
+    if waiting:
+        (id_, words), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
+        yield f"{id_}: {words}{more}"

@@ -1,0 +1,106 @@
+"""A TrainJob's status in the words of its API, and back: what is decided is decided in those of `TrainingStatus`.
+
+Nothing that is remembered gets lost on the way there and back, so a status that is read again is the one that was
+written: a job with nothing to do costs no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from tfjob_controller.api import trainjobstatus as wire
+from tfjob_controller.api.trainingstatus import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.trainjob import NODE
+from tfjob_controller.api.trainjobstatus import JobsStatus, TrainJobStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.state import observed, replica_state
+from tfjob_controller.trainer.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
+from tfjob_controller.trainer.status.counts import role_state
+
+COMPLETE = "Complete"
+# What this API calls otherwise; no two are called the same, so that they can be told back.
+TYPES = {conditions.SUCCEEDED: COMPLETE}
+REASONS = {
+    reasons.JOB_CREATED: reasons.JOBS_CREATION_SUCCEEDED,
+    reasons.INVALID_SPEC: reasons.JOBS_BUILD_FAILED,
+    reasons.CHIEF_SUCCEEDED: reasons.ALL_JOBS_COMPLETED,
+}
+_STATES = {SUCCEEDED: wire.SUCCESS, FAILED: wire.FAILED, RUNNING: wire.RUNNING, UNKNOWN: ""}
+_OWN_TYPES = {theirs: ours for ours, theirs in TYPES.items()}
+_OWN_REASONS = {theirs: ours for ours, theirs in REASONS.items()}
+_OWN_STATES = {theirs: ours for ours, theirs in _STATES.items()}
+
+
+def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
+    """`before`: what it follows on, for what the trainer does not decide (metrics, runtime)."""
+    jobs = tuple(_jobs_status(each, status) for each in status.replica_statuses)
+    return replace(
+        before,
+        phase=status.phase,
+        state=_STATES.get(status.state, ""),
+        summary=status.summary,
+        reason=status.reason,
+        conditions=_renamed(status.conditions, TYPES, REASONS),
+        jobs_status=jobs,
+        restarts=status.restarts,
+        restart_counts=status.restart_counts,
+        succeeded_indexes=status.succeeded_indexes,
+        observed_generation=status.observed_generation,
+        start_time=status.start_time,
+        completion_time=status.completion_time,
+        nodes=next((f"{each.ready + each.succeeded}/{each.replicas}" for each in jobs if each.name == NODE), ""),
+    )
+
+
+def from_wire(status: TrainJobStatus) -> TrainingStatus:
+    """What was written by `to_wire`."""
+    return TrainingStatus(
+        phase=status.phase,
+        state=_OWN_STATES.get(status.state, "") if status.phase else "",
+        summary=status.summary,
+        reason=status.reason,
+        conditions=_renamed(status.conditions, _OWN_TYPES, _OWN_REASONS),
+        replica_statuses=tuple(map(_replica_status, status.jobs_status)),
+        ready={each.name: f"{each.ready + each.succeeded}/{each.replicas}" for each in status.jobs_status},
+        restarts=status.restarts,
+        restart_counts=status.restart_counts,
+        succeeded_indexes=status.succeeded_indexes,
+        observed_generation=status.observed_generation,
+        start_time=status.start_time,
+        completion_time=status.completion_time,
+    )
+
+
+def _renamed(
+    those: tuple[JobCondition, ...], types: Mapping[str, str], words: Mapping[str, str]
+) -> tuple[JobCondition, ...]:
+    return tuple(
+        replace(each, type=types.get(each.type, each.type), reason=words.get(each.reason, each.reason))
+        for each in those
+    )
+
+
+def _jobs_status(role: ReplicaStatus, status: TrainingStatus) -> JobsStatus:
+    states = role.replicas_states
+    ready, _, _ = status.ready.get(role.tf_replica_type, "0/0").partition("/")
+    is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
+    succeeded = states.get(SUCCEEDED, 0)
+    return JobsStatus(
+        name=role.tf_replica_type,
+        replicas=sum(states.values()),
+        ready=int(ready) - succeeded,
+        active=states.get(RUNNING, 0),
+        succeeded=succeeded,
+        failed=states.get(FAILED, 0),
+        suspended=states.get(UNKNOWN, 0) if is_suspended and status.phase == observed.PHASE_CREATING else 0,
+    )
+
+
+def _replica_status(jobs: JobsStatus) -> ReplicaStatus:
+    """Whoever is in none of the other states is in no known one."""
+    counts = {SUCCEEDED: jobs.succeeded, RUNNING: jobs.active, FAILED: jobs.failed}
+    counts[replica_state.UNKNOWN] = jobs.replicas - sum(counts.values())
+    states = {state: count for state, count in counts.items() if count}
+    return ReplicaStatus(jobs.name, role_state(states), states)

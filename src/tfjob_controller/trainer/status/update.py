@@ -1,0 +1,244 @@
+"""What the controller says of a job: the next status, the events to emit, and when to look again.
+
+Contract with the engine: call `next_status` after the writes of a sync, with what the caches then hold. If the answer's
+status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look again after
+`wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this status to be on
+record.
+
+Here is decided which status is due; `statusfigures` counts for it, `statuswords` says it.
+
+Whether a change of the status may wait: mere figures, and words that change as replicas come up one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from tfjob_controller.api.tfjob import BY_RESTART
+from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.trainer import conditions, reasons
+from tfjob_controller.trainer.actions.cleanup import is_cleaned_up, ttl_seconds_left
+from tfjob_controller.trainer.conditions import Conditions
+from tfjob_controller.trainer.progress import has_last_words, is_unread
+from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
+from tfjob_controller.trainer.state import replica_state
+from tfjob_controller.trainer.state.completion import refusal, seconds_until_deadline
+from tfjob_controller.trainer.state.evaluation import JobState
+from tfjob_controller.trainer.state.failure_attribution import next_attribution_seconds
+from tfjob_controller.trainer.state.initializers import seconds_until_config_timeout
+from tfjob_controller.trainer.state.observed import (
+    PHASE_CLEAN_UP,
+    PHASE_CREATING,
+    PHASE_FAILED,
+    Obstacle,
+    TrainingJob,
+    is_finished,
+)
+from tfjob_controller.trainer.state.replica_state import seconds_until_change
+from tfjob_controller.trainer.state.restart_attempts import is_of_attempt, seconds_until_pod_lost
+from tfjob_controller.trainer.state.restarts import seconds_until_restart
+from tfjob_controller.trainer.status.counts import unrecorded_successes, with_counts, with_restart
+from tfjob_controller.trainer.status.events import WARNING, StatusEvent, phase_event, status_events
+from tfjob_controller.trainer.status.summary import PENDING, active_status, ended_status, last_phase, suspended_status
+from tfjob_controller.util.timestamps import format_time
+
+# A job that has ended says so once the logs of its workers are read; whoever reads them tells, this is for the worst.
+_UNREAD_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusResult:
+    """`delete_job`: the job's time to live is over, delete it (Background, with its UID as precondition).
+
+    `is_urgent`: it holds what nobody can find out again, so the write must not wait. `suspend_job`: set its
+    spec.suspend, once this status is on record; `scale_to`: likewise its workers, if nobody has changed its spec since.
+    """
+
+    status: TrainingStatus
+    events: tuple[StatusEvent, ...] = ()
+    wake_after_seconds: float | None = None
+    delete_job: bool = False
+    suspend_job: bool = False
+    scale_to: int | None = None
+    is_urgent: bool = False
+
+
+def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = ()) -> StatusResult:
+    """The status that follows from the job_state. A fixed point: given its own answer, it returns that object."""
+    job = job_state.job
+    if is_finished(job.status):
+        return finished_status(job, job_state.now)
+    if job.status.phase == PHASE_CLEAN_UP:
+        # The verdict stands; all that is left is to see the pods go.
+        is_over = is_cleaned_up(job_state.plan, job_state.observed, job_state.replica_states)
+        return _finished(job, job_state.now) if is_over else StatusResult(job.status)
+    return _active(job_state, obstacles)
+
+
+def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
+    """The status of a job whose spec is refused: Failed at once, `invalid job spec: <why>`, one Warning event."""
+    if is_finished(job.status):
+        return finished_status(job, now)
+    if job.status.phase == PHASE_CLEAN_UP:
+        return _finished(job, now)
+    text = format_time(now)
+    words = f"invalid job spec: {why}"
+    said = Conditions(job.status.conditions, text, job.metadata.generation)
+    said.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
+    said.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
+    status = replace(
+        job.status,
+        phase=PHASE_FAILED,
+        state=replica_state.FAILED,
+        summary=replica_state.FAILED,
+        reason=words,
+        conditions=said.all(),
+        observed_generation=job.metadata.generation,
+        completion_time=text,
+    )
+    return _result(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
+
+
+def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
+    """Of a job that cannot be planned yet."""
+    said = _seen(job, now)
+    status = replace(
+        job.status,
+        phase=job.status.phase or PHASE_CREATING,
+        state=job.status.state or replica_state.UNKNOWN,
+        summary=job.status.summary or PENDING,
+        reason=why,
+        conditions=said.all(),
+        observed_generation=job.metadata.generation,
+    )
+    return StatusResult(job.status if status == job.status else status)
+
+
+def finished_status(job: TrainingJob, now: datetime) -> StatusResult:
+    """For a finished job, without a plan: its own status, and when or whether its time to live is over."""
+    left = ttl_seconds_left(job.ttl_seconds_after_finished, job.status.completion_time, now)
+    if left is None:
+        return StatusResult(job.status)
+    return StatusResult(job.status, wake_after_seconds=max(0.0, left), delete_job=left <= 0)
+
+
+def _result(job: TrainingJob, status: TrainingStatus, events: tuple[StatusEvent, ...], now: datetime) -> StatusResult:
+    """For a job that has just finished: its time to live begins."""
+    left = ttl_seconds_left(job.ttl_seconds_after_finished, status.completion_time, now)
+    return StatusResult(status, events, left)
+
+
+def _finished(job: TrainingJob, now: datetime) -> StatusResult:
+    status = replace(job.status, phase=last_phase(job.status.state == replica_state.SUCCEEDED))
+    return _result(job, status, (phase_event(status),), now)
+
+
+def _seen(job: TrainingJob, now: datetime) -> Conditions:
+    said = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
+    said.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    return said
+
+
+def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
+    """The job goes on, or ends here."""
+    plan, wait, old = job_state.plan, job_state.wait, job_state.status
+    said = _seen(job_state.job, job_state.now)
+    if wait is not None and not plan.is_suspended:
+        said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
+    figures = with_counts(job_state)
+    completion = job_state.completion or refusal(obstacles)
+    if completion is not None:
+        if job_state.observed.is_unread or is_unread(plan, job_state.observed):
+            return StatusResult(old, wake_after_seconds=_UNREAD_SECONDS)
+        nothing_to_clean = is_cleaned_up(plan, job_state.observed, job_state.replica_states)
+        status = ended_status(figures, completion, said, format_time(job_state.now), nothing_to_clean=nothing_to_clean)
+        return _told(job_state, status, ScalingDecision(old.scaling))
+    resizing = decide_scaling(job_state, said)
+    figures = with_restart(job_state, replace(figures, scaling=resizing.scaling))
+    if plan.is_suspended:
+        return _told(job_state, suspended_status(figures, said), resizing)
+    status = active_status(job_state, figures, said, obstacles)
+    return _told(job_state, status, resizing, suspends=wait is not None and wait.suspends)
+
+
+def _told(
+    job_state: JobState, status: TrainingStatus, resizing: ScalingDecision, *, suspends: bool = False
+) -> StatusResult:
+    """The status with all that follows from it."""
+    old = job_state.status
+    if status == old:
+        wake_after_seconds = _wake_after(job_state, old)
+        return StatusResult(
+            old, wake_after_seconds=wake_after_seconds, suspend_job=suspends, scale_to=resizing.scale_to
+        )
+    events = (*status_events(job_state, status), *resizing.events)
+    if is_finished(status):
+        return _result(job_state.job, status, events, job_state.now)
+    is_last_sight = _is_last_sight(job_state)
+    return StatusResult(
+        status,
+        events,
+        0.0 if is_last_sight or _waits_for_the_record(job_state, status) else _wake_after(job_state, status),
+        suspend_job=suspends,
+        scale_to=resizing.scale_to,
+        is_urgent=has_last_words(job_state.observed, old.progress, status.progress) or is_last_sight,
+    )
+
+
+def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
+    """Are there actions that may follow as soon as this status is written?"""
+    plan, old = job_state.plan, job_state.status
+    if status.phase == PHASE_CLEAN_UP or any(state.must_redo for state in job_state.replica_states):
+        return True
+    if plan.restarts_together and status.restarts != old.restarts:
+        return True
+    return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
+
+
+def _is_last_sight(job_state: JobState) -> bool:
+    """Has a replica succeeded whose Job is gone, or goes once that is on record?"""
+    stale = {job.metadata.name for job in job_state.stale.jobs}
+    return any(
+        state.job is None or state.replica.name in stale or not is_of_attempt(job_state.plan, state.job)
+        for state in unrecorded_successes(job_state.replica_states, job_state.status)
+    )
+
+
+def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
+    plan, states, wait, now = job_state.plan, job_state.replica_states, job_state.wait, job_state.now
+    times = (
+        seconds_until_deadline(plan, status.start_time, now),
+        seconds_until_change(states, status.start_time, now),
+        seconds_until_pod_lost(plan, job_state.observed, now),
+        seconds_until_restart(plan, status, now) or None,
+        next_attribution_seconds(states, now),
+        seconds_until_config_timeout(plan, job_state.unfinished, now),
+        wait.seconds_left if wait is not None and not plan.is_suspended else None,
+    )
+    return min((max(0.0, each) for each in times if each is not None), default=None)
+
+
+def is_minor(old: TrainingStatus, result: StatusResult) -> bool:
+    """Only figures differ, and nothing is lost if they are written later."""
+    if result.events or result.is_urgent:
+        return False
+    return _of_substance(old) == _of_substance(result.status)
+
+
+def _of_substance(status: TrainingStatus) -> TrainingStatus:
+    return replace(
+        status,
+        reason="",
+        replica_statuses=(),
+        ready={},
+        worker_replicas=0,
+        succeeded_indexes=(),
+        progress=None,
+        conditions=tuple(
+            replace(each, message="") if each.type == conditions.SCHEDULED else each for each in status.conditions
+        ),
+    )

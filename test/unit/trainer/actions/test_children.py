@@ -1,0 +1,222 @@
+"""Bodies of child Jobs, Services and the ConfigMap."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from helpers.clusterinmemory import decoded, plan_of
+from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
+from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_service
+from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.plan.tfjob import build_plan
+
+LABELS = {
+    "kubeflow.org": "",
+    "job_type": "PS",
+    "runtime_id": "a6no",
+    "tf_job_name": "example-job",
+    "task_index": "1",
+}
+OWNER = {
+    "apiVersion": "kubeflow.org/v1alpha1",
+    "kind": "TFJob",
+    "name": "example-job",
+    "uid": "uid-job",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
+
+
+def job_of(plan: Plan, replica_id: str = "master-0", **options: Any) -> dict[str, Any]:
+    return build_job(plan, next(replica for replica in plan.replicas if replica.id == replica_id), **options)
+
+
+def pod_spec_of(plan: Plan, replica_id: str = "master-0") -> dict[str, Any]:
+    spec: dict[str, Any] = job_of(plan, replica_id)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_a_service_is_headless_and_open_before_anything_is_ready() -> None:
+    plan = plan_of()
+    assert build_service(plan, plan.by_name["example-job-ps-a6no-1"]) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "example-job-ps-a6no-1",
+            "namespace": "ns",
+            "labels": LABELS,
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": LABELS,
+            "ports": [{"name": "tf-port", "port": 2222}],
+        },
+    }
+
+
+def test_a_job_runs_one_pod_to_completion_and_never_gives_up() -> None:
+    body = job_of(plan_of(), "ps-1")
+    spec = body["spec"]
+    assert body["metadata"] == {
+        "name": "example-job-ps-a6no-1",
+        "namespace": "ns",
+        "labels": LABELS,
+        "ownerReferences": [OWNER],
+    }
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 2147483647)
+    assert spec["template"]["metadata"]["labels"] == LABELS
+    assert "suspend" not in spec
+
+
+def test_the_templates_own_labels_and_annotations_stay_but_ours_win() -> None:
+    template = {
+        **pod_template(container()),
+        "metadata": {"labels": {"team": "a", "job_type": "mine"}, "annotations": {"note": "b"}},
+    }
+    metadata = job_of(plan_of(master(template=template)))["spec"]["template"]["metadata"]
+    assert metadata["annotations"] == {"note": "b"}
+    assert (metadata["labels"]["team"], metadata["labels"]["job_type"]) == ("a", "MASTER")
+
+
+def test_tf_config_goes_to_the_training_container_alone_after_the_users_variables() -> None:
+    own = [{"name": "A", "value": "1"}, {"name": "TF_CONFIG", "value": "mine"}]
+    spec = pod_spec_of(plan_of(master(template=pod_template(container("side"), container(env=own)))))
+    side, training = spec["containers"]
+    assert "env" not in side
+    assert [each["name"] for each in training["env"]] == ["A", "TF_CONFIG"]
+    assert json.loads(training["env"][1]["value"])["task"] == {"type": "master", "index": 0}
+
+
+@pytest.mark.parametrize("restart_policy", ["OnFailure", "Never", None])
+def test_workers_are_restarted_as_their_template_says_whatever_the_exit_code(restart_policy: str | None) -> None:
+    template = pod_template(container(), **({"restartPolicy": restart_policy} if restart_policy else {}))
+    spec = job_of(plan_of(master(), workers(1, template=template)), "worker-0")["spec"]
+    assert spec["template"]["spec"]["restartPolicy"] == (restart_policy or "OnFailure")
+    assert "podFailurePolicy" not in spec
+    assert "restartPolicy" not in spec["template"]["spec"]["containers"][0]
+
+
+POLICY = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": "tensorflow", "operator": "In", "values": list(range(1, 128))},
+        },
+    ]
+}
+RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(128, 256))}}]
+
+
+def test_a_chief_with_never_fails_its_job_by_a_permanent_error_but_not_by_a_disruption() -> None:
+    spec = job_of(plan_of(master(template=pod_template(container(), restartPolicy="Never"))))["spec"]
+    assert spec["podFailurePolicy"] == POLICY
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert "restartPolicyRules" not in spec["template"]["spec"]["containers"][0]
+
+
+def test_a_chief_with_on_failure_is_restarted_in_place_for_retryable_codes_only() -> None:
+    template = pod_template(container("side"), container(), initContainers=[container("init")])
+    spec = job_of(plan_of(master(template=template)))["spec"]
+    pod_spec = spec["template"]["spec"]
+    side, training = pod_spec["containers"]
+    assert spec["podFailurePolicy"] == POLICY
+    assert pod_spec["restartPolicy"] == "Never"
+    assert (training["restartPolicy"], training["restartPolicyRules"]) == ("Never", RULES)
+    assert side["restartPolicy"] == "OnFailure"
+    assert pod_spec["initContainers"][0]["restartPolicy"] == "OnFailure"
+
+
+def test_containers_keep_restart_policies_of_their_own() -> None:
+    template = pod_template(
+        container(restartPolicy="OnFailure"), initContainers=[container("sidecar", restartPolicy="Always")]
+    )
+    pod_spec = pod_spec_of(plan_of(master(template=template)))
+    assert pod_spec["initContainers"][0]["restartPolicy"] == "Always"
+    assert pod_spec["containers"][0]["restartPolicy"] == "OnFailure"
+    assert "restartPolicyRules" not in pod_spec["containers"][0]
+
+
+def test_an_old_server_gets_plain_on_failure_for_the_chief() -> None:
+    spec = job_of(plan_of(master(), restart_rules=False))["spec"]
+    assert "podFailurePolicy" not in spec
+    assert spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert "restartPolicyRules" not in spec["template"]["spec"]["containers"][0]
+
+
+def test_under_any_replica_every_job_judges_exit_codes() -> None:
+    plan = plan_of(failurePolicy="AnyReplica")
+    assert all(build_job(plan, replica)["spec"]["podFailurePolicy"] == POLICY for replica in plan.replicas)
+
+
+@pytest.mark.parametrize(
+    ("field", "job_field"), [("schedulerName", "schedulerName"), ("priorityClassName", "priorityClassName")]
+)
+def test_a_jobs_scheduler_and_priority_fill_in_for_templates_without(field: str, job_field: str) -> None:
+    own = pod_template(container(), **{field: "mine"})
+    plan = plan_of(master(), workers(1, template=own), **{job_field: "ours"})
+    assert pod_spec_of(plan, "master-0")[field] == "ours"
+    assert pod_spec_of(plan, "worker-0")[field] == "mine"
+
+
+def test_a_ps_without_template_runs_the_default_server_from_the_config_map() -> None:
+    spec = pod_spec_of(plan_of(tfImage="localhost/tf"), "ps-0")
+    (server,) = spec["containers"]
+    assert (server["name"], server["image"]) == ("tensorflow", "localhost/tf")
+    assert server["volumeMounts"] == [{"name": "ps-config-volume", "mountPath": "/ps-server"}]
+    assert spec["volumes"] == [{"name": "ps-config-volume", "configMap": {"name": "cm-ps-a6no"}}]
+    assert server["env"][0]["name"] == "TF_CONFIG"
+
+
+def test_a_ps_template_without_the_container_keeps_what_it_has() -> None:
+    template = pod_template(container("side"), volumes=[{"name": "v"}], nodeSelector={"a": "b"})
+    spec = pod_spec_of(plan_of(master(), parameter_servers(1, template=template)), "ps-0")
+    assert [each["name"] for each in spec["containers"]] == ["side", "tensorflow"]
+    assert [each["name"] for each in spec["volumes"]] == ["v", "ps-config-volume"]
+    assert spec["nodeSelector"] == {"a": "b"}
+
+
+def test_the_default_image_is_the_controllers() -> None:
+    job = decoded(tfjob(master(), parameter_servers(1)))
+    plan = build_plan(job, ControllerConfig(tf_image="ours"))
+    assert pod_spec_of(plan, "ps-0")["containers"][0]["image"] == "ours"
+
+
+def test_the_config_map_holds_the_script_that_the_command_runs() -> None:
+    plan = plan_of()
+    body = build_config_map(plan)
+    (script,) = body["data"]
+    assert body["metadata"]["name"] == "cm-ps-a6no"
+    assert body["metadata"]["ownerReferences"] == [OWNER]
+    assert pod_spec_of(plan, "ps-0")["containers"][0]["command"][-1].endswith(f" /ps-server/{script}")
+
+
+def test_a_suspended_job_can_be_built() -> None:
+    assert job_of(plan_of(), suspend=True)["spec"]["suspend"] is True
+
+
+def test_building_children_leaves_the_job_as_it_was() -> None:
+    job = decoded(tfjob(master(template=pod_template(container(env=[{"name": "A"}]))), parameter_servers(1)))
+    before = copy.deepcopy(job)
+    plan = build_plan(job, ControllerConfig(), restart_rules=True)
+    for replica in plan.replicas:
+        build_job(plan, replica)
+    assert job == before
+
+
+@pytest.mark.parametrize("own", ["File", None])
+def test_the_end_of_a_log_stays_with_the_pod_unless_the_template_says_otherwise(own: str | None) -> None:
+    fields = {} if own is None else {"terminationMessagePolicy": own}
+    template = pod_template(container(**fields), container("log"))
+    plan = plan_of(master(template=template), workers(1, template=template))
+    for replica in plan.replicas:
+        first, second = build_job(plan, replica)["spec"]["template"]["spec"]["containers"]
+        assert first["terminationMessagePolicy"] == (own or "FallbackToLogsOnError")
+        assert "terminationMessagePolicy" not in second

@@ -1,0 +1,338 @@
+"""How one replica is classified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from helpers.clusterinmemory import World, running, running_world, terminated, waiting, world
+from helpers.manifests import master, parameter_servers, pod_template, workers
+from tfjob_controller.api.core import Condition, Terminated
+from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, ReplicaState, classify_replicas
+from tfjob_controller.util.timestamps import format_time
+
+NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
+
+
+def view_of(cluster: World, replica_id: str) -> ReplicaState:
+    status = cluster.job.status
+    views = classify_replicas(cluster.plan, cluster.observed, status.succeeded_indexes, cluster.now, status.start_time)
+    return next(view for view in views if view.replica.id == replica_id)
+
+
+def test_without_a_pod_a_replica_is_running() -> None:
+    cluster = world()
+    assert view_of(cluster, "worker-0").state == "Running"
+    cluster.settle()
+    assert view_of(cluster, "worker-0").state == "Running"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "state"),
+    [
+        pytest.param(0, "Completed", "Succeeded", id="0 is success"),
+        pytest.param(1, "Error", "Failed", id="1 is permanent"),
+        pytest.param(127, "Error", "Failed", id="127 is permanent"),
+        pytest.param(128, "Error", "Running", id="128 is retryable"),
+        pytest.param(255, "Error", "Running", id="255 is retryable"),
+        pytest.param(137, "OOMKilled", "Failed", id="out of memory is permanent"),
+    ],
+)
+def test_the_exit_code_decides(exit_code: int, reason: str, state: str) -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", exit_code, reason)
+    assert view_of(cluster, "worker-0").state == state
+
+
+def test_the_container_is_found_by_its_name() -> None:
+    cluster = running_world()
+    other = replace(terminated(Terminated(1)), name="side")
+    cluster.pod("worker-0", container_statuses=(other, terminated(Terminated(0))))
+    assert view_of(cluster, "worker-0").state == "Succeeded"
+
+
+def test_a_past_end_counts_while_the_container_runs_again() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 3, phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    view = view_of(cluster, "worker-0")
+    assert (view.state, view.is_up, view.is_restarting) == ("Failed", True, False)
+
+
+def test_the_most_recent_end_counts() -> None:
+    cluster = running_world()
+    ended = terminated(Terminated(0))
+    cluster.pod("worker-0", container_statuses=(replace(ended, last_state=terminated(Terminated(137)).state),))
+    assert view_of(cluster, "worker-0").state == "Succeeded"
+
+
+def test_the_newest_pod_counts() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 1)
+    cluster.advance(10)
+    cluster.runs("worker-0", newest=True)
+    assert view_of(cluster, "worker-0").state == "Running"
+
+
+def test_a_pod_that_has_not_started_yet_is_newer_than_one_that_ended() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 1)
+    cluster.pod("worker-0", newest=True, start_time=None)
+    assert view_of(cluster, "worker-0").state == "Running"
+
+
+def test_pods_of_an_earlier_job_of_the_same_name_do_not_count() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 0)
+    name = cluster.name("worker-0")
+    job = cluster.jobs[name]
+    cluster.jobs[name] = replace(job, metadata=replace(job.metadata, uid="another"))
+    assert view_of(cluster, "worker-0").state == "Running"
+
+
+def test_what_a_pod_said_still_counts_when_its_job_is_gone() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 0)
+    del cluster.jobs[cluster.name("worker-0")]
+    assert view_of(cluster, "worker-0").state == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"), [("Complete", "Succeeded"), ("Failed", "Failed"), ("FailureTarget", "Failed")]
+)
+def test_a_finished_job_without_pods_tells_how_the_chief_ended(outcome: str, state: str) -> None:
+    cluster = running_world()
+    cluster.pods.clear()
+    cluster.job_ends("master-0", outcome)
+    assert view_of(cluster, "master-0").state == state
+
+
+OUTCOMES = pytest.mark.parametrize(
+    ("outcome", "exit_code", "state"),
+    [("Complete", 0, "Succeeded"), ("Failed", 1, "Failed"), ("FailureTarget", 1, "Failed")],
+)
+
+
+@OUTCOMES
+def test_the_end_of_a_job_counts_once_that_of_its_pod_is_seen(outcome: str, exit_code: int, state: str) -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", outcome)
+    before = view_of(cluster, "master-0")
+    cluster.exits("master-0", exit_code)
+    after = view_of(cluster, "master-0")
+    assert (before.state, before.is_up, before.must_redo) == ("Running", True, False)
+    assert (after.state, after.exited is not None) == (state, True)
+
+
+@OUTCOMES
+def test_the_end_of_a_job_whose_pods_is_never_seen_counts_after_a_while(
+    outcome: str, exit_code: int, state: str
+) -> None:
+    cluster = running_world()
+    cluster.job_ends("master-0", outcome)
+    due = cluster.settle().wake_after_seconds
+    assert due == LOST_AFTER_SECONDS + 1
+    cluster.advance(due - 1)
+    assert view_of(cluster, "master-0").state == "Running"
+    cluster.advance(1)
+    assert view_of(cluster, "master-0").state == state
+
+
+@pytest.mark.parametrize("outcome", ["Complete", "Failed"])
+def test_a_worker_is_not_made_anew_before_the_end_of_its_pod_is_seen(outcome: str) -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 3, phase="Running")
+    cluster.runs("worker-0", restart_count=1)
+    cluster.job_ends("worker-0", outcome)
+    assert not view_of(cluster, "worker-0").must_redo
+
+
+def test_a_complete_job_outweighs_what_an_older_cache_says_of_its_pod() -> None:
+    cluster = running_world()
+    cluster.pod_deleted("worker-0")
+    cluster.job_ends("worker-0", "Complete")
+    view = view_of(cluster, "worker-0")
+    assert (view.state, view.must_redo) == ("Succeeded", False)
+
+
+def test_a_remembered_success_outweighs_everything() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 0)
+    cluster.settle()
+    cluster.exits("worker-0", 1)
+    assert view_of(cluster, "worker-0").state == "Succeeded"
+
+
+def evicted(cluster: World) -> None:
+    cluster.exits("master-0", 1)
+    cluster.pod("master-0", reason="Evicted")
+
+
+def marked(cluster: World) -> None:
+    cluster.exits("master-0", 1)
+    condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
+    cluster.pod("master-0", conditions=(condition,))
+
+
+@pytest.mark.parametrize("disrupt", [evicted, marked])
+def test_a_disruption_is_retryable_whatever_the_exit_code(disrupt: Callable[[World], None]) -> None:
+    cluster = running_world()
+    disrupt(cluster)
+    view = view_of(cluster, "master-0")
+    assert (view.state, view.is_restarting) == ("Running", True)
+
+
+def test_a_disruption_after_the_end_takes_nothing_back() -> None:
+    cluster = running_world()
+    cluster.exits("master-0", 0)
+    later = format_time(cluster.now + timedelta(seconds=1))
+    cluster.pod("master-0", conditions=(Condition("DisruptionTarget", "True", last_transition_time=later),))
+    assert view_of(cluster, "master-0").state == "Succeeded"
+
+
+def test_a_disrupted_replica_that_ended_with_0_is_made_anew() -> None:
+    cluster = running_world()
+    condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
+    cluster.exits("worker-0", 0)
+    cluster.pod("worker-0", conditions=(condition,))
+    cluster.job_ends("worker-0", "Complete")
+    view = view_of(cluster, "worker-0")
+    assert (view.state, view.must_redo) == ("Running", True)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 137])
+def test_what_a_pod_exits_with_while_it_is_deleted_does_not_count(exit_code: int) -> None:
+    cluster = running_world()
+    cluster.exits("master-0", exit_code)
+    cluster.pod_deleted("master-0")
+    view = view_of(cluster, "master-0")
+    assert (view.state, view.is_restarting) == ("Running", True)
+
+
+@pytest.mark.parametrize(("exit_code", "state"), [(0, "Succeeded"), (1, "Running"), (137, "Running")])
+def test_a_success_before_the_pod_is_deleted_counts_and_an_error_is_the_jobs_to_judge(
+    exit_code: int, state: str
+) -> None:
+    cluster = running_world()
+    cluster.exits("master-0", exit_code)
+    cluster.advance(1)
+    cluster.pod_deleted("master-0")
+    view = view_of(cluster, "master-0")
+    assert (view.state, view.is_restarting) == (state, exit_code != 0)
+
+
+def test_a_parameter_server_that_ends_well_is_made_anew() -> None:
+    cluster = running_world()
+    cluster.exits("ps-0", 0)
+    view = view_of(cluster, "ps-0")
+    assert (view.state, view.must_redo) == ("Running", True)
+
+
+def test_a_worker_whose_job_was_failed_is_made_anew() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 1)
+    cluster.job_ends("worker-0", "Failed")
+    view = view_of(cluster, "worker-0")
+    assert (view.state, view.must_redo) == ("Failed", True)
+
+
+def test_a_chief_on_a_lost_node_is_given_up_after_its_grace_period() -> None:
+    cluster = running_world()
+    cluster.pod_deleted("master-0")
+    cluster.pod_deleted("worker-0")
+    cluster.advance(30)
+    assert not view_of(cluster, "master-0").must_redo
+    cluster.advance(1)
+    assert view_of(cluster, "master-0").must_redo
+    assert not view_of(cluster, "worker-0").must_redo
+
+
+def test_while_suspended_what_does_not_run_is_unknown() -> None:
+    cluster = running_world()
+    cluster.change(suspend=True)
+    cluster.pod_deleted("worker-0")
+    assert view_of(cluster, "worker-0").state == "Running"
+    cluster.exits("worker-0", 143)
+    assert view_of(cluster, "worker-0").state == "Unknown"
+    cluster.pods.clear()
+    assert view_of(cluster, "worker-0").state == "Unknown"
+
+
+UNSCHEDULABLE = Condition("PodScheduled", "False", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+PULL = 'failed to pull "x": not found'
+
+
+@pytest.mark.parametrize(
+    ("status", "pending"),
+    [
+        pytest.param({}, "", id="just created"),
+        pytest.param(
+            {"conditions": (UNSCHEDULABLE,)},
+            "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu.",
+            id="unschedulable",
+        ),
+        pytest.param({"container_statuses": (waiting("ContainerCreating"),)}, "", id="being started"),
+        pytest.param(
+            {"container_statuses": (waiting("ErrImagePull", PULL),)}, f"ImagePullBackOff: {PULL}", id="image pull error"
+        ),
+        pytest.param(
+            {"container_statuses": (waiting("ImagePullBackOff", f'Back-off pulling image "x": ErrImagePull: {PULL}'),)},
+            f"ImagePullBackOff: {PULL}",
+            id="image pull back-off says the same, so that the reason stays still",
+        ),
+        pytest.param(
+            {"container_statuses": (waiting("CreateContainerConfigError", 'configmap "x" not found'),)},
+            'CreateContainerConfigError: configmap "x" not found',
+            id="missing ConfigMap",
+        ),
+        pytest.param(
+            {"init_container_statuses": (waiting("CrashLoopBackOff", "back-off 10s", name="i", last=Terminated(2)),)},
+            "CrashLoopBackOff: container i is restarted with back-off after exit code 2",
+            id="an init container crashes",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"},
+            "OutOfcpu: Node didn't have enough resource: cpu",
+            id="refused by the kubelet",
+        ),
+        pytest.param({"container_statuses": (running(),), "phase": "Running"}, "", id="running"),
+    ],
+)
+def test_why_a_replica_waits(status: dict[str, Any], pending: str) -> None:
+    cluster = world()
+    cluster.settle()
+    cluster.pod("worker-0", **{"phase": "Pending", **status})
+    assert view_of(cluster, "worker-0").pending == pending
+
+
+def test_a_crash_looping_replica_says_so_without_the_changing_delay() -> None:
+    cluster = running_world()
+    crashed = waiting("CrashLoopBackOff", "back-off 40s restarting failed container", last=Terminated(3))
+    cluster.pod("worker-0", container_statuses=(crashed,))
+    view = view_of(cluster, "worker-0")
+    assert (view.state, view.is_restarting) == ("Failed", True)
+    assert view.pending == "CrashLoopBackOff: container tensorflow is restarted with back-off after exit code 3"
+
+
+def test_a_job_that_gets_no_pod_says_where_to_look() -> None:
+    cluster = world(master(), workers(1), parameter_servers(1))
+    cluster.settle()
+    cluster.advance(30)
+    assert view_of(cluster, "worker-0").pending == ""
+    cluster.advance(1)
+    assert "`kubectl describe job example-job-worker-a6no-0`" in view_of(cluster, "worker-0").pending
+
+
+def test_after_a_resume_the_wait_for_a_pod_begins_anew() -> None:
+    cluster = world(suspend=False)
+    cluster.settle()
+    cluster.change(suspend=True)
+    cluster.settle()
+    cluster.advance(1000)
+    cluster.change(suspend=False)
+    cluster.settle()
+    assert view_of(cluster, "worker-0").pending == ""

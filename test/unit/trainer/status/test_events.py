@@ -1,0 +1,48 @@
+"""What is told of restarts: of a set in one sentence, of replicas by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.clusterinmemory import World, running_world
+from helpers.trainworld import ends, running_train_world
+from tfjob_controller.trainer.state.pods import MAX_WORDS
+
+
+def notes(cluster: World) -> list[tuple[str, str]]:
+    return [(each.type, each.note) for each in cluster.events if each.reason == "Restarted"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"), [(None, "restart 1"), (3, "restart 1 of 3")], ids=["without-a-limit", "with-a-limit"]
+)
+def test_a_set_that_is_started_again_is_told_once_with_who_failed_and_why(limit: int | None, count: str) -> None:
+    cluster = running_train_world(nodes=3, maxRestarts=limit)
+    cluster.exits("node-2", 137, "Error", message="last words\nof the program")
+    cluster.job_ends("node-2", "Failed")
+    ends(cluster, "node-1", exit_code=143)
+    cluster.settle()
+    ((kind, note),) = notes(cluster)
+    assert kind == "Warning"
+    assert note.startswith("All are started again, for node-1 failed: exit code 143")
+    assert note.endswith(f" ({count})")
+
+
+def test_however_much_a_program_says_the_count_is_told() -> None:
+    cluster = running_train_world()
+    cluster.exits("node-0", 137, message="x" * 4096)
+    cluster.job_ends("node-0", "Failed")
+    cluster.settle()
+    ((_, note),) = notes(cluster)
+    assert note.endswith("x (restart 1)")
+    assert "…x" in note
+    assert len(note) <= MAX_WORDS + len(" (restart 1)")
+
+
+def test_replicas_that_are_restarted_alone_are_named() -> None:
+    cluster = running_world()
+    cluster.exits("worker-0", 137, phase="Running")
+    cluster.settle()
+    cluster.runs("worker-0", restart_count=1)
+    cluster.settle()
+    assert notes(cluster) == [("Warning", "Restarted worker-0: 1 restarts so far")]
