@@ -1,11 +1,11 @@
-"""The gang scheduler's composition root: `tfjob-controller extender`, beside a kube-scheduler.
+"""The composition root of the gang scheduler, `tfjob-controller extender`, which runs beside a kube-scheduler.
 
-Start: servers (probes are answered from the first moment), caches, then the admission loop and the bind permit, once
-every cache is filled and every handler has been told: reservations are read back before anything is decided. The
-extender's verbs answer 503 until then.
+Start order: servers (so that probes get a response at once), caches, then Permit and the admission loop once every
+cache is synced and every handler has processed the initial state: reservations are restored before the first decision.
+The extender's verbs respond with 503 until then.
 
-Stop: the extender's server (parked binds are answered with an error, and kube-scheduler comes again), gate and binder,
-the loop, caches, other servers. Nothing is lost: what is admitted stands in the Gangs.
+Stop order: the extender's server (waiting bind calls get an error, and kube-scheduler retries), Permit and binder, the
+loop, caches, other servers. Nothing is lost: admissions are in the Gangs' statuses.
 """
 
 from __future__ import annotations

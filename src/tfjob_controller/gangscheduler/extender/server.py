@@ -58,19 +58,19 @@ from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
-INTERNAL_ERROR = "internal error of the gang scheduler; its log says which"
+INTERNAL_ERROR = "internal error of the gang scheduler; see its log"
 _TOO_LONG = f"the body is longer than {MAX_BODY_BYTES} bytes"
 
 _Result = FilterResult | BindResult
-# Gives the answer to a body, at once or later. Raises BadRequestError.
+# Answers a body, at once or later. Raises BadRequestError.
 _Verb = Callable[[bytes, Callable[[_Result], None]], None]
 
 
 class RequestObserver(Protocol):
-    """Is told of each answer, in the server's thread."""
+    """Observes each response, in the server's thread."""
 
     def answered(self, verb: str, is_error: bool, seconds: float) -> None:
-        """`verb` is filter or bind; `seconds` from the request's head to its answer, for bind the waiting too."""
+        """`verb` is filter or bind; `seconds` from the request's head to its response, including the wait of bind."""
 
 
 def new_app(service: ExtenderVerbs, prefix: str = "", observer: RequestObserver | None = None) -> App:
@@ -119,12 +119,12 @@ class _Endpoint:
                 raise BadRequestError(_TOO_LONG)
             self._verb(request.body, answer)
         except BadRequestError as error:
-            answer(self._refusal(str(error)), True)
+            answer(self._rejection(str(error)), True)
         except Exception:
             log.exception("call failed", verb=self._name)
-            answer(self._refusal(INTERNAL_ERROR), True)
+            answer(self._rejection(INTERNAL_ERROR), True)
 
-    def _refusal(self, error: str) -> _Result:
+    def _rejection(self, error: str) -> _Result:
         return BindResult(error) if self._name == "bind" else FilterResult(error=error)
 
 
@@ -137,7 +137,7 @@ def _bind(service: ExtenderVerbs) -> _Verb:
 
 
 def _path(target: bytes) -> bytes:
-    """Without a query, nor escapes."""
+    """Returns the path without query and escapes."""
     try:
         return unquote_to_bytes(httptools.parse_url(target).path or b"")
     except httptools.HttpParserInvalidURLError:
@@ -146,18 +146,18 @@ def _path(target: bytes) -> bytes:
 
 log = structlog.get_logger(__name__)
 
-# Each parked call has a connection of its own; the usual soft limit of 1,024 files would end at a gang of a thousand.
+# Each waiting call has its own connection; the usual soft limit of 1,024 files would not allow a gang of a thousand.
 _WANTED_FILES = 65_536
 _FILES_FOR_OTHERS = 256
 _BACKLOG = 4096
-# After the parked calls have been answered.
+# Time to write the last responses.
 _LAST_ANSWERS_SECONDS = 2.0
 _LAST_ANSWERS_POLL_SECONDS = 0.01
 _SWEEP_SECONDS = 10.0
 
 
 class ListenError(Exception):
-    """The server cannot listen, or must not; one line that says where and why."""
+    """The server cannot or must not listen; the message is one line."""
 
 
 class ListenAddress(Protocol):
@@ -213,14 +213,14 @@ class ExtenderServer:
 
     @property
     def restarts(self) -> int:
-        """How often its thread has died and was started again."""
+        """How often its thread was restarted."""
         return self._thread.restarts
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> bool:
-        """Answer parked calls with an error, free the address, end the thread; True if it has ended in time."""
+        """Answer waiting calls with an error, free the address and stop the thread; True if it stopped in time."""
         self._stop.set()
         running = self._running
         if running is not None:
@@ -231,13 +231,13 @@ class ExtenderServer:
         return ended
 
     def _serve(self) -> None:
-        """One life of the event loop; the socket outlives it, in case that the thread has to be started again."""
+        """Run the event loop. The socket outlives it, in case the thread is restarted."""
         uvloop.run(self._run())
 
     async def _run(self) -> None:
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
         self._running = loop, is_over
-        # Where `stop` came before it could know of this loop.
+        # `stop` may have been called before this loop existed.
         if self._stop.is_set():
             is_over.set()
         connections = HttpConnections(self._app, self._connection_limit)
@@ -261,7 +261,7 @@ async def _until(is_over: asyncio.Event, connections: HttpConnections) -> None:
 
 
 async def _end(connections: HttpConnections) -> None:
-    """Until the last answers have gone, but not for long."""
+    """Wait for the last responses, within a limit."""
     ends_at = time.monotonic() + _LAST_ANSWERS_SECONDS
     while connections.count and time.monotonic() < ends_at:
         await asyncio.sleep(_LAST_ANSWERS_POLL_SECONDS)
