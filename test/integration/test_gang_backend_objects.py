@@ -29,7 +29,7 @@ from helpers.renderings import named, render, render_with, template_of
 from helpers.trainmanifests import trainjob
 from localcluster.foreigncrds import install_foreign_crds
 from tfjob_controller.api.trainjob import TRAINJOBS
-from tfjob_controller.trainer.gangbackends import BACKENDS
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 # What is built once, on a machine that is new and busy.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -176,7 +176,7 @@ def test_volcano_gets_a_pod_group_in_the_jobs_queue_and_pods_of_its_scheduler(co
             assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
             assert (pod["spec"]["schedulerName"], pod["spec"].get("nodeName")) == ("volcano", None)
         backed.says(phase="Pending")
-        backed.await_reason("the queue has not let it in yet")
+        backed.await_reason("the queue has not admitted it yet")
         message = "3/4 tasks in gang unschedulable: pod group is not ready"
         backed.says(phase="Inqueue", conditions=[{**unready("Unschedulable", message, "True"), "transitionID": "1"}])
         said = backed.await_reason(message)

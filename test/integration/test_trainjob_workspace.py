@@ -171,5 +171,5 @@ def test_an_output_without_a_shared_volume_is_refused_in_words(train: Trial) -> 
     status = train.await_end()
     failed = condition(status, "Failed")
     assert failed["reason"] == "JobsBuildFailed"
-    assert "spec.modelConfig.output: what the nodes write is gone with them" in failed["message"]
+    assert "spec.modelConfig.output: the nodes' files are deleted with their pods" in failed["message"]
     assert train.children("jobs") == {}

@@ -1,5 +1,5 @@
 """The object that another scheduler knows a gang by, whatever its kind: a PodGroup of Volcano's, of coscheduling's or
-of Kubernetes' own, or a Workload of Kueue's. What stands in it is read by `trainer.gangbackends`.
+of Kubernetes' own, or a Workload of Kueue's. What stands in it is read by `trainer.podgroup`.
 """
 
 from __future__ import annotations

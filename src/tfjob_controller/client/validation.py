@@ -137,7 +137,7 @@ def _check_built_in(requester: Requester, job: TrainJob, framework: str) -> None
 
 def _check_workspace(job: TrainJob, runtime: _Runtime | None) -> None:
     if runtime is not None and runtime.spec.workspace is None and _exports(job):
-        from tfjob_controller.trainer.workspace import NO_WORKSPACE
+        from tfjob_controller.trainer.podtemplate.workspace import NO_WORKSPACE
 
         raise ClientError(NO_WORKSPACE)
 

@@ -1,4 +1,4 @@
-"""One replica's place in an attempt of its gang, and what that makes of its pods."""
+"""The assignment of a replica to a member and a node in an attempt of its gang, and its effect on pods."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, Gang, Member, wanted_members
 from tfjob_controller.trainer.naming import replica_id
 
-# On children that are pinned: which node, as a label value can say it (a node's name may be longer than one).
+# On pinned children: a hash of the node's name, which may be too long for a label value.
 NODE_LABEL = "scheduling.kubeflow.org/pinned-to"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """`node` is where the pod must run, empty where the scheduler sees to that; then `scheduler_name` says which."""
+    """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node."""
 
     gang: str
     member: str
@@ -33,19 +33,19 @@ class Seat:
 
 
 def wanted_seats(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
-    """Which seats a role has if it has so many, by index: `gang` is None while there is no placement."""
+    """The members of a role with `count` members, by index. `gang` is None while there is no placement."""
     if gang is None:
         return tuple(replica_id(role, index) for index in range(count))
     return wanted_members(replace(gang, spec=replace(gang.spec, members=(Member(role, count),))))
 
 
 def node_value(node: str) -> str:
-    """A node's name as a label value."""
+    """The hash of a node's name, for a label."""
     return hashlib.sha256(node.encode()).hexdigest()[:16]
 
 
 def take_seat(pod_spec: dict[str, Any], seat: Seat) -> None:
-    """Change a pod's spec that is the caller's own, so that the pod takes that seat."""
+    """Changes a pod spec in place, so that the pod runs as assigned."""
     if seat.scheduler_name:
         pod_spec["schedulerName"] = seat.scheduler_name
     if seat.node:
@@ -53,7 +53,7 @@ def take_seat(pod_spec: dict[str, Any], seat: Seat) -> None:
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
-    """Each of the user's terms, any of which would do, and the node besides."""
+    """Adds the node to each of the user's terms, of which one has to match."""
     of_nodes = affinity.get("nodeAffinity") or {}
     terms = (of_nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     here = {"key": "metadata.name", "operator": "In", "values": [node]}

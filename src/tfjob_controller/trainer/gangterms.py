@@ -1,4 +1,4 @@
-"""Which jobs are gangs, and on what terms: the controller's flags and the job's own wishes, compiled into the plan."""
+"""Which jobs are gangs, and on which terms: the controller's flags and the job's spec, compiled into the plan."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import msgspec
 
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
 from tfjob_controller.api.podrequests import member_of
-from tfjob_controller.trainer.gangbackends.backend import Backend
+from tfjob_controller.trainer.podgroup.backend import Backend
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
-# What is done when the gang scheduler wishes that a job had more workers, or fewer.
+# How resize requests of the gang scheduler are handled; see also OFF.
 RECOMMEND, ON = "recommend", "on"
 
 
 @dataclass(frozen=True, slots=True)
 class GangPolicy:
-    """The controller's flags. `pins`: each pod is pinned to its node by affinity, whatever scheduler it names.
+    """The controller's flags. `pins`: node affinity assigns each pod to its node, whatever scheduler it names.
 
-    `autoscaling`: off, recommend (it is only said) or on (it is done). `backend`: who schedules gangs; None is this
-    project's own gang scheduler.
+    `autoscaling` is off, recommend (resize requests are only reported) or on (they are applied). `backend` is the
+    scheduler of gangs; None is this project's own gang scheduler.
     """
 
     which: str = OFF
@@ -32,11 +32,11 @@ class GangPolicy:
     backend: Backend | None = None
 
     def covers(self, enabled: bool | None) -> bool:
-        """Is a job that says this of itself a gang? None leaves it to the flag."""
+        """Reports whether a job with this setting is a gang. None leaves it to the flag."""
         return self.which == ALWAYS if enabled is None else enabled and self.which != OFF
 
     def refuses(self, enabled: bool | None) -> bool:
-        """The job asks for what is turned off."""
+        """Reports whether the job requests gang scheduling although it is off."""
         return self.which == OFF and enabled is True
 
 
@@ -45,15 +45,15 @@ NO_GANGS = GangPolicy()
 
 @dataclass(frozen=True, slots=True)
 class GangTerms:
-    """The gang of one job. `members` is what its roles ask of a node, as if no replica had succeeded yet.
+    """The gang of one job. `members` are the requests of all roles, as if no replica had succeeded yet.
 
-    `scheduler_name` is empty where pods are pinned. Seconds are None where there is no limit.
+    `scheduler_name` is empty if pods are pinned. Seconds are None if there is no limit.
     """
 
     name: str
     members: tuple[Member, ...]
     min_workers: int | None = None
-    # The most workers that the gang scheduler may wish for; None leaves that to whoever edits the Gang.
+    # The most workers that the gang scheduler may request; None leaves the limit to editors of the Gang.
     max_workers: int | None = None
     timeout_seconds: int | None = None
     on_timeout: str = ON_TIMEOUT_WAIT
@@ -72,14 +72,14 @@ class GroupTerms:
 
 
 class Scheduled(TypedDict):
-    """Who sees to a job's gang: fields of its plan, of which one at most is not None."""
+    """The plan's fields for the scheduler of its gang, of which at most one is not None."""
 
     gang: GangTerms | None
     pod_group: GroupTerms | None
 
 
 def scheduled_by(policy: GangPolicy, terms: GangTerms | None, labels: Mapping[str, str]) -> Scheduled:
-    """`labels`: the job's own, which may name its queue."""
+    """`labels` are the job's, which may name its queue."""
     if terms is None or policy.backend is None:
         return {"gang": terms, "pod_group": None}
     queue = labels.get(policy.backend.queue_label, "")
@@ -87,7 +87,7 @@ def scheduled_by(policy: GangPolicy, terms: GangTerms | None, labels: Mapping[st
 
 
 class Wishes(Protocol):
-    """What a job says of itself as a gang."""
+    """The gang settings in a job's spec."""
 
     @property
     def timeout_seconds(self) -> int | None: ...
@@ -106,7 +106,7 @@ def terms_of(
     min_workers: int | None = None,
     max_workers: int | None = None,
 ) -> GangTerms:
-    """Of a job that the policy covers."""
+    """The terms of a job that the policy covers."""
     return GangTerms(
         name=name,
         members=members,
@@ -121,9 +121,9 @@ def terms_of(
 
 
 def member_problem(pod_spec: Mapping[str, Any]) -> str | None:
-    """Why what a pod asks of a node cannot be told, if so.
+    """Why the requests of a pod are invalid; None if they are valid.
 
-    Of a job that is no gang the API server says so, when the child Jobs are created.
+    For a job that is no gang the API server reports this, when the child Jobs are created.
     """
     try:
         msgspec.convert(msgspec.to_builtins(member_of("any", 1, pod_spec)), Member)

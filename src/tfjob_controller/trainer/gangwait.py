@@ -1,7 +1,7 @@
-"""What is said of a job that waits for room, or has got it; and what follows when it has waited for too long.
+"""The condition Scheduled of a job that runs as a gang, and what happens when it has waited for too long.
 
-How long it has waited is told by the job's own conditions: since Scheduled became False, or the job was resumed. So a
-gang that comes back to the queue has its full time again.
+The waiting time starts when the condition Scheduled became False or the job was resumed. So a gang that returns to the
+queue has its full time again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The condition Scheduled as it should be, and `words` for the job's own reason.
+    """The desired condition Scheduled, and `words` for the job's own reason.
 
-    `seconds_left`: until the job has waited for too long; None if it may wait for ever, or does not wait.
+    `seconds_left` is the time until the wait times out; None if it never does, or if the job does not wait.
     """
 
     scheduled: bool
@@ -44,7 +44,7 @@ class Wait:
 def wait_of(
     plan: Plan, admission: GangAdmission | None, observed: ObservedState, status: TrainingStatus, now: datetime
 ) -> Wait | None:
-    """None for a job that is no gang, and does not ask to be one. `status` is what was said so far."""
+    """None for a job that neither is a gang nor requests to be one. `status` is the current one."""
     if plan.is_gang_refused:
         return Wait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
     if plan.gang is None or admission is None:
@@ -60,7 +60,7 @@ def _admitted(admission: GangAdmission, gang: Gang) -> Wait:
 
 
 def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> Wait:
-    """Of a job that has to wait, for that reason: for ever, or until it has waited for too long."""
+    """The wait of a job for this reason, which may time out."""
     if terms.timeout_seconds is None:
         return Wait(False, reason, message, _in_words(message))
     end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)
@@ -101,7 +101,7 @@ def _in_words(message: str) -> str:
 
 
 def _since(status: TrainingStatus, now: datetime) -> datetime:
-    """Whole seconds are all that conditions know."""
+    """When the wait started, in whole seconds as conditions have them."""
     scheduled = conditions.find(status.conditions, conditions.SCHEDULED)
     suspended = conditions.find(status.conditions, conditions.SUSPENDED)
     if scheduled is None or scheduled.status != conditions.FALSE:

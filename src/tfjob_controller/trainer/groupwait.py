@@ -1,7 +1,7 @@
-"""What is said of a job that another scheduler holds back as a gang, or has let run.
+"""The condition Scheduled of a job that another scheduler runs as a gang.
 
-It is scheduled once as many replicas as must run together have a node, and stays so until none has one: what is started
-again alone is no gang that waits.
+The job is scheduled once the replicas that must run together have a node, and stays so until none has one: a single
+replica that is restarted does not make the gang wait.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gangterms import GroupTerms
 from tfjob_controller.trainer.gangwait import Wait, waiting
-from tfjob_controller.trainer.groups import least_of
 from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.podgroup.podgroup import min_counts
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Step
 from tfjob_controller.trainer.state.replica_state import ReplicaState
@@ -24,12 +24,12 @@ _SCHEDULED = "All replicas that must run together have a node"
 
 
 def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> Wait | None:
-    """None for a job that no other scheduler runs as a gang, and while something else of it is due."""
+    """None for a job that no other scheduler runs as a gang, and in steps that are not part of the gang."""
     terms = plan.pod_group
     if terms is None or (step.plan.pod_group is None and not plan.is_held):
         return None
     placed = sum(_has_node(view) for view in step.replica_states)
-    least = sum(least_of(terms.terms, {}).values())
+    least = sum(min_counts(terms.terms, {}).values())
     said = conditions.find(status.conditions, conditions.SCHEDULED)
     was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
     if not plan.is_held and placed >= (1 if was_scheduled else least):
@@ -43,11 +43,11 @@ def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) ->
 
 
 def _words(terms: GroupTerms, step: Step) -> str:
-    """The scheduler's own: of the gang as a whole, and of its first pod that says more."""
+    """The scheduler's messages for the gang, and for its first pod with another message."""
     group = step.observed.pod_group
-    of_group = terms.backend.words(group) if group is not None else ""
+    of_group = terms.backend.pending_message(group) if group is not None else ""
     of_pods = (words for view in step.replica_states if (words := _unscheduled(view.pods)))
-    # The group has borrowed the words of one of them.
+    # The group may repeat the message of one of its pods.
     of_pod = next((words for words in of_pods if words not in of_group), "")
     return "; ".join(each for each in (of_group, of_pod) if each)
 

@@ -1,10 +1,10 @@
-"""How far a job is, in steps, and which share of what is left a worker gets that starts now.
+"""The progress of a job in steps, and the share of the remaining steps of a worker that starts now.
 
-Theory of operation. Each worker's pod has done so many steps since it started: its program says so in an annotation of
-the pod, or in its log (`autoscaling.progress.pattern`), which a thread of the controller reads, and the kubelet for the
-last words of a container that ended with an error. The status maps the UID of each pod that ever was to the highest
-number seen of it, and their sum is what is done: it never falls, and outlives pods and controllers. A report that is no
-number, or lower than the one before, counts for nothing; the first such report is kept, so that it is told once.
+Theory of operation. A worker's program reports the steps that it has completed since its pod started: in an annotation
+of the pod, or in its log (`autoscaling.progress.pattern`), which the controller reads, or which the kubelet copies into
+the termination message of a container that failed. The status maps the UID of every pod, also of deleted ones, to the
+highest number seen of it. Their sum is the progress: it never decreases, and survives pods and controllers. A report
+that is no number, or lower than the one before, is ignored; the first ignored report is kept and reported once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tfjob_controller.trainer.state.observed import ObservedState, Reading
 from tfjob_controller.trainer.state.pods import all_containers_ended, shortened, training_container, was_started
 from tfjob_controller.trainer.state.restarts import fold_counts
 
-# What a report may say and be shown of it.
-_SHOWN = 60
+# The length of an invalid report in messages.
+_MAX_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one pod says of itself. `text` is empty where there is only a `problem`."""
+    """The report of one pod. `text` is empty if there is only a `problem`."""
 
     uid: str
     replica: str
@@ -38,7 +38,7 @@ class Report:
 
 
 def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
-    """None for a job that counts no steps."""
+    """The progress with all current reports; None for a job that counts no steps."""
     if not plan.counts_steps:
         return old
     known = old or Progress()
@@ -55,7 +55,7 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
 
 
 def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
-    """The plan with what each worker that starts now is to do."""
+    """The plan with the number of steps for each worker that starts now."""
     if plan.total_steps is None:
         return plan
     progress = next_progress(plan, observed, status.progress)
@@ -74,7 +74,7 @@ def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> 
 
 
 def is_unread(plan: Plan, observed: ObservedState) -> bool:
-    """Has a worker ended whose log was not read to its end? Nobody is waited for where nobody reads."""
+    """Reports whether a worker has ended whose log is not read to its end. False if logs are not read at all."""
     if plan.progress_pattern is None or observed.readings is None:
         return False
     readings = observed.readings
@@ -85,7 +85,7 @@ def is_unread(plan: Plan, observed: ObservedState) -> bool:
 
 
 def has_last_words(observed: ObservedState, old: Progress | None, new: Progress | None) -> bool:
-    """Is there a new number of a pod that may be gone at any moment?"""
+    """Reports whether there is a new number of a pod that may be deleted at any moment."""
     if new is None or new == old:
         return False
     before: Mapping[str, int] = old.counts if old is not None else {}
@@ -99,7 +99,7 @@ def has_last_words(observed: ObservedState, old: Progress | None, new: Progress 
 
 
 def workers_of(observed: ObservedState) -> Iterator[Pod]:
-    """Their pods, those of workers that are not wanted any more too."""
+    """The pods of workers, including those of workers that were scaled down."""
     for pods in observed.pods.values():
         for pod in pods:
             if pod.metadata.labels.get(JOB_TYPE) == WORKER:
@@ -111,7 +111,7 @@ def worker_id(pod: Pod) -> str:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> str | None:
-    """What the last line that matches says."""
+    """The match of the last line that matches."""
     said = (said_by(pattern, line) for line in reversed(text.splitlines()))
     return next((each for each in said if each is not None), None)
 
@@ -130,7 +130,7 @@ def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
 
 
 def _last_words(pattern: re.Pattern[str], pod: Pod) -> str | None:
-    """The end of the log of a container that ended with an error (`terminationMessagePolicy`)."""
+    """The match in the termination message, which is the end of the log if the container failed."""
     container = training_container(pod)
     ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
     return last_match(pattern, ended.message) if ended is not None and ended.message else None
@@ -138,12 +138,12 @@ def _last_words(pattern: re.Pattern[str], pod: Pod) -> str | None:
 
 def _problem(report: Report, steps: int | None, before: int) -> str:
     if steps is None:
-        return f"{report.replica} says {shortened(report.text)[:_SHOWN]!r}, which is no number of steps"
+        return f"{report.replica} says {shortened(report.text)[:_MAX_SHOWN]!r}, which is no number of steps"
     if steps < before:
         return f"{report.replica} went back from {before} to {steps} steps"
     return ""
 
 
 def _present(observed: ObservedState) -> set[str]:
-    """Those that may be reported of again."""
+    """The pods that may report again."""
     return {pod.metadata.uid for pod in workers_of(observed)}.union(observed.readings or ())

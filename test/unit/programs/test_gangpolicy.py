@@ -6,7 +6,7 @@ import pytest
 
 from tfjob_controller.options import resolve
 from tfjob_controller.programs.gangpolicy import gang_policy
-from tfjob_controller.trainer.gangbackends import BACKENDS
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 
 @pytest.mark.parametrize(

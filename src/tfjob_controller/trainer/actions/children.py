@@ -27,9 +27,9 @@ from tfjob_controller.api.defaults import restart_policy_of
 from tfjob_controller.api.tfjob import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.gangseat import Seat, take_seat
-from tfjob_controller.trainer.groupseat import group_label, join_group
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
+from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.trainer.state.terminations import PERMANENT_EXIT_CODES, RETRYABLE_EXIT_CODES
 
 Body = dict[str, Any]
@@ -62,8 +62,8 @@ def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat
     if seat is not None:
         take_seat(spec["template"]["spec"], seat)
     if plan.pod_group is not None:
-        labels = labels | group_label(plan.pod_group)
-        join_group(spec["template"], plan.pod_group)
+        labels = labels | pod_group_label(plan.pod_group)
+        join_pod_group(spec["template"], plan.pod_group)
     if suspend:
         spec["suspend"] = True
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}

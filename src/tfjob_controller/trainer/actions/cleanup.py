@@ -14,8 +14,8 @@ from tfjob_controller.api.core import Job, Pod
 from tfjob_controller.api.describe import INT32_MAX
 from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, NEVER
 from tfjob_controller.trainer.gang.admission import must_suspend_gang
-from tfjob_controller.trainer.groups import is_group_there
 from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import FAILED, all_containers_ended, is_finished
@@ -80,7 +80,7 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
     """
     if jobs_to_suspend(plan, observed, states) or any(_is_about_to_fail(state) for state in states):
         return False
-    if must_suspend_gang(observed) or is_group_there(observed):
+    if must_suspend_gang(observed) or has_pod_group(observed):
         return False
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         return True

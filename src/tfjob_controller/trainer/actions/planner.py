@@ -42,8 +42,13 @@ from tfjob_controller.trainer.gang.admission import (
     must_suspend_gang,
     plan_for_admitted,
 )
-from tfjob_controller.trainer.groups import group_body, has_to_go, is_group_there, misfit
 from tfjob_controller.trainer.plan.model import Plan, Replica
+from tfjob_controller.trainer.podgroup.podgroup import (
+    build_pod_group,
+    has_pod_group,
+    must_delete_pod_group,
+    pod_group_patch,
+)
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState, had_all_jobs
 from tfjob_controller.trainer.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
@@ -110,11 +115,11 @@ def _grouped(job_state: JobState) -> Actions:
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
         return NO_ACTIONS
     resource = terms.backend.resource
-    if has_to_go(plan, step, terms):
+    if must_delete_pod_group(plan, step, terms):
         return Actions(deletes=(build_delete(resource, group),)) if group is not None else NO_ACTIONS
     if group is None:
-        return Actions(creates=(Create(resource, terms.terms.name, group_body(plan, terms, states)),))
-    change = misfit(terms, group, states)
+        return Actions(creates=(Create(resource, terms.terms.name, build_pod_group(plan, terms, states)),))
+    change = pod_group_patch(terms, group, states)
     if change is not None and terms.backend.is_immutable:
         return Actions(deletes=(build_delete(resource, group),))
     return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NO_ACTIONS
@@ -142,7 +147,7 @@ def _cleaning(job_state: JobState) -> Actions:
 
 
 def _ended_group(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
-    if plan.pod_group is not None and observed.pod_group is not None and is_group_there(observed):
+    if plan.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
         yield build_delete(plan.pod_group.backend.resource, observed.pod_group)
 
 

@@ -32,7 +32,7 @@ from tfjob_controller.trainer.frameworks.base import (
     whole_cpus,
 )
 from tfjob_controller.trainer.frameworks.sshkeys import new_key_pair
-from tfjob_controller.trainer.podtemplates import (
+from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,
     mount_path,

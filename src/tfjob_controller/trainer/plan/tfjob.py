@@ -36,7 +36,7 @@ from tfjob_controller.trainer.gangterms import (
 )
 from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
 from tfjob_controller.trainer.plan.model import Plan, Replica, Role, RunPolicy
-from tfjob_controller.trainer.psserver import SCRIPT, SCRIPT_NAME, default_server_template
+from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 from tfjob_controller.trainer.tf_config import environment_of
 
 

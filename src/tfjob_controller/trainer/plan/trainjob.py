@@ -29,22 +29,22 @@ from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, M
 from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
-from tfjob_controller.trainer.gangbackends.kueue import QUEUE_LABEL
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, child_name, gang_name, job_labels, replica_id, runtime_id_of
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica, Role, RunPolicy, UnplannableError
-from tfjob_controller.trainer.podtemplates import container_of, spec_of
-from tfjob_controller.trainer.state.pods import shortened
-from tfjob_controller.trainer.trainjobpods import node_resources, trainer_template
-from tfjob_controller.trainer.workspace import (
-    Carrier,
-    Workspace,
-    carrier_template,
+from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
+from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
+from tfjob_controller.trainer.podtemplate.trainjob import node_resources, trainer_template
+from tfjob_controller.trainer.podtemplate.workspace import (
+    JobWorkspace,
+    StorageContainer,
+    job_workspace,
+    storage_template,
     with_init_containers,
     with_workspace,
-    workspace_of,
     workspace_problem,
 )
+from tfjob_controller.trainer.state.pods import shortened
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER))
 # Spec: TrainJob, section 3.
@@ -97,7 +97,7 @@ class Recipe:
 def build_train_plan(recipe: Recipe) -> Plan:
     """Raises UnplannableError for what the API server cannot know. Cacheable as long as job and runtime stay."""
     job, setting = recipe.job, recipe.setting
-    workspace = workspace_of(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
+    workspace = job_workspace(job.spec, recipe.runtime, gang_name(job.metadata.name, recipe.runtime_id))
     problem = _framework_problem(recipe.framework, setting) or workspace_problem(workspace) or _reserved_problem(recipe)
     if problem is not None:
         raise UnplannableError(problem)
@@ -190,17 +190,17 @@ def _gang(recipe: Recipe, roles: Sequence[Role]) -> GangTerms | None:
     return terms_of(gang_name(recipe.job.metadata.name, recipe.runtime_id), recipe.gangs, spec.gang, members)
 
 
-def _roles(recipe: Recipe, setting: Setting, workspace: Workspace) -> Iterator[Role]:
+def _roles(recipe: Recipe, setting: Setting, workspace: JobWorkspace) -> Iterator[Role]:
     launched = recipe.framework.has_launcher
     if launched:
         yield _training_role(recipe, setting, workspace, LAUNCHER, 1)
     yield _training_role(recipe, setting, workspace, NODE, setting.num_nodes)
     if workspace.claim:
-        for carrier in workspace.carriers:
+        for carrier in workspace.storage_containers:
             yield _carrier_role(recipe, carrier, workspace)
 
 
-def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role: str, count: int) -> Role:
+def _training_role(recipe: Recipe, setting: Setting, workspace: JobWorkspace, role: str, count: int) -> Role:
     framework, spec = recipe.framework, recipe.job.spec
     runs_command = role == LAUNCHER or not framework.has_launcher
     template = trainer_template(spec, recipe._base(role), role, runs_command=runs_command)
@@ -224,7 +224,7 @@ def _training_role(recipe: Recipe, setting: Setting, workspace: Workspace, role:
     )
 
 
-def _container_base(recipe: Recipe, carrier: Carrier) -> Mapping[str, Any]:
+def _container_base(recipe: Recipe, carrier: StorageContainer) -> Mapping[str, Any]:
     """Of an init container: the runtime's, with overrides; what else a pod may have is the node's."""
     template = trainer_template(
         recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False
@@ -232,14 +232,14 @@ def _container_base(recipe: Recipe, carrier: Carrier) -> Mapping[str, Any]:
     return container_of(spec_of(template), carrier.role) or {}
 
 
-def _carrier_role(recipe: Recipe, carrier: Carrier, workspace: Workspace) -> Role:
+def _carrier_role(recipe: Recipe, carrier: StorageContainer, workspace: JobWorkspace) -> Role:
     base = trainer_template(recipe.job.spec, recipe._base(carrier.role), carrier.role, runs_command=False, trains=False)
     return Role(
         name=carrier.role,
         replica_type=carrier.role,
         replicas=1,
         port=0,
-        template=carrier_template(carrier, base, recipe.config.initializer_image, workspace),
+        template=storage_template(carrier, base, recipe.config.initializer_image, workspace),
         container=carrier.role,
     )
 

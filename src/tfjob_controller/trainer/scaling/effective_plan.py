@@ -22,15 +22,15 @@ from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer.gang.admission import is_placed, is_run_as_gang
 from tfjob_controller.trainer.gangseat import wanted_seats
-from tfjob_controller.trainer.groups import held
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.trainer.podgroup.podgroup import plan_for_pod_group
 from tfjob_controller.trainer.progress import with_shares
 from tfjob_controller.trainer.state.observed import ObservedState
 
 
 def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     """The same plan if there is nothing to fit."""
-    return with_shares(_with_present(held(plan, observed), observed, status), observed, status)
+    return with_shares(_with_present(plan_for_pod_group(plan, observed), observed, status), observed, status)
 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:

@@ -18,7 +18,7 @@ from tfjob_controller.trainer.frameworks.base import Setting
 from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import build_train_plan
-from tfjob_controller.trainer.workspace import NO_WORKSPACE
+from tfjob_controller.trainer.podtemplate.workspace import NO_WORKSPACE
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")
 SHARED = runtime_spec(workspace=CLAIM)

@@ -13,8 +13,8 @@ from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.core import Condition, PodStatus
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.gangbackends import BACKENDS
 from tfjob_controller.trainer.gangterms import ALWAYS, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 NAME = "example-job-a6no"
 INITIALIZERS = ["dataset-initializer-0", "model-initializer-0"]
@@ -96,7 +96,7 @@ def test_kubernetes_group_is_left_alone_by_a_job_that_grows_or_has_finished_in_p
     kubernetes = BACKENDS["kubernetes"]
     spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
     more, fewer = ({"schedulingPolicy": {"gang": {"minCount": count}}} for count in (4, 2))
-    assert [kubernetes.fits(spec, wanted) for wanted in (spec, more, fewer)] == [True, True, False]
+    assert [kubernetes.is_satisfied(spec, wanted) for wanted in (spec, more, fewer)] == [True, True, False]
     cluster = grouped("kubernetes", workers(3))
     cluster.all_run()
     cluster.exits("worker-2", 0, phase="Succeeded")
@@ -159,7 +159,7 @@ def test_a_job_that_was_started_without_a_group_goes_on_without_one() -> None:
 def test_a_job_that_waited_too_long_does_what_it_was_told_to(on_timeout: str, phase: str) -> None:
     cluster = grouped("volcano", timeoutSeconds=60, onTimeout=on_timeout)
     says(cluster, phase="Pending")
-    assert scheduled(cluster)[2].startswith("the queue has not let it in yet; ")
+    assert scheduled(cluster)[2].startswith("the queue has not admitted it yet; ")
     cluster.advance(61)
     cluster.settle()
     assert cluster.job.status.phase == phase
@@ -239,8 +239,8 @@ def test_kueue_may_complete_a_workload_as_it_likes() -> None:
     kueue = BACKENDS["kueue"]
     spec = {"queueName": "q", "podSets": [{"name": "worker", "count": 2, "template": {"spec": {}}}]}
     other = {"queueName": "q", "podSets": [{"name": "worker", "count": 2, "template": {"spec": {"containers": []}}}]}
-    assert kueue.fits(other, spec)
-    assert not kueue.fits({**other, "podSets": [{"name": "worker", "count": 3}]}, spec)
+    assert kueue.is_satisfied(other, spec)
+    assert not kueue.is_satisfied({**other, "podSets": [{"name": "worker", "count": 3}]}, spec)
 
 
 # TrainJobs

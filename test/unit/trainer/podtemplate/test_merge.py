@@ -1,4 +1,4 @@
-"""The rules of trainer/podtemplates.py: what overrides and what completes."""
+"""The rules of trainer/podtemplate/merge.py: what overrides and what completes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tfjob_controller.trainer.podtemplates import (
-    completed,
+from tfjob_controller.trainer.podtemplate.merge import (
+    complete_items,
     container_of,
     mount_path,
-    overridden,
+    override_items,
     spec_of,
     with_changed_container,
     with_container,
@@ -46,7 +46,7 @@ OLD, NEW = {"from": "old"}, {"from": "new"}
     ],
 )
 def test_what_overrides_wins_and_keeps_the_place(first: Any, second: Any, expected: list[Any]) -> None:
-    assert overridden(first, second) == expected
+    assert override_items(first, second) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_overrides_wins_and_keeps_the_place(first: Any, second: Any, expect
     ],
 )
 def test_what_completes_leaves_what_is_there(first: Any, second: Any, expected: list[Any]) -> None:
-    assert completed(first, second, "name") == expected
+    assert complete_items(first, second, "name") == expected
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-"""The gang of a job that another scheduler runs: the object that it is known by there, and when that is needed.
+"""The object that represents a job's gang to another scheduler, and when it is needed.
 
-Theory of operation. The object is there as long as the job may run: made with the first child, made anew when it is
-lost, deleted when the job is suspended or over, so that it holds no place in a queue. It asks for what may still run:
-replicas that have succeeded need no node any more.
+Theory of operation. The object exists while the job may run: it is created with the first child, recreated if it is
+lost, and deleted when the job is suspended or finished, so that it takes no place in a queue. It requests what may
+still run: replicas that have succeeded need no node any more.
 
-A backend that lets gangs in holds the job's pods until it has: then the plan says `suspend`, as if its user did. What
-was let in and is not any more is deleted once its pods are gone, and queues anew.
+A backend with an admission check holds the job's pods until it admits the gang; until then the plan is suspended, as if
+the user had done it. The object of an evicted gang is deleted after its pods, and queues again.
 
-A job whose children were made without a group goes on without one, also if the flag says otherwise by now.
+A job whose children were created without a group continues without one, even if the flag has changed since.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from tfjob_controller.api.gang import Member
 from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.api.podrequests import amounts_of
 from tfjob_controller.api.quantity import PODS, quantity_of
-from tfjob_controller.trainer.gangbackends.backend import Body, Wanted
 from tfjob_controller.trainer.gangterms import GangTerms, GroupTerms
-from tfjob_controller.trainer.groupseat import GROUP_LABEL
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
+from tfjob_controller.trainer.podgroup.backend import Body, PodGroupRequest, add_metadata
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Step
 from tfjob_controller.trainer.state.observed import ObservedState
@@ -35,14 +34,14 @@ from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 
-def held(plan: Plan, observed: ObservedState) -> Plan:
-    """The plan as it is for a job that its scheduler holds; without a group for one that was started without."""
+def plan_for_pod_group(plan: Plan, observed: ObservedState) -> Plan:
+    """The plan with the suspension that the backend requires, and without a group if the job was started without."""
     if plan.pod_group is None:
         return plan
-    if not _takes_part(plan, observed):
+    if not _is_member_of_group(plan, observed):
         return _with(plan, pod_group=None)
-    gate = plan.pod_group.backend.gate
-    if plan.policy.suspend or gate is None or not gate.holds(observed.pod_group):
+    admission = plan.pod_group.backend.admission
+    if plan.policy.suspend or admission is None or not admission.holds(observed.pod_group):
         return plan
     return _with(plan, policy=dataclasses.replace(plan.policy, suspend=True), is_held=True)
 
@@ -52,7 +51,7 @@ def _with(plan: Plan, **changes: Any) -> Plan:
     return dataclasses.replace(plan, steps=steps, **changes)
 
 
-def _takes_part(plan: Plan, observed: ObservedState) -> bool:
+def _is_member_of_group(plan: Plan, observed: ObservedState) -> bool:
     members = {member.name for member in plan.pod_group.terms.members} if plan.pod_group is not None else set()
     of_gang = (job for name, job in observed.jobs.items() if name in plan.by_name and _role(plan, name) in members)
     return all(GROUP_LABEL in job.metadata.labels for job in of_gang)
@@ -62,23 +61,23 @@ def _role(plan: Plan, name: str) -> str:
     return plan.by_name[name].role.name
 
 
-def is_group_there(observed: ObservedState) -> bool:
+def has_pod_group(observed: ObservedState) -> bool:
     return observed.pod_group is not None and observed.pod_group.metadata.deletion_timestamp is None
 
 
-def has_to_go(plan: Plan, step: Step, terms: GroupTerms) -> bool:
-    """Nothing is to run by it now; where it has to queue anew, once no pod runs any more."""
-    gate = terms.backend.gate
-    if plan.is_suspended or (step.plan.pod_group is None and gate is None):
+def must_delete_pod_group(plan: Plan, step: Step, terms: GroupTerms) -> bool:
+    """Reports whether no pod needs the object now, or whether an evicted gang has no running pod left."""
+    admission = terms.backend.admission
+    if plan.is_suspended or (step.plan.pod_group is None and admission is None):
         return True
     group = step.observed.pod_group
-    if group is None or gate is None or not gate.has_returned(group):
+    if group is None or admission is None or not admission.is_evicted(group):
         return False
     return all(is_finished(pod) for pods in step.observed.pods.values() for pod in pods)
 
 
-def group_body(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]) -> Body:
-    """The object, ready for JSON."""
+def build_pod_group(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]) -> Body:
+    """Returns the object, ready for JSON."""
     resource = terms.backend.resource
     metadata: Body = {
         "name": terms.terms.name,
@@ -86,24 +85,24 @@ def group_body(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]) -> 
         "labels": {**plan.added_labels, **plan.labels},
         "ownerReferences": [msgspec.to_builtins(plan.owner)],
     }
-    spec = terms.backend.spec(_wanted(terms, views))
+    spec = terms.backend.spec(_request(terms, views))
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
-def misfit(terms: GroupTerms, group: PodGroup, views: Sequence[ReplicaState]) -> Body | None:
-    """The merge patch that makes the object ask for what is wanted; None if it does."""
-    spec = terms.backend.spec(_wanted(terms, views))
-    return None if terms.backend.fits(group.spec, spec) else {"spec": spec}
+def pod_group_patch(terms: GroupTerms, group: PodGroup, views: Sequence[ReplicaState]) -> Body | None:
+    """The merge patch that updates what the object requests; None if it is up to date."""
+    spec = terms.backend.spec(_request(terms, views))
+    return None if terms.backend.is_satisfied(group.spec, spec) else {"spec": spec}
 
 
-def _wanted(terms: GroupTerms, views: Sequence[ReplicaState]) -> Wanted:
+def _request(terms: GroupTerms, views: Sequence[ReplicaState]) -> PodGroupRequest:
     done = Counter(view.replica.role.name for view in views if view.state == replica_state.SUCCEEDED)
-    counts = least_of(terms.terms, done)
+    counts = min_counts(terms.terms, done)
     least = [replace(member, count=counts[member.name]) for member in terms.terms.members]
-    return Wanted(
+    return PodGroupRequest(
         members=[member for member in terms.terms.members if member.count > 0],
-        start_count=sum(least_of(terms.terms, {}).values()),
-        # A group of none is refused, and one that has nothing left to do is deleted in a moment.
+        start_count=sum(min_counts(terms.terms, {}).values()),
+        # An empty group is invalid, and one that has nothing left to do is deleted in a moment.
         min_count=max(1, sum(member.count for member in least)),
         min_resources=_sum(least),
         queue=terms.queue,
@@ -113,8 +112,8 @@ def _wanted(terms: GroupTerms, views: Sequence[ReplicaState]) -> Wanted:
     )
 
 
-def least_of(terms: GangTerms, done: Mapping[str, int]) -> dict[str, int]:
-    """How many of each kind have to run at least, beside those that are done."""
+def min_counts(terms: GangTerms, done: Mapping[str, int]) -> dict[str, int]:
+    """The minimum of running members by role, besides those that are done."""
     counts = {}
     for member in terms.members:
         enough = terms.min_workers if member.name == WORKER_ROLE and terms.min_workers is not None else member.count
@@ -130,8 +129,24 @@ def _sum(members: Sequence[Member]) -> dict[str, str]:
 
 
 def _amounts(member: Member) -> dict[str, int]:
-    """The API server refuses pods of negative requests, and says so."""
+    """Empty for invalid requests, which the API server rejects with the pods."""
     try:
         return amounts_of(member)
     except ValueError:
         return {}
+
+
+# On child Jobs and pods: the object that represents their gang.
+GROUP_LABEL = "scheduling.kubeflow.org/pod-group"
+
+
+def pod_group_label(group: GroupTerms) -> dict[str, str]:
+    return {GROUP_LABEL: group.terms.name}
+
+
+def join_pod_group(template: dict[str, Any], group: GroupTerms) -> None:
+    """Changes a pod template in place, so that its pods belong to the job's group."""
+    add_metadata(template, "labels", GROUP_LABEL, group.terms.name)
+    if group.terms.scheduler_name:
+        template["spec"] = {**template["spec"], "schedulerName": group.terms.scheduler_name}
+    group.backend.join(group.terms.name, template)

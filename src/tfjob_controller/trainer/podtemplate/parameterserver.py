@@ -11,8 +11,8 @@ VOLUME_NAME = "ps-config-volume"
 MOUNT_PATH = "/ps-server"
 SCRIPT_NAME = "grpc_tensorflow_server.py"
 
-# Runs on Python 2.7 and 3, on TensorFlow 1.x and 2.x. Python's own signal handlers do not run while a thread is inside
-# Server.join(), and a process with id 1 ignores SIGTERM without one: so the main thread waits by itself.
+# Runs on Python 2.7 and 3 and on TensorFlow 1.x and 2.x. Python runs no signal handlers while the main thread is inside
+# Server.join(), and a process with id 1 ignores SIGTERM without a handler, so the main thread waits in signal.pause().
 SCRIPT = '''\
 """A standard TensorFlow server: takes part in the cluster of TF_CONFIG and serves until it is killed."""
 
@@ -46,17 +46,17 @@ if __name__ == "__main__":
     main()
 '''
 
-# Images differ in what they call the interpreter that has TensorFlow: `python` where there is one, else `python3`.
+# The interpreter that has TensorFlow is called `python` in some images and `python3` in others.
 _COMMAND = ("sh", "-c", f"exec $(command -v python || command -v python3) {MOUNT_PATH}/{SCRIPT_NAME}")
 
 
 def default_server_template(template: Mapping[str, Any], image: str, config_map: str) -> dict[str, Any]:
-    """A PodTemplateSpec that runs the default server, in addition to what the user's template asks for."""
+    """The user's pod template with a container that runs the default server."""
     spec = template.get("spec") or {}
     container = {
         "name": CONTAINER_NAME,
         "image": image,
-        # Also for a moving tag: all servers of a job should be the same, and images may exist on the nodes only.
+        # Also for moving tags: all servers of a job should be the same, and images may exist only on the nodes.
         "imagePullPolicy": "IfNotPresent",
         "command": list(_COMMAND),
         "volumeMounts": [{"name": VOLUME_NAME, "mountPath": MOUNT_PATH}],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.trainer.psserver import SCRIPT
+from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT
 
 TF_CONFIG = json.dumps({"cluster": {"ps": ["a:2222", "b:2222"]}, "task": {"type": "ps", "index": 1}})
 

@@ -1,4 +1,4 @@
-"""The pods of a TrainJob's steps: the runtime's templates, with what the job says of them."""
+"""The pod templates of a TrainJob's roles: the runtime's templates with the overrides of the job."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from tfjob_controller.api.quantity import CPU, milli_of
 from tfjob_controller.api.trainjob import ContainerOverride, PodSpecOverride, Trainer, TrainJobSpec
 from tfjob_controller.trainer.frameworks.base import NODE
-from tfjob_controller.trainer.podtemplates import (
+from tfjob_controller.trainer.podtemplate.merge import (
     Part,
     container_of,
-    overridden,
+    override_items,
     spec_of,
     with_container,
     with_env,
@@ -27,9 +27,9 @@ _GPU = "/gpu"
 def trainer_template(
     spec: TrainJobSpec, base: Part, role: str, *, runs_command: bool, trains: bool = True
 ) -> dict[str, Any]:
-    """The template of one role: the runtime's, then overrides, then what the job says of its trainer.
+    """The template of one role: the runtime's, then podSpecOverrides, then spec.trainer.
 
-    `runs_command`: the program is run there (with MPI by the launcher alone). `trains`: it is a trainer's pod at all.
+    `runs_command`: these pods run the job's command (with MPI only the launcher does). `trains`: spec.trainer applies.
     """
     template: dict[str, Any] = with_container(base, role)
     for override in spec.pod_spec_overrides:
@@ -48,7 +48,7 @@ def _overridden(template: Part, override: PodSpecOverride) -> dict[str, Any]:
         nodeSelector={**(spec.get("nodeSelector") or {}), **override.node_selector},
         tolerations=[*(spec.get("tolerations") or ()), *override.tolerations],
         affinity=override.affinity,
-        imagePullSecrets=overridden(spec.get("imagePullSecrets"), override.image_pull_secrets),
+        imagePullSecrets=override_items(spec.get("imagePullSecrets"), override.image_pull_secrets),
         priorityClassName=override.priority_class_name,
         schedulerName=override.scheduler_name,
         containers=_containers(spec.get("containers"), override.containers),
@@ -75,7 +75,7 @@ def _trainer(container: Part, trainer: Trainer, role: str, *, runs_command: bool
         changed["image"] = trainer.image
     if runs_command and trainer.command:
         changed["command"] = list(trainer.command)
-        # Those of the runtime are for its own command.
+        # The runtime's arguments belong to its own command.
         changed.pop("args", None)
     if runs_command and trainer.args:
         changed["args"] = list(trainer.args)
@@ -96,7 +96,7 @@ def _with_resources(container: dict[str, Any], trainer: Trainer) -> dict[str, An
 
 
 def node_resources(spec: TrainJobSpec, base: Part, accelerators: Collection[str]) -> tuple[int, float]:
-    """GPUs (and other accelerators) and CPUs of one node: its limits, or else its requests; 0 where neither says so."""
+    """GPUs (and other accelerators) and CPUs of one node, by its limits or else its requests; 0 if neither is set."""
     container = _with_resources(dict(container_of(spec_of(base), NODE) or {}), spec.trainer)
     resources = container.get("resources") or {}
     amounts: Mapping[str, Any] = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}

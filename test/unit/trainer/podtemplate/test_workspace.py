@@ -1,4 +1,4 @@
-"""The rules of trainer/workspace.py: who brings dataset and model, who takes the model away, and where all see them."""
+"""The rules of trainer/podtemplate/workspace.py: where datasets and models are, and who fetches and exports them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from helpers.trainmanifests import role_template, trainjob
 from helpers.trainworld import CLAIM, IN_STEPS, decoded_train, runtime_spec
-from tfjob_controller.trainer.podtemplates import container_of
-from tfjob_controller.trainer.workspace import (
+from tfjob_controller.trainer.podtemplate.merge import container_of
+from tfjob_controller.trainer.podtemplate.workspace import (
     NO_WORKSPACE,
-    Workspace,
-    carrier_template,
+    JobWorkspace,
+    job_workspace,
+    storage_template,
     with_init_containers,
     with_workspace,
-    workspace_of,
     workspace_problem,
 )
 
@@ -25,12 +25,12 @@ IMAGE = "localhost/storage"
 NODE = {"spec": {"containers": [{"name": "node"}]}}
 
 
-def made(*, is_shared: bool = False, **fields: Any) -> Workspace:
+def made(*, is_shared: bool = False, **fields: Any) -> JobWorkspace:
     spec = decoded_train(trainjob(**fields)).spec
-    return workspace_of(spec, SHARED if is_shared else None, "example-train-a6no")
+    return job_workspace(spec, SHARED if is_shared else None, "example-train-a6no")
 
 
-def on_claim(dataset: str = "", model: str = "", output: str = "", *, is_shared: bool = False) -> Workspace:
+def on_claim(dataset: str = "", model: str = "", output: str = "", *, is_shared: bool = False) -> JobWorkspace:
     fields: dict[str, Any] = {}
     if dataset:
         fields["datasetConfig"] = {"storageUri": dataset}
@@ -56,11 +56,11 @@ def on_claim(dataset: str = "", model: str = "", output: str = "", *, is_shared:
     ],
 )
 def test_who_brings_what_and_takes_it_away(uris: dict[str, str], carriers: list[str]) -> None:
-    assert [each.role for each in on_claim(**uris).carriers] == carriers
+    assert [each.role for each in on_claim(**uris).storage_containers] == carriers
 
 
 def test_a_carrier_runs_the_projects_own_command_on_the_uri() -> None:
-    carriers = {each.role: each for each in made(**IN_STEPS).carriers}
+    carriers = {each.role: each for each in made(**IN_STEPS).storage_containers}
     assert {role: (each.command, each.uri) for role, each in carriers.items()} == {
         "dataset-initializer": (("initialize", "dataset"), "s3://data/set"),
         "model-initializer": (("initialize", "model"), "hf://gpt2"),
@@ -69,7 +69,7 @@ def test_a_carrier_runs_the_projects_own_command_on_the_uri() -> None:
 
 
 def test_a_model_may_go_by_either_name() -> None:
-    (carrier,) = made(modelConfig={"input": {"config": "hf://gpt2"}}).carriers
+    (carrier,) = made(modelConfig={"input": {"config": "hf://gpt2"}}).storage_containers
     assert carrier.uri == "hf://gpt2"
 
 
@@ -173,7 +173,7 @@ def test_a_carriers_pod_is_what_the_runtime_says_of_it_but_for_what_it_is_for() 
         envFrom=[{"configMapRef": {"name": "c"}}],
         resources={"limits": {"cpu": 1}},
     )
-    template = carrier_template(workspace.carriers[0], base, IMAGE, workspace)
+    template = storage_template(workspace.storage_containers[0], base, IMAGE, workspace)
     container = dict(container_of(template["spec"], "dataset-initializer") or {})
     assert container["image"] == "theirs"
     assert container["args"] == ["initialize", "dataset"]
@@ -185,9 +185,8 @@ def test_a_carriers_pod_is_what_the_runtime_says_of_it_but_for_what_it_is_for() 
 
 def test_a_carrier_without_a_runtime_may_run_in_a_restricted_namespace() -> None:
     workspace = made(is_shared=True, **DATASET)
-    container = dict(
-        container_of(carrier_template(workspace.carriers[0], {}, IMAGE, workspace)["spec"], "dataset-initializer") or {}
-    )
+    template = storage_template(workspace.storage_containers[0], {}, IMAGE, workspace)
+    container = dict(container_of(template["spec"], "dataset-initializer") or {})
     assert container["image"] == IMAGE
     assert "command" not in container
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
@@ -199,7 +198,7 @@ def test_init_containers_come_before_those_of_the_runtime_and_see_what_the_nodes
     workspace = made(**DATASET, modelConfig={"input": {"storageUri": "pvc://models/a"}})
     template = {"spec": {**NODE["spec"], "initContainers": [{"name": "theirs"}]}}
     base = {"dataset-initializer": {"name": "dataset-initializer", "image": "theirs"}}
-    changed = with_init_containers(template, workspace.carriers, base, IMAGE, workspace)["spec"]
+    changed = with_init_containers(template, workspace.storage_containers, base, IMAGE, workspace)["spec"]
     assert [each["name"] for each in changed["initContainers"]] == ["dataset-initializer", "theirs"]
     first = changed["initContainers"][0]
     assert first["image"] == "theirs"
