@@ -7,7 +7,7 @@ remembered of that. Which there should be follows from the Jobs that there are: 
 up for what is lacking. A Job on its way out is there no longer, so that the answer is the same before, while and after
 it goes. Worker 0 always stays. A replica that has succeeded keeps its index.
 
-Every decision is made on a plan that went through `fitted`.
+Every decision is made on a plan that went through `effective_plan`.
 """
 
 from __future__ import annotations

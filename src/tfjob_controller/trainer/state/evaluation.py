@@ -161,7 +161,7 @@ def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: Ga
 def replica_states(
     plan: Plan, observed: ObservedState, status: TrainingStatus, now: datetime
 ) -> tuple[ReplicaState, ...]:
-    """A state of each replica of a plan that is `fitted`, without what says nothing of the program any more."""
+    """A state of each replica of an effective plan, without what says nothing of the program any more."""
     seen = of_current_attempt(plan, without_deleted(plan, observed))
     seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, status.start_time)
     states = tuple(as_restarting(state) if _was_to_run_again(state, status) else state for state in seen_now)

@@ -1,11 +1,15 @@
-"""Whose fault is it, where all replicas go on together? Who loses a fellow ends with an error, too, and often at once.
+"""Attributes a job's failure to the replica that caused it.
 
-Of two that ended, the one that did so first is the cause: a permanent error after another replica was killed, evicted
-or lost is a consequence, and all are started again; one before that is the program's own, and the job's end. Kubelets
-tell of ends some moments after them, each in its own time, so a permanent error counts only after `GRACE_SECONDS`.
+In synchronous training a replica that loses a peer usually fails as well, often within a second and with an ordinary
+error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost with its node, a
+permanent error of another replica is a consequence, and the whole set restarts. If a permanent error came first, it is
+the program's own and ends the job.
 
-Times are the kubelets', in whole seconds; of two in the same second the one that may be tried again is taken for the
-cause, for `maxRestarts` ends that, and nothing would undo a failed job.
+Kubelets report terminations with a delay, each on its own schedule, so a permanent error is attributed only after
+`GRACE_SECONDS`. Termination times have a resolution of one second; a tie is decided in favor of the retryable failure,
+because `maxRestarts` bounds restarts, whereas a failed job cannot be undone.
+
+All functions are pure. Times are RFC 3339 strings as kubelets write them; `now` is timezone-aware.
 """
 
 from __future__ import annotations
@@ -16,33 +20,33 @@ from datetime import datetime
 from tfjob_controller.trainer.state.replica_state import FAILED, ReplicaState
 from tfjob_controller.util.timestamps import seconds_until
 
-# A kubelet looks at its containers each second, and its report takes a while on a busy machine.
+# The kubelet's sync loop runs every second; a busy node needs a few of them to report a termination.
 GRACE_SECONDS = 3.0
 
 
 def is_consequence(failed: ReplicaState, restarting: Sequence[ReplicaState]) -> bool:
-    """Did the failed replica end because of one of those that may be tried again?"""
+    """Reports whether `failed` ended because one of `restarting`, which may be retried, had ended before it."""
     if not failed.replica.role.restarts_together:
         return False
-    at = _ended_at(failed)
-    return any(_ended_at(each) <= at for each in restarting)
+    finish_time = _finish_time(failed)
+    return any(_finish_time(peer) <= finish_time for peer in restarting)
 
 
 def seconds_until_attributed(failed: ReplicaState, states: Sequence[ReplicaState], now: datetime) -> float:
-    """How long it is still open whether the failed replica is the cause; 0 where it is."""
-    fellows = [state for state in states if state.replica.role.restarts_together and state is not failed]
-    ended = _ended_at(failed)
-    if not failed.replica.role.restarts_together or not fellows or not ended:
+    """Returns how long the cause of this failure stays open, or 0.0 if it is decided."""
+    peers = [state for state in states if state.replica.role.restarts_together and state is not failed]
+    finish_time = _finish_time(failed)
+    if not failed.replica.role.restarts_together or not peers or not finish_time:
         return 0.0
-    return max(0.0, seconds_until(ended, GRACE_SECONDS, now))
+    return max(0.0, seconds_until(finish_time, GRACE_SECONDS, now))
 
 
 def next_attribution_seconds(states: Sequence[ReplicaState], now: datetime) -> float | None:
-    """When the first permanent error will count; None if none waits for that."""
-    left = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
-    return min((seconds for seconds in left if seconds > 0), default=None)
+    """Returns when the earliest open permanent error is attributed, or None if none is open."""
+    open_seconds = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
+    return min((seconds for seconds in open_seconds if seconds > 0), default=None)
 
 
-def _ended_at(state: ReplicaState) -> str:
-    """Empty, which is before all else, of one that is lost with its node or deleted: it has not told its end."""
+def _finish_time(state: ReplicaState) -> str:
+    """Returns the termination time; empty, which sorts first, if the replica was deleted or its node was lost."""
     return (state.exited.finished_at or "") if state.exited is not None else ""
