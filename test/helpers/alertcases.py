@@ -177,8 +177,8 @@ CASES: Mapping[str, Cases] = {
         {f'gang_partly_bound_longest_seconds{{{G}, namespace="s"}}': "0x26 0+60x30"},
     ),
     "GangRepairs": _one(
-        {_WRITES % "moved": "0+0.5x90", _WRITES % "returned": "0+0.5x90"},
-        {_WRITES % "moved": "3x90", _WRITES % "admitted": "0+10x90"},
+        {_WRITES % "reassigned": "0+0.5x90", _WRITES % "requeued": "0+0.5x90"},
+        {_WRITES % "reassigned": "3x90", _WRITES % "admitted": "0+10x90"},
         60,
     ),
     "GangBindingsRefused": _one(
