@@ -197,7 +197,7 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
 
 
 def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
-    """Had all replicas of the present set their Jobs when the status was written? See `statusfigures._state_told`."""
+    """Had all replicas of the present set their Jobs when the status was written? See `counts._reported_state`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.roles if role.restarts_together}

@@ -1,6 +1,6 @@
 """What a status says: phase, job_state, reason and conditions of a job that goes on, is suspended, or has ended.
 
-The figures are there already (`statusfigures`); `said` are the conditions so far, and what is new goes into them.
+The figures are there already (`counts`); `said` are the conditions so far, and what is new goes into them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _say_restarting(job_state: JobState, said: Conditions) -> None:
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
         words = f"{join_ids(restarting)} to be started again"
-        # Of a set, each restart waits from its own time on, also where one follows on the other: see `setbackoff`.
+        # Of a set, each restart waits from its own time on, also where one follows on the other: see `restarts`.
         said.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
     elif not _is_still_restarting(job_state, said):
         said.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits to be started again")

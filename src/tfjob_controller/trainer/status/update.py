@@ -5,7 +5,7 @@ status `is` the job's own, nothing is written. Emit the events only after the st
 `wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this status to be on
 record.
 
-Here is decided which status is due; `statusfigures` counts for it, `statuswords` says it.
+Here is decided which status is due; `counts` counts for it, `summary` writes it.
 
 Whether a change of the status may wait: mere figures, and words that change as replicas come up one by one.
 """
