@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from bench import logserver
 from bench.report import ROUNDS, Reach, progress, report, size
-from tfjob_controller.api.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
-from tfjob_controller.api.trainjob import DEFAULT_METRICS
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, PodSpec, PodStatus, Running
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.responsestream import Connector

@@ -17,7 +17,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from bench.report import ROUNDS, Reach, progress, report, size
-from tfjob_controller.api.cluster import (
+from tfjob_controller.api.common.cluster import (
     Node,
     NodeStatus,
     Resources,

@@ -25,8 +25,8 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob import TFJOBS as TFJOBS_RESOURCE
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout

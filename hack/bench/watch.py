@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench import server
 from bench.report import ROUNDS, Reach, alternate, progress, report, size
-from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import by_controller_uid
 from tfjob_controller.kube.codec import decoder_for

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from generate.crd import CustomKind, crd_of
 from generate.markdown import code, table
 from generate.schema import Schema
-from tfjob_controller.api.describe import INT32_MAX
+from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.trainer import reasons
 
 # Condition and status, with the reasons that it can have.

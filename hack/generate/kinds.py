@@ -7,14 +7,14 @@ from generate.podtemplate import pod_template_schema
 from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, keyed
 from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
-from tfjob_controller.api.tfjob import TFJOBS, TFJobSpec
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
 from tfjob_controller.trainer.naming import MAX_LABEL
 
 TFJOB = CustomKind(
     TFJOBS,
-    source="src/tfjob_controller/api/tfjob.py",
+    source="src/tfjob_controller/api/tfjob/types.py",
     description="A distributed TensorFlow job: replicas that know each other's addresses and end together.",
     short_name="tfj",
     spec=TFJobSpec,

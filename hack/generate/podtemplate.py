@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfjob_controller.api.tfjob import RESTART_POLICIES
+from tfjob_controller.api.tfjob.types import RESTART_POLICIES
 
 # Kubernetes 1.36, core/v1.
 _POD_SPEC_FIELDS = """

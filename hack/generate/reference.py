@@ -13,7 +13,8 @@ from generate import kinds
 from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
 from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page, table
-from tfjob_controller.api import gang, validation
+from tfjob_controller.api import gang
+from tfjob_controller.api.tfjob import validation
 from tfjob_controller.flags import Option
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS

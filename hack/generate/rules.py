@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tfjob_controller.api import gang, steps
-from tfjob_controller.api import validation as says
-from tfjob_controller.api.tfjob import CONTAINER_NAME, IN_PLACE, MASTER, PS, WORKER
+from tfjob_controller.api import gang
+from tfjob_controller.api.tfjob import progress
+from tfjob_controller.api.tfjob import validation as says
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, IN_PLACE, MASTER, PS, WORKER
 
 Rule = dict[str, Any]
 
@@ -89,9 +90,9 @@ _MOST = "self.autoscaling.maxWorkers"
 
 PROGRESS_RULES: list[Rule] = [
     rule_of(
-        f"self.pattern.matches({quoted(steps.SHAPE)}) && "
-        f"self.pattern.findAll({quoted(steps.REPEATS)}).filter(t, !t.startsWith({quoted(chr(92))})).size() "
-        f"<= {steps.MAX_REPEATS}",
+        f"self.pattern.matches({quoted(progress.SHAPE)}) && "
+        f"self.pattern.findAll({quoted(progress.REPEATS)}).filter(t, !t.startsWith({quoted(chr(92))})).size() "
+        f"<= {progress.MAX_REPEATS}",
         says.BAD_PATTERN,
     ),
 ]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from tfjob_controller.api.describe import IN_WORDS
+from tfjob_controller.api.common.schema import PATTERN_MESSAGE
 
 Schema = dict[str, Any]
 
@@ -96,10 +96,10 @@ def _of(info: inspect.Type, extras: Extras) -> Schema:
 
 def _in_words(limits: Schema) -> Schema:
     """A pattern that has words for it becomes a rule: of a mere pattern, the API server shows nothing else."""
-    if IN_WORDS not in limits:
+    if PATTERN_MESSAGE not in limits:
         return limits
-    rule = {"rule": f"self.matches({json.dumps(limits['pattern'])})", "message": limits[IN_WORDS]}
-    kept = {name: each for name, each in limits.items() if name not in ("pattern", IN_WORDS)}
+    rule = {"rule": f"self.matches({json.dumps(limits['pattern'])})", "message": limits[PATTERN_MESSAGE]}
+    kept = {name: each for name, each in limits.items() if name not in ("pattern", PATTERN_MESSAGE)}
     return kept | {"x-kubernetes-validations": [rule]}
 
 

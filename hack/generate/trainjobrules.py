@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from generate.rules import FORBIDDEN, REQUIRED, Rule, quoted, rule_of
-from tfjob_controller.api import trainjobvalidation as says
-from tfjob_controller.api.describe import LABEL_VALUE, MAX_LABEL_VALUE
-from tfjob_controller.api.trainjob import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES
-from tfjob_controller.api.trainstorage import (
+from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob import validation as says
+from tfjob_controller.api.trainjob.storage import (
     DATASET_PATH,
     INPUT_URI,
     LOGIN_IN_URI,
@@ -21,7 +21,7 @@ from tfjob_controller.api.trainstorage import (
     OUTPUT_URI,
     WORKSPACE_PATH,
 )
-from tfjob_controller.api.validation import GANG_FIXED
+from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -17,10 +17,10 @@ from generate.podtemplate import (
 )
 from generate.rules import Rule
 from generate.schema import INT_OR_STRING, Extras, Schema, keyed
-from tfjob_controller.api.describe import MAX_LABEL_VALUE, MAX_NAME
-from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
-from tfjob_controller.api.trainjob import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec
-from tfjob_controller.api.trainjobstatus import TrainJobStatus
+from tfjob_controller.api.common.schema import MAX_LABEL_VALUE, MAX_NAME
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
+from tfjob_controller.api.trainjob.status import TrainJobStatus
+from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec
 from tfjob_controller.kube.meta import Resource
 
 # Longest of a path in a container (Linux' PATH_MAX).
@@ -63,7 +63,7 @@ _QUANTITIES = {"additionalProperties": INT_OR_STRING | {"maxLength": 64} | _chec
 
 TRAINJOB = CustomKind(
     TRAINJOBS,
-    source="src/tfjob_controller/api/trainjob.py",
+    source="src/tfjob_controller/api/trainjob/types.py",
     description="A distributed training job of any framework: nodes that know each other and end together.",
     short_name="trj",
     spec=TrainJobSpec,
@@ -135,7 +135,7 @@ _RUNTIME_COLUMNS: tuple[Column, ...] = (
 def _runtime(resource: Resource, description: str, short_name: str) -> CustomKind:
     return CustomKind(
         resource,
-        source="src/tfjob_controller/api/trainingruntime.py",
+        source="src/tfjob_controller/api/trainjob/runtime.py",
         description=description,
         short_name=short_name,
         spec=RuntimeSpec,

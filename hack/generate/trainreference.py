@@ -6,9 +6,9 @@ from generate.conditions import TRAINJOB_CONDITIONS
 from generate.fieldtables import column_table, conditions_table, field_table, properties_of
 from generate.markdown import code, page
 from generate.trainkinds import TRAINING_RUNTIME, TRAINJOB
-from tfjob_controller.api import trainjobvalidation as validation
-from tfjob_controller.api.trainjob import ROLES
-from tfjob_controller.api.validation import GANG_FIXED
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob import validation as validation
+from tfjob_controller.api.trainjob.types import ROLES
 
 # By name, so that a test can see that none is left out.
 STANDING = ("NODES_TWICE", "BAD_PROCS", "BAD_QUANTITY", "RESERVED", "UNKNOWN_SOURCE", "UNKNOWN_TARGET",
@@ -71,7 +71,7 @@ def render_trainjob() -> str:
 def render_trainingruntime() -> str:
     return page(
         "TrainingRuntime and ClusterTrainingRuntime",
-        "src/tfjob_controller/api/trainingruntime.py and hack/generate",
+        "src/tfjob_controller/api/trainjob/runtime.py and hack/generate",
         "`kubeflow.org/v2alpha1`, without status. A `TrainingRuntime` (plural `trainingruntimes`, "
         "short name `trt`) serves the TrainJobs of its namespace, a `ClusterTrainingRuntime` (plural "
         "`clustertrainingruntimes`, short name `ctrt`) those of all. Both have the same spec. A change counts for jobs "

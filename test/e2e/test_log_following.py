@@ -12,8 +12,8 @@ import pytest
 from helpers.cluster import Cluster, pod_path
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
-from tfjob_controller.api.core import Pod
-from tfjob_controller.api.trainjob import DEFAULT_METRICS
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.responsestream import Connector

@@ -18,8 +18,8 @@ from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster import images
 from localcluster import nodes as nodes_module
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kubectl.cli import EXIT_INTERRUPTED
 from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
 

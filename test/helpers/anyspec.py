@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from tfjob_controller.api.tfjob import MAX_REPLICAS
+from tfjob_controller.api.tfjob.types import MAX_REPLICAS
 
 GPU = "nvidia.com/gpu"
 

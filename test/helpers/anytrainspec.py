@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.anyspec import anything, with_odd_part
 from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
-from tfjob_controller.api.trainjob import ROLES
+from tfjob_controller.api.trainjob.types import ROLES
 
 # What may stand in one field or another, but not in all.
 words = st.sampled_from(

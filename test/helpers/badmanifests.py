@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, replica, tfjob, workers
-from tfjob_controller.api.validation import BAD_PATTERN
+from tfjob_controller.api.tfjob.validation import BAD_PATTERN
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """TrainJobs and runtimes that nobody may store or use, with what the API server and the controller say of each.
 
-One table for both, as for TFJobs: test_train_crd.py applies each with kubectl, test_trainjobvalidation.py decodes and
+One table for both, as for TFJobs: test_train_crd.py applies each with kubectl, api/trainjob/test_validation.py decodes and
 validates each.
 """
 # ruff: noqa: E501  the sentences stand here as they are said, each on one line

@@ -16,17 +16,17 @@ import msgspec
 from msgspec.structs import replace
 
 from helpers.manifests import tfjob
-from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.core import (
+from tfjob_controller.api.common.core import (
     JOBS,
     PODS,
     SERVICES,
+    BatchJob,
     Condition,
     ContainerState,
     ContainerStatus,
-    Job,
     JobSpec,
     Pod,
+    PodGroup,
     PodMeta,
     PodStatus,
     Running,
@@ -34,10 +34,10 @@ from tfjob_controller.api.core import (
     Terminated,
     Waiting,
 )
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.api.tfjob import CONTAINER_NAME, TFJob
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.actions.model import Actions, Patch
 from tfjob_controller.trainer.actions.planner import plan_actions
@@ -107,7 +107,7 @@ class World:
     gang: Gang | None = None
     pod_group: PodGroup | None = None
     now: datetime = START
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, BatchJob] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     orphans: dict[str, list[Pod]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class World:
         given = {**body, "metadata": body["metadata"] | meta}
         if kind == "Job":
             assert name not in self.jobs, f"{name} exists"
-            self.jobs[name] = msgspec.convert(given, Job)
+            self.jobs[name] = msgspec.convert(given, BatchJob)
         elif kind == "Gang":
             assert self.gang is None
             self.gang = msgspec.convert(given, Gang)

@@ -13,7 +13,7 @@ from helpers.cluster import set_pod_terminated
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.meta import Resource

@@ -9,10 +9,10 @@ from typing import Any
 
 from helpers.fakeapi import FakeApi, Object
 from helpers.manifests import tfjob
+from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tfjob_controller.api.cluster import (
+from tfjob_controller.api.common.cluster import (
     Node,
     NodeCondition,
     NodeSpec,

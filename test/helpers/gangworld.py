@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.api.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
-from tfjob_controller.api.core import PODS
+from tfjob_controller.api.common.cluster import Node, ScheduledPod, decode_node, decode_scheduled_pod
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.goodmanifests import Good
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
-from tfjob_controller.api.trainjob import MANAGED_HERE, ROLES
+from tfjob_controller.api.trainjob.types import MANAGED_HERE, ROLES
 
 
 def _seed_job() -> Manifest:

@@ -15,8 +15,8 @@ from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.manifests import master, tfjob
 from helpers.memoryapi import MemoryApi
 from helpers.trainmanifests import trainjob
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl import cli
 

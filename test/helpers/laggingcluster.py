@@ -16,7 +16,7 @@ import msgspec.structs
 
 from helpers.clusterinmemory import World
 from helpers.trainworld import admit
-from tfjob_controller.api.core import JOBS, Condition, Job, Pod
+from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Pod
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete
 from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate
@@ -34,7 +34,7 @@ class LaggingCluster:
 
     truth: World
     stops_with: int = 143
-    seen_jobs: dict[str, Job] = field(default_factory=dict)
+    seen_jobs: dict[str, BatchJob] = field(default_factory=dict)
     seen_pods: dict[str, list[Pod]] = field(default_factory=dict)
     failures: int = 0
     # Has it something to do later, even if nothing happens?
@@ -139,7 +139,7 @@ class LaggingCluster:
         elif not job_outcome(job):
             self._run(replica_id, job, pods)
 
-    def _run(self, replica_id: str, job: Job, pods: Sequence[Pod]) -> None:
+    def _run(self, replica_id: str, job: BatchJob, pods: Sequence[Pod]) -> None:
         outcome = self._outcome(pods)
         if outcome:
             self.truth.job_ends(replica_id, outcome)
@@ -152,7 +152,7 @@ class LaggingCluster:
             if all(is_finished(pod) for pod in pods):
                 self.truth.pod(replica_id, newest=True, phase="Pending")
 
-    def _says_suspended(self, replica_id: str, job: Job) -> None:
+    def _says_suspended(self, replica_id: str, job: BatchJob) -> None:
         if not job.status.conditions:
             said = Condition("Suspended", "True", last_transition_time=format_time(self.truth.now))
             self.truth.job_status(replica_id, conditions=(said,))

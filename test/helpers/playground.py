@@ -28,7 +28,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import RefusedError
 from localcluster.podstatus import Outcome
 from tfjob_controller.api.controllerconfig import parse_controller_config
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.manager import Manager
 from tfjob_controller.trainer.naming import MAX_LABEL, runtime_id_of
 

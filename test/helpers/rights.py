@@ -34,7 +34,7 @@ from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.podstatus import Outcome
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.gangscheduler import GangScheduler
 from tfjob_controller.programs.manager import Manager
 

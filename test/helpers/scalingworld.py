@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from helpers.gangs import NOW, a_gang
-from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.gang import (
     BOUND,
     Gang,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.meta import Resource
 
 Object = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.manifests import Manifest, container, master, parameter_servers, pod_template, tfjob, workers
-from tfjob_controller.api import validation as says
+from tfjob_controller.api.tfjob import validation as says
 
 TEMPLATE = pod_template(container(command=["train"]), nodeSelector={"disk": "fast"})
 ENTRIES = master(), workers(2, template=TEMPLATE), parameter_servers()

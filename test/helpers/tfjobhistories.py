@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.clusterinmemory import World, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import Condition
+from tfjob_controller.api.common.core import Condition
 from tfjob_controller.util.timestamps import format_time
 
 Step = Callable[[World], None]

@@ -10,9 +10,9 @@ from helpers.controllerbench import JOB_PATH, NAMESPACE, POD_PATH, Counted, sett
 from helpers.fakeapi import FakeApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
-from tfjob_controller.api.core import Pod
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.decode import decode_trainjob
-from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.trainmanifests import Manifest, override, trainjob
-from tfjob_controller.api import trainjobvalidation as says
-from tfjob_controller.api.validation import GANG_FIXED
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob import validation as says
 
 _RUNTIME = {"name": "torch-distributed"}
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World
 from helpers.trainmanifests import Manifest, trainjob
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement, member_ids
-from tfjob_controller.api.trainingruntime import RuntimeSpec
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.api.trainjob import TrainJob
-from tfjob_controller.api.trainjobstatus import TrainJobStatus
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec
+from tfjob_controller.api.trainjob.status import TrainJobStatus
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN

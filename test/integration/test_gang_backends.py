@@ -18,7 +18,7 @@ from helpers.poll import eventually, never
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 # It starts a control plane.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

@@ -21,7 +21,7 @@ from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

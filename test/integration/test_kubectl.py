@@ -31,8 +31,8 @@ from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster import binaries
 from localcluster.api import Api
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kubectl import cli
 
 pytestmark = pytest.mark.cluster

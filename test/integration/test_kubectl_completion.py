@@ -19,8 +19,8 @@ from helpers.plugin import environment
 from helpers.trainmanifests import trainjob
 from localcluster import binaries, debian
 from localcluster.api import Api
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kubectl.complete import complete
 
 pytestmark = pytest.mark.cluster

@@ -38,7 +38,7 @@ from localcluster.gangscheduler import GangScheduler
 from localcluster.podstatus import Outcome
 from monitoring.dashboards import DASHBOARDS
 from monitoring.rules import ALERTS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

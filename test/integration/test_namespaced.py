@@ -19,7 +19,7 @@ from helpers.renderings import JOBS, SYSTEM, containers_of, named, of_kind, rend
 from helpers.rights import Right, await_rights, forbidden, rights_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

@@ -23,7 +23,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import NAME, GangScheduler
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -34,8 +34,8 @@ from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.programs import Options
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.programs.manager import Manager
 

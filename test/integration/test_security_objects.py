@@ -20,7 +20,7 @@ from helpers.playground import PATIENCE_SECONDS, PERIOD_SECONDS
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
 from localcluster.crds import install_crds
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube import nesting
 
 pytestmark = pytest.mark.cluster

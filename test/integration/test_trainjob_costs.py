@@ -21,7 +21,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Seen
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.programs.manager import Manager
 
 pytestmark = pytest.mark.cluster

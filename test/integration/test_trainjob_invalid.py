@@ -19,7 +19,7 @@ from helpers.poll import eventually
 from helpers.trainjobs import GROUP_PATH
 from helpers.trainmanifests import trainjob
 from localcluster.faultproxy import FaultProxy
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

@@ -18,7 +18,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Late, LoseRequest
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

@@ -16,7 +16,7 @@ from helpers.trainjobs import await_ready, ends, env_of, generations, step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = pytest.mark.cluster
 

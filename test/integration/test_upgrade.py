@@ -22,7 +22,7 @@ from helpers.renderings import CRDS_OVERLAY, SYSTEM, render_overlay
 from helpers.trainmanifests import runtime, trainjob
 from localcluster.api import Api
 from release.records import Release, releases
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

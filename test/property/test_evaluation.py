@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from helpers import tfjobhistories, trainjobhistories
 from helpers.clusterinmemory import World
 from helpers.examples import examples
-from tfjob_controller.api.core import JOBS
+from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions
 from tfjob_controller.trainer.actions.planner import plan_actions
 from tfjob_controller.trainer.gang.admission import is_misplaced

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, world
 from helpers.manifests import master, workers
-from tfjob_controller.api.core import Job
+from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -158,7 +158,7 @@ class Play:
                 self.cluster.delete_job(name)
 
 
-def _may_have_pods(job: Job) -> bool:
+def _may_have_pods(job: BatchJob) -> bool:
     return not job.spec.suspend and not job_outcome(job)
 
 

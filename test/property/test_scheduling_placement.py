@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.gangs import GPU, a_node, a_view
-from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.gang import Member, kind_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import NoFit, Placement, place

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from helpers.examples import examples
 from helpers.gangs import a_node, a_pod, a_view, workers
-from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
-from tfjob_controller.api.podrequests import requests_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.estimates import CapacityEstimate
 from tfjob_controller.scheduling.podsets import pod_set_of

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from helpers.anyspec import GPU, anything, good_jobs, specs, templates
 from helpers.examples import examples
 from helpers.manifests import master, parameter_servers, tfjob, workers
-from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar, HostVolume
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.defaults import chief_of, replicas_of
-from tfjob_controller.api.tfjob import MAX_REPLICAS, TFJob
-from tfjob_controller.api.validation import validate, validate_change
+from tfjob_controller.api.tfjob.defaults import chief_of, replicas_of
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJob
+from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.children import build_job
 from tfjob_controller.trainer.plan.tfjob import build_plan
@@ -59,8 +59,8 @@ def test_jobs_within_the_limits_are_good_and_may_stay_as_they_are(manifest: dict
 def test_accelerators_are_applied_once_however_often(template: dict[str, Any], amount: int) -> None:
     job = decoded({"replicaSpecs": [{"template": template}]})
     if validate(job) is None:
-        once = apply_accelerators(template, CONFIG)
-        assert apply_accelerators(once, CONFIG) == once
+        once = apply_accelerators(template, CONFIG, CONTAINER_NAME)
+        assert apply_accelerators(once, CONFIG, CONTAINER_NAME) == once
 
 
 def test_the_largest_job_fits_into_an_environment_variable() -> None:

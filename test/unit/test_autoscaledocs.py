@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.api.trainingstatus import Progress, ScalingStatus
+from tfjob_controller.api.common.status import Progress, ScalingStatus
 from tfjob_controller.options import EXTENDER_OPTIONS
 from tfjob_controller.scheduling.autoscaling.autoscaler import FREE_CAPACITY
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy

@@ -10,7 +10,8 @@ import pytest
 from helpers.clusterinmemory import decoded
 from helpers.docs import Shown, shown
 from helpers.trainworld import decoded_train
-from tfjob_controller.api import trainjobvalidation, validation
+from tfjob_controller.api.tfjob import validation
+from tfjob_controller.api.trainjob import validation as trainjobvalidation
 
 OLD_KINDS = {"TFJob": "tfReplicaSpecs", "XGBoostJob": "xgbReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 SHOWN = shown("*migration.md", "TrainJob", *OLD_KINDS)

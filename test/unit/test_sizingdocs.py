@@ -9,8 +9,8 @@ import yaml
 
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS
-from tfjob_controller.api import trainjob
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
+from tfjob_controller.api.trainjob import types
 from tfjob_controller.controller.logs.follower import MAX_FOLLOWED
 from tfjob_controller.options import ExtenderOptions, RunOptions
 from tfjob_controller.trainer import conditions
@@ -64,7 +64,7 @@ def test_the_page_on_sizing_has_the_programs_defaults(row: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        f"{trainjob.MAX_NODES:,} nodes, {trainjob.MAX_PROCS:,} processes a node, {trainjob.MAX_METRICS} metrics",
+        f"{types.MAX_NODES:,} nodes, {types.MAX_PROCS:,} processes a node, {types.MAX_METRICS} metrics",
         f"| logs that are followed | {MAX_FOLLOWED} at a time",
         "| a gang | 10,000 pods |",
     ],

@@ -9,10 +9,10 @@ import pytest
 
 from helpers.docs import DOCS, Shown, shown
 from helpers.trainworld import CONFIG, decoded_train
-from tfjob_controller.api import trainjob as api
-from tfjob_controller.api.trainingruntime import TrainingRuntime
-from tfjob_controller.api.trainjob import TrainJob
-from tfjob_controller.api.trainjobvalidation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
+from tfjob_controller.api.trainjob import types
+from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.api.trainjob.types import TrainJob
+from tfjob_controller.api.trainjob.validation import IMAGE_MISSING, STARTED_FIXED, validate, validate_runtime
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer import naming
@@ -37,7 +37,7 @@ def runtimes() -> RuntimeResolver:
     """Those that the pages show, and that is all: built-in ones are no hindrance where they are missing."""
     namespaced, cluster = Store[TrainingRuntime](), Store[TrainingRuntime]()
     for each in RUNTIMES:
-        is_namespaced = each.manifest["kind"] == api.NAMESPACED_RUNTIME
+        is_namespaced = each.manifest["kind"] == types.NAMESPACED_RUNTIME
         store = namespaced if is_namespaced else cluster
         store.upsert(decoded_runtime(each, **({"namespace": "ns"} if is_namespaced else {})))
     for framework in BUILT_IN:
@@ -49,7 +49,7 @@ def runtimes() -> RuntimeResolver:
 def framework_and_nodes(job: TrainJob) -> tuple[str, int]:
     found = runtimes().resolve(job, datetime.now(UTC))
     plan = build_train_plan(Recipe(job, found.framework, found.spec, CONFIG))
-    return found.framework.name, sum(each.role.name == api.NODE for each in plan.replicas)
+    return found.framework.name, sum(each.role.name == types.NODE for each in plan.replicas)
 
 
 @pytest.mark.parametrize("each", JOBS, ids=lambda each: each.name)
@@ -82,7 +82,7 @@ def test_each_framework_has_a_section_with_a_job_that_it_runs(framework: str) ->
         "spec.runtimeRef: there is no ClusterTrainingRuntime",
         f"{RUNTIME_TIMEOUT_SECONDS:.0f} seconds after the job's creation",
         f"{BASE_SECONDS} s, {2 * BASE_SECONDS} s, … up to {CAP_SECONDS} s",
-        f"At most {api.MAX_NODES:,} nodes a job, {api.MAX_PROCS:,} processes a node, {api.MAX_METRICS} metrics",
+        f"At most {types.MAX_NODES:,} nodes a job, {types.MAX_PROCS:,} processes a node, {types.MAX_METRICS} metrics",
         *(f"| `{label}` |" for label in (naming.KUBEFLOW, naming.TRAIN_JOB_NAME, naming.RUNTIME_ID, naming.JOB_TYPE)),
         *(
             f"`{command.rpartition('.')[0] and 'python -m '}{command}`"

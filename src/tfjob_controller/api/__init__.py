@@ -1,1 +1,6 @@
-"""The kinds that this operator reads and writes, as data: types, defaults, validation. No I/O."""
+"""The kinds of this project as data, and the other objects that it reads: types, defaults, validation, decoding.
+
+Each job kind has a folder; `common/` holds what kinds share. Everything here is pure: what is done about an object is
+decided in `trainer` and `scheduling`. May import `kube` (object metadata, decoding) and `util`.
+Start with `tfjob/types.py`, then `tfjob/validation.py`.
+"""

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingruntime import TrainingRuntime
-from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.kube import nesting
 
 _KindT = TypeVar("_KindT", TFJob, TrainJob, TrainingRuntime)

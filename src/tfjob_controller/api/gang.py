@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from tfjob_controller.api.describe import INT32_MAX, says
+from tfjob_controller.api.common.schema import INT32_MAX, describe
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -53,7 +53,7 @@ TOO_MANY_MEMBERS = "a gang can have 10000 pods at most"
 # Gang fields of jobs of all kinds.
 TimeoutSeconds: TypeAlias = Annotated[
     int | None,
-    says(
+    describe(
         "The seconds that the job may wait for capacity before onTimeout applies. Default: no limit.",
         format="int32",
         minimum=1,
@@ -62,7 +62,7 @@ TimeoutSeconds: TypeAlias = Annotated[
 ]
 OnTimeout: TypeAlias = Annotated[
     str,
-    says(
+    describe(
         "What happens to a job that has waited for timeoutSeconds: Wait (and report it), Fail, or Suspend "
         "(spec.suspend is set). Default: Wait.",
         enum=list(ON_TIMEOUT),
@@ -70,7 +70,7 @@ OnTimeout: TypeAlias = Annotated[
 ]
 Priority: TypeAlias = Annotated[
     int | None,
-    says(
+    describe(
         "Jobs of higher priority get capacity first. Usually the value of the PriorityClass. Default: 0.",
         format="int32",
     ),
@@ -86,60 +86,66 @@ class Member(_Value, frozen=True):
 
     name: Annotated[
         str,
-        says(
+        describe(
             "The kind of the pods, such as worker. The pods are named worker-0, worker-1 and so on.",
             minLength=1,
             maxLength=40,
             pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$",
         ),
     ]
-    count: Annotated[int, says("The number of pods.", format="int32", minimum=0, maximum=MAX_MEMBERS, default=1)] = 1
+    count: Annotated[
+        int, describe("The number of pods.", format="int32", minimum=0, maximum=MAX_MEMBERS, default=1)
+    ] = 1
     resources: Annotated[
         dict[str, str],
-        says(
+        describe(
             "The requests of each pod, as quantities by resource name: the sum over its containers, as "
             "kube-scheduler counts it."
         ),
     ] = {}
-    node_selector: Annotated[dict[str, str], says("The nodeSelector of the pods.")] = {}
-    tolerations: Annotated[tuple[dict[str, Any], ...], says("The tolerations of the pods.")] = ()
+    node_selector: Annotated[dict[str, str], describe("The nodeSelector of the pods.")] = {}
+    tolerations: Annotated[tuple[dict[str, Any], ...], describe("The tolerations of the pods.")] = ()
     node_affinity: Annotated[
         dict[str, Any] | None,
-        says("The required node affinity of the pods: the value of requiredDuringSchedulingIgnoredDuringExecution."),
+        describe(
+            "The required node affinity of the pods: the value of requiredDuringSchedulingIgnoredDuringExecution."
+        ),
     ] = None
-    priority_class_name: Annotated[str, says("The PriorityClass of the pods.")] = ""
+    priority_class_name: Annotated[str, describe("The PriorityClass of the pods.")] = ""
 
 
 class GangSpec(_Value, frozen=True):
     """The pods that must run together, and how long they may wait."""
 
-    members: Annotated[tuple[Member, ...], says("The pods of the gang, by kind.", minItems=1, maxItems=MAX_KINDS)] = ()
+    members: Annotated[
+        tuple[Member, ...], describe("The pods of the gang, by kind.", minItems=1, maxItems=MAX_KINDS)
+    ] = ()
     min_members: Annotated[
         dict[str, int],
-        says(
+        describe(
             "The minimum number of each member. Default: its count. A member that is named here and in maxMembers is "
             "elastic: the gang scheduler may request more or fewer of it (status.targetMembers)."
         ),
     ] = {}
     max_members: Annotated[
         dict[str, int],
-        says(
+        describe(
             "The maximum number of each member, for its count and for status.targetMembers. No more than count are "
             "placed. Default: its count."
         ),
     ] = {}
     priority: Annotated[
         int,
-        says(
+        describe(
             "The value of the job's PriorityClass. Gangs of higher priority are first in the queue.",
             format="int32",
             default=0,
         ),
     ] = 0
-    queue: Annotated[str, says("The name of a queue, for information.")] = ""
+    queue: Annotated[str, describe("The name of a queue, for information.")] = ""
     timeout_seconds: Annotated[
         int | None,
-        says(
+        describe(
             "The seconds that the gang may wait before onTimeout applies. Default: no limit.",
             format="int32",
             minimum=0,
@@ -148,41 +154,41 @@ class GangSpec(_Value, frozen=True):
     ] = None
     on_timeout: Annotated[
         str,
-        says(
+        describe(
             "What the owner does after timeoutSeconds: Wait (and report it), Fail or Suspend. Default: Wait.",
             enum=list(ON_TIMEOUT),
         ),
     ] = ""
     suspend: Annotated[
-        bool, says("If true, the gang is not considered, and an admitted gang releases its capacity.")
+        bool, describe("If true, the gang is not considered, and an admitted gang releases its capacity.")
     ] = False
 
 
 class NodePlacement(_Value, frozen=True):
     """The members on one node."""
 
-    node: Annotated[str, says("The node's name.")]
-    members: Annotated[tuple[str, ...], says("The pods that are assigned to it, such as worker-3.")] = ()
+    node: Annotated[str, describe("The node's name.")]
+    members: Annotated[tuple[str, ...], describe("The pods that are assigned to it, such as worker-3.")] = ()
 
 
 class Missing(_Value, frozen=True):
     """One resource that a waiting gang lacks."""
 
-    resource: Annotated[str, says("The resource's name.")]
-    requested: Annotated[str, says("The total request of all members.")] = ""
-    available: Annotated[str, says("The free amount on suitable nodes.")] = ""
+    resource: Annotated[str, describe("The resource's name.")]
+    requested: Annotated[str, describe("The total request of all members.")] = ""
+    available: Annotated[str, describe("The free amount on suitable nodes.")] = ""
 
 
 class GangCondition(_Value, frozen=True, omit_defaults=False):
     """A standard condition (metav1.Condition)."""
 
-    type: Annotated[str, says("Scheduled.")]
-    status: Annotated[str, says("True, False or Unknown.")]
-    reason: Annotated[str, says("The reason, for programs.")]
-    message: Annotated[str, says("The reason, for people.")]
-    last_transition_time: Annotated[str, says("When the status last changed.", format="date-time")]
+    type: Annotated[str, describe("Scheduled.")]
+    status: Annotated[str, describe("True, False or Unknown.")]
+    reason: Annotated[str, describe("The reason, for programs.")]
+    message: Annotated[str, describe("The reason, for people.")]
+    last_transition_time: Annotated[str, describe("When the status last changed.", format="date-time")]
     observed_generation: Annotated[
-        int, says("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
+        int, describe("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
     ] = 0
 
 
@@ -190,65 +196,69 @@ class GangStatus(_Value, frozen=True):
     """What the gang scheduler reports."""
 
     phase: Annotated[
-        str, says("Waiting, Admitted, Bound, Released or Unschedulable; empty until the gang is processed.")
+        str, describe("Waiting, Admitted, Bound, Released or Unschedulable; empty until the gang is processed.")
     ] = ""
     attempt: Annotated[
         int,
-        says("The number of admissions. Pods have the attempt that they were created for as a label.", format="int32"),
+        describe(
+            "The number of admissions. Pods have the attempt that they were created for as a label.", format="int32"
+        ),
     ] = 0
     placement: Annotated[
-        tuple[NodePlacement, ...], says("The assignment of every member to a node, while Admitted or Bound.")
+        tuple[NodePlacement, ...], describe("The assignment of every member to a node, while Admitted or Bound.")
     ] = ()
-    members: Annotated[str, says("The number of assigned pods of all pods, such as 3/4, for `kubectl get`.")] = ""
+    members: Annotated[str, describe("The number of assigned pods of all pods, such as 3/4, for `kubectl get`.")] = ""
     target_members: Annotated[
         dict[str, int],
-        says(
+        describe(
             "The requested number of a member, where it differs from its count: fewer, so that a waiting gang can "
             "start, or more, if the cluster has free capacity. It is between minMembers and maxMembers."
         ),
     ] = {}
-    target_reason: Annotated[str, says("The reason for targetMembers.")] = ""
+    target_reason: Annotated[str, describe("The reason for targetMembers.")] = ""
     leaving: Annotated[
         tuple[str, ...],
-        says(
+        describe(
             "The members to remove, such as worker-3, to reach targetMembers. Once the count is lower, they are "
             "removed first, and then those of the highest index."
         ),
     ] = ()
     position: Annotated[
-        int, says("The position in the queue, from 1; 0 while the gang does not wait.", format="int32")
+        int, describe("The position in the queue, from 1; 0 while the gang does not wait.", format="int32")
     ] = 0
-    missing: Annotated[tuple[Missing, ...], says("What the gang lacks, by resource.")] = ()
-    message: Annotated[str, says("The state in words.")] = ""
+    missing: Annotated[tuple[Missing, ...], describe("What the gang lacks, by resource.")] = ()
+    message: Annotated[str, describe("The state in words.")] = ""
     queued_time: Annotated[
-        str | None, says("The time at which the gang was queued first. Its age counts from then.", format="date-time")
+        str | None,
+        describe("The time at which the gang was queued first. Its age counts from then.", format="date-time"),
     ] = None
     requeue_time: Annotated[
-        str | None, says("The time at which the gang is considered again after a failed attempt.", format="date-time")
+        str | None,
+        describe("The time at which the gang is considered again after a failed attempt.", format="date-time"),
     ] = None
-    admitted_time: Annotated[str | None, says("The time of the last admission.", format="date-time")] = None
+    admitted_time: Annotated[str | None, describe("The time of the last admission.", format="date-time")] = None
     bound_time: Annotated[
-        str | None, says("The time at which all pods were bound first in this attempt.", format="date-time")
+        str | None, describe("The time at which all pods were bound first in this attempt.", format="date-time")
     ] = None
     last_resize_time: Annotated[
         str | None,
-        says(
+        describe(
             "The time at which members of the bound gang were last added or removed in this attempt.",
             format="date-time",
         ),
     ] = None
     observed_generation: Annotated[
-        int, says("The metadata.generation that this status was computed from.", format="int64")
+        int, describe("The metadata.generation that this status was computed from.", format="int64")
     ] = 0
-    conditions: Annotated[tuple[GangCondition, ...], says("The condition Scheduled.")] = ()
+    conditions: Annotated[tuple[GangCondition, ...], describe("The condition Scheduled.")] = ()
 
 
 class Gang(_Value, frozen=True):
     """One gang."""
 
     metadata: ObjectMeta
-    spec: Annotated[GangSpec, says("The pods that must run together.")] = GangSpec()
-    status: Annotated[GangStatus, says("What the gang scheduler reports.")] = GangStatus()
+    spec: Annotated[GangSpec, describe("The pods that must run together.")] = GangSpec()
+    status: Annotated[GangStatus, describe("What the gang scheduler reports.")] = GangStatus()
 
 
 decode_gang = decoder_for(Gang)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.client.connection import Connection, open_transport
 from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError
 from tfjob_controller.client.job import Job, Jobs, job_table

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfjob_controller.api.core import Scale
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.status import JobCondition
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.client import tables
 from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.client.diagnostics.replicas import replica_views, status_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB

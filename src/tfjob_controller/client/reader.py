@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.core import JOBS, PODS, Job, Pod
+from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind
 from tfjob_controller.kube import nesting
@@ -91,7 +91,7 @@ class Reader:
         self._label_selector = label_selector
         self._kind = kind
         self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
-        self._jobs = ResourceClient(requester, JOBS, decoder_for(Job), **_PATIENCE)
+        self._jobs = ResourceClient(requester, JOBS, decoder_for(BatchJob), **_PATIENCE)
         self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
         self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
 

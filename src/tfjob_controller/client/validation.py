@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
-from tfjob_controller.api.trainjob import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
-from tfjob_controller.api.trainjobdefaults import framework_of, is_managed_here, model_output_of
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.defaults import framework_of, is_managed_here, model_output_of
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.client.errors import ClientError, is_unknown_kind
 from tfjob_controller.client.kinds import AnyJob, JobKind, kind_of_manifest
 from tfjob_controller.kube.client import ResourceClient
@@ -73,10 +73,10 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
 def spec_problem(job: AnyJob) -> str | None:
     """The first thing that is wrong with it, in the server's words."""
     if isinstance(job, TFJob):
-        from tfjob_controller.api.validation import validate
+        from tfjob_controller.api.tfjob.validation import validate
 
         return validate(job)
-    from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
+    from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 
     return validate_trainjob(job)
 

@@ -9,24 +9,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tfjob_controller.api.core import (
+from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
     JOBS,
     PODS,
     SECRETS,
     SERVICES,
+    BatchJob,
     ConfigMap,
-    Job,
     Pod,
+    PodGroup,
     Secret,
     Service,
+    decode_pod_group,
 )
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
-from tfjob_controller.api.podgroup import PodGroup, decode_pod_group
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
-from tfjob_controller.api.trainjob import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, TrainingRuntime
+from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, NAMESPACED_RUNTIME, TRAINJOBS, TrainJob
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
@@ -81,7 +82,7 @@ class ControllerCaches:
         self.tfjobs: Informer[TFJob] = Informer(
             requester, TFJOBS, decode_tfjob, indexers={BY_RUNTIME: tfjob_by_runtime_id}, **common
         )
-        self.jobs: Informer[Job] = Informer(requester, JOBS, decoder_for(Job), indexers=owner, **of_children)
+        self.jobs: Informer[BatchJob] = Informer(requester, JOBS, decoder_for(BatchJob), indexers=owner, **of_children)
         self.services: Informer[Service] = Informer(
             requester, SERVICES, decoder_for(Service), indexers=owner, **of_children
         )
@@ -148,7 +149,7 @@ class ControllerCaches:
             {
                 **gangs,
                 **self._children_of_pod_groups(),
-                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(Job)), self.jobs.store),
+                JOBS: ChildClient(ResourceClient(send, JOBS, decoder_for(BatchJob)), self.jobs.store),
                 SERVICES: ChildClient(ResourceClient(send, SERVICES, decoder_for(Service)), self.services.store),
                 CONFIG_MAPS: ChildClient(
                     ResourceClient(send, CONFIG_MAPS, decoder_for(ConfigMap)), self.config_maps.store

@@ -28,7 +28,7 @@ from typing import Any, Generic
 
 import structlog
 
-from tfjob_controller.api.core import Scale
+from tfjob_controller.api.common.core import Scale
 from tfjob_controller.controller.kind import KindAdapter
 from tfjob_controller.controller.outcome import (
     DONE,

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic
 
-from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.common.core import BatchJob, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.api.trainingruntime import TrainingRuntime
-from tfjob_controller.api.trainjob import TrainJob
+from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.controller.triggers import (
     ADDED,
     DELETED,
@@ -159,7 +158,7 @@ def pod_matters(old: Pod, new: Pod) -> bool:
     return state_matters(old, new) or old.metadata.annotations != new.metadata.annotations
 
 
-def state_matters(old: Job | Pod | Gang | PodGroup, new: Job | Pod | Gang | PodGroup) -> bool:
+def state_matters(old: BatchJob | Pod | Gang | PodGroup, new: BatchJob | Pod | Gang | PodGroup) -> bool:
     """For Jobs, pods, Gangs and PodGroups: also a change of the fields of spec and status that are decoded."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state.observed import ObservedState, TrainingJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.state import observed
 from tfjob_controller.trainer.state.observed import TrainingJob

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource

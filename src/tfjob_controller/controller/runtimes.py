@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
-from tfjob_controller.api.trainjob import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
-from tfjob_controller.api.trainjobdefaults import framework_of
-from tfjob_controller.api.trainjobvalidation import validate_runtime, validate_with_runtime
+from tfjob_controller.api.trainjob.defaults import framework_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
+from tfjob_controller.api.trainjob.types import NAMESPACED_RUNTIME, RuntimeRef, TrainJob
+from tfjob_controller.api.trainjob.validation import validate_runtime, validate_with_runtime
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from tfjob_controller.api.core import ConfigMap, Job, Pod, Service
+from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodGroup, Service
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, controller_of
@@ -48,7 +47,7 @@ class Snapshots:
 
     def __init__(
         self,
-        jobs: Store[Job],
+        jobs: Store[BatchJob],
         services: Store[Service],
         pods: Store[Pod],
         config_maps: Store[ConfigMap],
@@ -91,7 +90,7 @@ class Snapshots:
 
     def children_to_stop(
         self, owner: Object
-    ) -> tuple[Sequence[Job], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
+    ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
         """What must be stopped if there is no plan: the child Jobs, and the objects that represent the gang."""
         jobs = self._jobs.by_index(BY_OWNER, owner.metadata.uid)
         return jobs, self._gangs_of(owner), self._pod_groups.of(owner) if self._pod_groups is not None else ()
@@ -108,7 +107,7 @@ class Snapshots:
         name = plan.pod_group.terms.name
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
-    def _pods_of(self, owner: Object, jobs: Mapping[str, Job], plan: Plan) -> tuple[_ByJob, _ByJob]:
+    def _pods_of(self, owner: Object, jobs: Mapping[str, BatchJob], plan: Plan) -> tuple[_ByJob, _ByJob]:
         """The job's pods by child Job, and its orphans. Pods older than the job belonged to a deleted one with the same
         RuntimeId.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.api.validation import validate, validate_change
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.controller.observer import JobObserver, observe_status
 from tfjob_controller.kube.cache.store import Store

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.core import Pod
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
-from tfjob_controller.api.trainjobdefaults import is_managed_here, metric_names_of
-from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
-from tfjob_controller.api.trainjobvalidation import validate, validate_change
+from tfjob_controller.api.trainjob.defaults import is_managed_here, metric_names_of
+from tfjob_controller.api.trainjob.status import Metric, TrainJobStatus
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
+from tfjob_controller.api.trainjob.validation import validate, validate_change
 from tfjob_controller.controller.handlers import runtime_key
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.observer import JobObserver, observe_status

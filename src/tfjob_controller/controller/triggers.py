@@ -17,7 +17,7 @@ import threading
 
 import structlog
 
-from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer.state.pods import is_finished
@@ -79,7 +79,7 @@ def pod_priority(old: Pod, new: Pod) -> int:
     return _priority(_pod_transitions(old) != _pod_transitions(new))
 
 
-def job_priority(old: Job, new: Job) -> int:
+def job_priority(old: BatchJob, new: BatchJob) -> int:
     """High if a child Job ends, is suspended, resumed or deleted."""
     return _priority(_is_deletion(old, new) or old.status.conditions != new.status.conditions)
 

@@ -19,7 +19,7 @@ from typing import Any, Generic
 import structlog
 from cachetools import LRUCache
 
-from tfjob_controller.api.core import JOBS
+from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.kube.cache.store import Store

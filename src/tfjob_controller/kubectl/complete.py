@@ -183,7 +183,7 @@ def tfjobs(line: Line) -> Iterable[str]:
 
 def replicas(line: Line) -> Iterable[str]:
     """Those that have a pod, their types, and all."""
-    from tfjob_controller.api.core import PODS
+    from tfjob_controller.api.common.core import PODS
     from tfjob_controller.client.kinds import KINDS
     from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, name_value
 
@@ -209,14 +209,14 @@ def namespaces(line: Line) -> Iterable[str]:
 
 
 def runtimes(line: Line) -> Iterable[str]:
-    from tfjob_controller.api.trainingruntime import CLUSTER_TRAINING_RUNTIMES
+    from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES
 
     with _session(line) as session:
         return sorted(_names(session, CLUSTER_TRAINING_RUNTIMES))
 
 
 def frameworks(line: Line) -> Iterable[str]:
-    from tfjob_controller.api.trainjob import FRAMEWORKS
+    from tfjob_controller.api.trainjob.types import FRAMEWORKS
 
     return FRAMEWORKS
 

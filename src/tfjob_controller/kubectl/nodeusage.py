@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
-from tfjob_controller.api.podrequests import requests_of
-from tfjob_controller.api.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
+from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.podrequests import requests_of
+from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
 

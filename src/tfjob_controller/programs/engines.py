@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.core import Scale
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.tfjob import TFJOBS, TFJob
-from tfjob_controller.api.trainjob import TRAINJOBS, TrainJob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout

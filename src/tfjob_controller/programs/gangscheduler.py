@@ -21,8 +21,8 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.api.cluster import ScheduledPod, decode_scheduled_pod
-from tfjob_controller.api.core import PODS
+from tfjob_controller.api.common.cluster import ScheduledPod, decode_scheduled_pod
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
 from tfjob_controller.gangscheduler.admission import progress
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop

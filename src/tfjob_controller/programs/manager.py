@@ -29,8 +29,8 @@ import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, parse_controller_config
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout

@@ -28,9 +28,9 @@ from collections import ChainMap, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfjob_controller.api.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL, kind_of
-from tfjob_controller.api.podrequests import Amounts, add_amounts, requests_of
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.nodefilter import NodeFilter
 from tfjob_controller.scheduling.nodeinfo import CandidateNodes, FreedCapacity, NodeAccount, NodeInfo, NodeInfoChange

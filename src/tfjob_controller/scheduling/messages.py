@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Missing
-from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.scheduling.estimates import PodSetEstimate
 from tfjob_controller.scheduling.nodefilter import NodeFilter
 from tfjob_controller.scheduling.podsets import PodSet

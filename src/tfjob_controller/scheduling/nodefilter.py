@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.cluster import Node, Taint
+from tfjob_controller.api.common.cluster import Node, Taint
 from tfjob_controller.api.gang import Member
 
 NOT_READY = "not ready"

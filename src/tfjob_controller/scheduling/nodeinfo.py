@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfjob_controller.api.cluster import Node
-from tfjob_controller.api.podrequests import Amounts, add_amounts
-from tfjob_controller.api.quantity import amount_from
+from tfjob_controller.api.common.cluster import Node
+from tfjob_controller.api.common.podrequests import Amounts, add_amounts
+from tfjob_controller.api.common.quantity import amount_from
 from tfjob_controller.scheduling.nodefilter import NodeFilter
 
 

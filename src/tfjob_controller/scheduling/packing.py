@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfjob_controller.api.podrequests import Amounts
+from tfjob_controller.api.common.podrequests import Amounts
 from tfjob_controller.scheduling.podsets import PodSet, total_requests
 
 # How many fills the search tries: a tenth of a second in all, and plenty for a small cluster.

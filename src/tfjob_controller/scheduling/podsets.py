@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfjob_controller.api.common.podrequests import Amounts, amounts_of
 from tfjob_controller.api.gang import GangSpec, Member
-from tfjob_controller.api.podrequests import Amounts, amounts_of
 from tfjob_controller.scheduling.nodefilter import NodeFilter, node_filter_of
 
 

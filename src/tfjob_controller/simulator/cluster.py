@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tfjob_controller.api.cluster import Node, NodeCondition, NodeStatus
+from tfjob_controller.api.common.cluster import Node, NodeCondition, NodeStatus
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView

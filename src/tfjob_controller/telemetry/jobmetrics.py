@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from tfjob_controller.api.trainjob import MAX_METRICS
+from tfjob_controller.api.trainjob.types import MAX_METRICS
 from tfjob_controller.trainer.state.observed import TrainingJob
 
 # From a job that starts at once to one that waits a day for its nodes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.api.common.status import JobCondition
 
 CREATED = "Created"
 SCHEDULED = "Scheduled"

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypedDict
 
 import msgspec
 
+from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
-from tfjob_controller.api.podrequests import member_of
 from tfjob_controller.trainer.podgroup.backend import Backend
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
-from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang.admission import GangAdmission
 from tfjob_controller.trainer.gangterms import GangTerms

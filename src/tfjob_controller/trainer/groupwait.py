@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from tfjob_controller.api.core import Pod
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gangterms import GroupTerms
 from tfjob_controller.trainer.gangwait import Wait, waiting

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfjob_controller.api.core import Pod
-from tfjob_controller.api.steps import said_by, steps_in
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER
-from tfjob_controller.api.trainingstatus import Progress, TrainingStatus
+from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.status import Progress, TrainingStatus
+from tfjob_controller.api.tfjob.progress import match_line, parse_steps
+from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, StepShares
 from tfjob_controller.trainer.state.observed import ObservedState, Reading
@@ -44,7 +44,7 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
     known = old or Progress()
     counts, ignored = dict(known.counts), known.ignored
     for report in _reports(plan, observed):
-        steps = steps_in(report.text)
+        steps = parse_steps(report.text)
         problem = report.problem or _problem(report, steps, known.counts.get(report.uid, 0))
         if problem:
             ignored = ignored or problem
@@ -112,7 +112,7 @@ def worker_id(pod: Pod) -> str:
 
 def last_match(pattern: re.Pattern[str], text: str) -> str | None:
     """The match of the last line that matches."""
-    said = (said_by(pattern, line) for line in reversed(text.splitlines()))
+    said = (match_line(pattern, line) for line in reversed(text.splitlines()))
     return next((each for each in said if each is not None), None)
 
 

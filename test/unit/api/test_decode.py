@@ -6,9 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from helpers.goodtrainmanifests import GOOD_TRAINJOBS
 from helpers.manifests import master, tfjob, workers
-from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from helpers.trainmanifests import role_template, runtime, trainjob
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.status import TrainJobStatus
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS
+from tfjob_controller.kube.meta import key_of
 
 
 def encoded(spec: Any, status: Any = None) -> bytes:
@@ -87,3 +93,107 @@ def test_a_job_is_read_from_a_part_of_a_list_too() -> None:
 def test_what_is_no_kubernetes_object_is_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_tfjob(b"<html>")
+
+
+def encoded_train(spec: Any, status: Any = None) -> bytes:
+    metadata = {"name": "a", "uid": "u", "annotations": {FRAMEWORK_ANNOTATION: "jax", "other": "x"}}
+    return json.dumps({"metadata": metadata, "spec": spec, "status": status}).encode()
+
+
+def test_every_field_is_read_under_its_wire_name_of_a_trainjob() -> None:
+    """What is written back is what was read: no field of a job that has them all is lost."""
+    (whole,) = (good.manifest for good in GOOD_TRAINJOBS if good.name == "every-field")
+    job = decode_trainjob(json.dumps(whole).encode())
+    spec = json.loads(msgspec.json.encode(job.spec))
+    # These are the server's defaults, and so absent.
+    spec["runtimeRef"] |= {"kind": "ClusterTrainingRuntime", "apiGroup": "kubeflow.org"}
+    assert spec == whole["spec"]
+    assert job.invalid == ""
+
+
+def test_a_status_is_read_under_its_wire_names() -> None:
+    status = {
+        "phase": "Running",
+        "state": "RUNNING",
+        "reason": "why",
+        "conditions": [],
+        "jobsStatus": [
+            {"name": "node", "replicas": 4, "ready": 2, "active": 1, "succeeded": 1, "failed": 1, "suspended": 0}
+        ],
+        "restarts": 3,
+        "restartCounts": {"uid": 3},
+        "succeededIndexes": ["node-0"],
+        "observedGeneration": 7,
+        "startTime": "2026-01-01T00:00:00Z",
+        "completionTime": "2026-01-01T00:00:01Z",
+        "metrics": [{"name": "loss", "value": "0.1", "seenAt": "2026-01-01T00:00:00Z"}],
+        "progress": "step 40",
+        "nodes": "2/2",
+        "runtime": "torch-distributed",
+    }
+    job = decode_trainjob(encoded_train(trainjob()["spec"], status))
+    written = json.loads(msgspec.json.encode(job.status))
+    assert written == {name: value for name, value in status.items() if value != []}
+
+
+def test_metadata_keeps_the_one_annotation_that_is_read_also_of_a_job_that_cannot_be_read() -> None:
+    for spec in (trainjob()["spec"], {"numNodes": "2"}):
+        assert decode_trainjob(encoded_train(spec)).metadata.annotations.framework == "jax"
+
+
+@pytest.mark.parametrize(
+    ("spec", "invalid"),
+    [
+        ({"numNodes": "2"}, "spec.numNodes: expected int, got str"),
+        ({"trainer": {"command": "torchrun train.py"}}, "spec.trainer.command: expected array, got str"),
+        ({"trainer": {"numProcPerNode": 1.5}}, "spec.trainer.numProcPerNode: expected int or str, got float"),
+        ({"datasetConfig": {}}, "spec.datasetConfig: object missing required field storageUri"),
+        ({"podSpecOverrides": [{}]}, "spec.podSpecOverrides[0]: object missing required field targetJobs"),
+        ("none", "spec: expected object, got str"),
+    ],
+    ids=str,
+)
+def test_a_field_of_the_wrong_type_makes_a_job_that_says_so_of_a_trainjob(spec: Any, invalid: str) -> None:
+    job = decode_trainjob(encoded_train(spec, {"phase": "Running"}))
+    assert (job.invalid, job.spec.num_nodes) == (invalid, None)
+    assert (job.metadata.uid, job.status.phase) == ("u", "Running")
+
+
+@pytest.mark.parametrize("status", [{"phase": 3}, {"metrics": "none"}, [], "Done", {"jobsStatus": [{}]}], ids=str)
+def test_a_status_that_does_not_fit_is_as_good_as_none_of_a_trainjob(status: Any) -> None:
+    job = decode_trainjob(encoded_train(trainjob()["spec"], status))
+    assert (job.status, job.invalid, job.spec.num_nodes) == (TrainJobStatus(), "", 2)
+
+
+def test_a_null_is_an_absent_field_but_in_a_template() -> None:
+    job = decode_trainjob(
+        encoded_train({"numNodes": None, "trainer": {"env": [{"name": "A", "value": None}]}, "gang": None})
+    )
+    assert (job.invalid, job.spec.num_nodes, job.spec.trainer.env) == ("", None, ({"name": "A"},))
+    template = role_template(later=[1, None], odd=None)
+    its = decode_training_runtime(json.dumps(runtime(framework=None, templates={"node": template})).encode())
+    assert (its.invalid, its.spec.templates) == ("", {"node": template})
+
+
+def test_an_object_cannot_say_of_itself_that_it_is_invalid_of_a_trainjob() -> None:
+    assert decode_trainjob(json.dumps({**trainjob(), "_invalid": "so there"}).encode()).invalid == ""
+    assert decode_training_runtime(json.dumps({**runtime(), "_invalid": "so there"}).encode()).invalid == ""
+
+
+def test_a_runtime_of_the_wrong_shape_says_so() -> None:
+    its = decode_training_runtime(json.dumps(runtime(templates=[])).encode())
+    assert (its.invalid, its.spec.templates) == ("spec.templates: expected object, got array", {})
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b'{"spec": {}}', b'{"metadata": {"name": 1}}'], ids=str)
+def test_what_is_no_object_at_all_is_refused(data: bytes) -> None:
+    for decode in (decode_trainjob, decode_training_runtime):
+        with pytest.raises(msgspec.DecodeError):
+            decode(data)
+
+
+def test_only_one_kind_of_runtime_has_a_namespace() -> None:
+    assert TRAINJOBS.path("ns", "a", "status") == "/apis/kubeflow.org/v2alpha1/namespaces/ns/trainjobs/a/status"
+    assert TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/namespaces/ns/trainingruntimes/a"
+    assert CLUSTER_TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/a"
+    assert key_of(decode_training_runtime(json.dumps(runtime("plain")).encode())) == "plain"

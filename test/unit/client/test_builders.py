@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
-from tfjob_controller.api.validation import validate
+from tfjob_controller.api.tfjob.validation import validate
+from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 from tfjob_controller.client import ClientError, tfjob, trainjob
 
 both_kinds = pytest.mark.parametrize("build", [tfjob, trainjob])

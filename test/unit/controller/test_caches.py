@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.poll import eventually
-from tfjob_controller.api.core import Condition, Job, JobStatus, Pod, PodMeta, PodStatus
+from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, Pod, PodMeta, PodStatus
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.api.tfjob import TFJob, TFJobSpec
+from tfjob_controller.api.tfjob.types import TFJob, TFJobSpec
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.triggers import HIGH
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
@@ -114,8 +114,8 @@ def running(queue: RateLimitingQueue[str]) -> Iterator[ControllerCaches]:
         ),
         pytest.param(
             "jobs",
-            Job(META),
-            Job(LATER, status=JobStatus(conditions=(Condition("Complete", "True"),))),
+            BatchJob(META),
+            BatchJob(LATER, status=JobStatus(conditions=(Condition("Complete", "True"),))),
             id="a child Job is complete",
         ),
         pytest.param("gangs", Gang(META), Gang(LATER, status=GangStatus(phase="Admitted")), id="a gang was admitted"),

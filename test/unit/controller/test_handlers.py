@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.poll import eventually
-from tfjob_controller.api.core import Job, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
+from tfjob_controller.api.common.core import BatchJob, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang, GangStatus
-from tfjob_controller.api.tfjob import TFJOBS, TFJob, TFJobSpec
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
     BY_RUNTIME,
@@ -224,8 +224,10 @@ GOING = replace(META, deletion_timestamp="2026-01-01T00:00:00Z")
         pytest.param(
             identity_matters, Service(META), Service(replace(META, owner_references=())), True, id="a released service"
         ),
-        pytest.param(state_matters, Job(META), Job(HEARTBEAT), False, id="a job's labels"),
-        pytest.param(state_matters, Job(META), Job(META, status=JobStatus(active=1)), True, id="a job's status"),
+        pytest.param(state_matters, BatchJob(META), BatchJob(HEARTBEAT), False, id="a job's labels"),
+        pytest.param(
+            state_matters, BatchJob(META), BatchJob(META, status=JobStatus(active=1)), True, id="a job's status"
+        ),
         pytest.param(state_matters, Pod(META), Pod(HEARTBEAT), False, id="a pod's labels"),
         pytest.param(state_matters, Pod(META), Pod(META, status=PodStatus("Running")), True, id="a pod's phase"),
     ],

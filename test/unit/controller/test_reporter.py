@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SERVICES, Job
-from tfjob_controller.api.tfjob import TFJOBS
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SERVICES, BatchJob
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter, StatusDebounce
 from tfjob_controller.controller.writer import WriteResult
@@ -17,7 +17,7 @@ from tfjob_controller.trainer.state.observed import PlainTrainingJob
 from tfjob_controller.trainer.status.events import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult
 
-JOB = Job(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))
+JOB = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))
 
 
 class Recorded:

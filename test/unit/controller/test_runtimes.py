@@ -11,8 +11,8 @@ import pytest
 from helpers.clusterinmemory import START
 from helpers.trainmanifests import Manifest, role_template, runtime, trainjob
 from helpers.trainworld import decoded_train
-from tfjob_controller.api.trainingruntime import TrainingRuntime
-from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
+from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.controller.runtimes import RUNTIME_TIMEOUT_SECONDS, ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.trainer.frameworks.registry import BUILT_IN

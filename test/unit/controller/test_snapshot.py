@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import plan_of
 from helpers.manifests import master, parameter_servers
-from tfjob_controller.api.core import ConfigMap, Job, Pod, PodMeta, Service
+from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodMeta, Service
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
 from tfjob_controller.kube.cache.store import Store, by_controller_uid
@@ -42,7 +42,7 @@ A_POD = replace(CHILD, owner_references=(OwnerReference("batch/v1", "Job", "chil
 
 class Stores:
     def __init__(self) -> None:
-        self.jobs: Store[Job] = Store({BY_OWNER: by_controller_uid})
+        self.jobs: Store[BatchJob] = Store({BY_OWNER: by_controller_uid})
         self.services: Store[Service] = Store({BY_OWNER: by_controller_uid})
         self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
         self.config_maps: Store[ConfigMap] = Store()
@@ -75,7 +75,7 @@ def stores() -> Stores:
 
 
 def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> None:
-    stores.jobs.upsert(Job(CHILD))
+    stores.jobs.upsert(BatchJob(CHILD))
     stores.services.upsert(Service(CHILD))
     stores.pods.upsert(Pod(replace(A_POD, name="pod-1")))
     stores.pods.upsert(Pod(replace(A_POD, name="pod-2")))
@@ -95,7 +95,7 @@ def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> Non
     ],
 )
 def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: ObjectMeta) -> None:
-    stores.jobs.upsert(Job(meta))
+    stores.jobs.upsert(BatchJob(meta))
     stores.services.upsert(Service(meta))
     stores.config_maps.upsert(ConfigMap(replace(meta, name=PLAN.config_map)))
     observed = stores.snapshots.take(OWNER, PLAN)
@@ -137,6 +137,6 @@ def test_a_pod_that_its_job_left_behind_is_an_orphan_and_none_of_the_jobs(stores
 
 
 def test_a_pod_of_another_jobs_child_is_not_ours_whatever_its_labels_say(stores: Stores) -> None:
-    stores.jobs.upsert(Job(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
+    stores.jobs.upsert(BatchJob(replace(CHILD, owner_references=(replace(OURS, name="copy", uid="u9"),))))
     stores.pods.upsert(Pod(A_POD))
     assert stores.snapshots.take(OWNER, PLAN).pods == {}

@@ -13,9 +13,9 @@ from helpers.controllerbench import Counted
 from helpers.trainbench import SEEN_AT, Logs
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, train_world
-from tfjob_controller.api.trainingruntime import TrainingRuntime
-from tfjob_controller.api.trainjob import MANAGED_HERE, TRAINJOBS, TrainJob
-from tfjob_controller.api.trainjobstatus import Metric, TrainJobStatus
+from tfjob_controller.api.trainjob.runtime import TrainingRuntime
+from tfjob_controller.api.trainjob.status import Metric, TrainJobStatus
+from tfjob_controller.api.trainjob.types import MANAGED_HERE, TRAINJOBS, TrainJob
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.controller.trainjob import (
     STATUS_DEBOUNCE_SECONDS,

@@ -9,11 +9,11 @@ import pytest
 import structlog
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import (
+from tfjob_controller.api.common.core import (
+    BatchJob,
     Condition,
     ContainerState,
     ContainerStatus,
-    Job,
     JobStatus,
     Pod,
     PodMeta,
@@ -134,19 +134,21 @@ ENDED = container(ContainerState(terminated=Terminated(1)))
         ),
         pytest.param(
             job_priority,
-            Job(META),
-            Job(META, status=JobStatus(active=1, ready=1)),
+            BatchJob(META),
+            BatchJob(META, status=JobStatus(active=1, ready=1)),
             NORMAL,
             id="a Job's figures",
         ),
         pytest.param(
             job_priority,
-            Job(META),
-            Job(META, status=JobStatus(conditions=(Condition("Failed", "True"),))),
+            BatchJob(META),
+            BatchJob(META, status=JobStatus(conditions=(Condition("Failed", "True"),))),
             HIGH,
             id="a Job is over",
         ),
-        pytest.param(job_priority, Job(META), Job(replace(META, deletion_timestamp=GOES)), HIGH, id="a Job goes"),
+        pytest.param(
+            job_priority, BatchJob(META), BatchJob(replace(META, deletion_timestamp=GOES)), HIGH, id="a Job goes"
+        ),
         pytest.param(gang_priority, gang(phase="Waiting"), gang(phase="Admitted"), HIGH, id="a gang gets room"),
         pytest.param(gang_priority, gang(attempt=1), gang(attempt=2), HIGH, id="a gang gets other room"),
         pytest.param(gang_priority, gang(), gang(target_members={"worker": 3}), HIGH, id="a gang is to be resized"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.memoryapi import MemoryApi, refusal
-from tfjob_controller.api.core import JOBS, SERVICES, Job, Secret, Service
+from tfjob_controller.api.common.core import JOBS, SERVICES, BatchJob, Secret, Service
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.writer import ChildClient, ResponseCache, Writer, WriteResult
 from tfjob_controller.kube.cache.store import Store
@@ -17,7 +17,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 from tfjob_controller.trainer.actions.model import Actions, Create, Delete, Patch, SetSuspend, build_delete
 from tfjob_controller.trainer.naming import CHILD_SELECTOR
 
-OWNER = Job(ObjectMeta(name="train", namespace="team", uid="u1"))
+OWNER = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1"))
 LABELS = {CHILD_SELECTOR: ""}
 KEYS = Resource("example.com", "v1", "keys", "Key")
 
@@ -36,12 +36,12 @@ class World:
 
     def __init__(self) -> None:
         self.api = MemoryApi()
-        self.jobs: Store[Job] = Store()
+        self.jobs: Store[BatchJob] = Store()
         self.services: Store[Service] = Store()
         self.keys: ResponseCache[Secret] = ResponseCache()
         self.writer = Writer(
             {
-                JOBS: ChildClient(self._client(JOBS, Job), self.jobs),
+                JOBS: ChildClient(self._client(JOBS, BatchJob), self.jobs),
                 SERVICES: ChildClient(self._client(SERVICES, Service), self.services),
                 KEYS: ChildClient(self._client(KEYS, Secret), self.keys, is_watched=False),
             },
@@ -155,7 +155,7 @@ def test_only_that_very_object_is_deleted_and_as_it_is_said(world: World, is_for
 def test_a_child_job_is_deleted_as_it_was_seen_and_what_has_no_end_of_its_own_as_the_one_it_is() -> None:
     """A cache that is behind may not know that the Job has completed."""
     meta = ObjectMeta(name="a", namespace="team", uid="u7", resource_version="12")
-    assert (build_delete(JOBS, Job(meta)).version, build_delete(SERVICES, Service(meta)).version) == ("12", "")
+    assert (build_delete(JOBS, BatchJob(meta)).version, build_delete(SERVICES, Service(meta)).version) == ("12", "")
 
 
 @pytest.mark.parametrize(

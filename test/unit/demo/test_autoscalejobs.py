@@ -28,7 +28,7 @@ from demo.autoscalejobs import (
 )
 from demo.autoscalestage import GPU, GPUS_PER_NODE, NODES
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.validation import validate
+from tfjob_controller.api.tfjob.validation import validate
 
 ROOT = Path(__file__).parents[3]
 NODE_NAMES = ["node-1", "node-2"]

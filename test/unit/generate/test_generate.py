@@ -14,19 +14,19 @@ from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from monitoring import component
-from tfjob_controller.api.describe import IN_WORDS, says
+from tfjob_controller.api.common.schema import PATTERN_MESSAGE, describe
 
 
 class Leaf(msgspec.Struct, rename="camel"):
-    one_name: Annotated[str, says("A name.", enum=["a"], default="a")]
-    flag: Annotated[bool, says("A flag.")] = False
+    one_name: Annotated[str, describe("A name.", enum=["a"], default="a")]
+    flag: Annotated[bool, describe("A flag.")] = False
 
 
 class Tree(msgspec.Struct, rename="camel"):
-    leaves: Annotated[tuple[Leaf, ...], says("Leaves.", minItems=1)] = ()
-    sizes: Annotated[dict[str, int], says("Sizes.")] = {}
-    count: Annotated[int | None, says("A count.", minimum=0)] = None
-    free: Annotated[dict[str, Any] | None, says("Anything.")] = None
+    leaves: Annotated[tuple[Leaf, ...], describe("Leaves.", minItems=1)] = ()
+    sizes: Annotated[dict[str, int], describe("Sizes.")] = {}
+    count: Annotated[int | None, describe("A count.", minimum=0)] = None
+    free: Annotated[dict[str, Any] | None, describe("Anything.")] = None
 
 
 class Silent(msgspec.Struct):
@@ -83,9 +83,9 @@ def test_every_rule_says_what_is_wrong() -> None:
 
 
 class Choice(msgspec.Struct, rename="camel"):
-    amount: Annotated[int | str | None, says("A number or a word.")] = None
-    parts: Annotated[dict[str, dict[str, Any]], says("Parts.")] = {}
-    owner: Annotated[str, says("An owner.", maxLength=9, pattern="^a/b$", **{IN_WORDS: "must be a/b"})] = ""
+    amount: Annotated[int | str | None, describe("A number or a word.")] = None
+    parts: Annotated[dict[str, dict[str, Any]], describe("Parts.")] = {}
+    owner: Annotated[str, describe("An owner.", maxLength=9, pattern="^a/b$", **{PATTERN_MESSAGE: "must be a/b"})] = ""
 
 
 def test_numbers_or_words_maps_with_known_keys_and_patterns_in_words_have_schemas_of_their_own() -> None:

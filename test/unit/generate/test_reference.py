@@ -9,7 +9,8 @@ from generate import reference, trainreference
 from generate.crd import CustomKind, crd_of
 from generate.kinds import GANG, TFJOB, TRAINING_RUNTIME, TRAINJOB
 from generate.markdown import page, table
-from tfjob_controller.api import trainjobvalidation, validation
+from tfjob_controller.api.tfjob import validation
+from tfjob_controller.api.trainjob import validation as trainjobvalidation
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.storage.options import EXPORT_OPTIONS, INITIALIZE_OPTIONS

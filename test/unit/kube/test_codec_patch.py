@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.fakeapi import _merged
-from tfjob_controller.api.trainingstatus import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
 from tfjob_controller.kube.codec import merge_patch, status_patch
 
 # Null cannot be a value in a merge patch, and the API drops it anyway.

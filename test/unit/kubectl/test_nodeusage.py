@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.api.cluster import (
+from tfjob_controller.api.common.cluster import (
     Node,
     NodeStatus,
     Resources,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.gangs import a_node, a_pod, a_view, workers
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
 from tfjob_controller.scheduling.podsets import pod_set_of

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, decide_once, workers
-from tfjob_controller.api.cluster import Taint
+from tfjob_controller.api.common.cluster import Taint
 from tfjob_controller.api.gang import Gang, GangStatus, Member, Missing
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from helpers.gangs import NOW, a_node, a_pod, a_view, workers
-from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.estimates import HypotheticalCapacity
 from tfjob_controller.scheduling.podsets import pod_set_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.gangs import GPU, NOW, a_gang, a_node, a_pod, a_view, decide_once, workers
-from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.gang import Member, Missing
 from tfjob_controller.scheduling.decisions import AdmissionPolicy, Pending
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.gangs import a_node
-from tfjob_controller.api.cluster import Taint
+from tfjob_controller.api.common.cluster import Taint
 from tfjob_controller.api.gang import Member
 from tfjob_controller.scheduling.nodefilter import NOT_READY, NOT_SELECTED, TAINTED, UNSCHEDULABLE, node_filter_of
 

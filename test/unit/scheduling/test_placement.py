@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.gangs import GPU, a_node, a_pod, a_view, workers
-from tfjob_controller.api.cluster import Node
+from tfjob_controller.api.common.cluster import Node
 from tfjob_controller.api.gang import Member, NodePlacement
 from tfjob_controller.scheduling.placement import NoFit, Placement, find_member_node, place, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_set_of

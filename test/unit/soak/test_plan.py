@@ -27,8 +27,8 @@ from soak.plan import (
     outcome_of,
 )
 from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
-from tfjob_controller.api.trainjobvalidation import validate as validate_trainjob
-from tfjob_controller.api.validation import validate as validate_tfjob
+from tfjob_controller.api.tfjob.validation import validate as validate_tfjob
+from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 
 EXPECTED = {
     ENDS: SUCCEEDED,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingstatus import ReplicaStatus, ScalingStatus, TrainingStatus
+from tfjob_controller.api.common.status import ReplicaStatus, ScalingStatus, TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.cache.processor import HandlerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics

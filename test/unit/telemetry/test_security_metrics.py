@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tfjob_controller.api.trainjob import MAX_METRICS
+from tfjob_controller.api.trainjob.types import MAX_METRICS
 from tfjob_controller.telemetry import jobmetrics
 from tfjob_controller.telemetry.jobmetrics import TrainingCollector, TrainingOfJob
 

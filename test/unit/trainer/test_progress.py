@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import PodAnnotations
+from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.trainer.actions.children import build_job
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.observed import Reading

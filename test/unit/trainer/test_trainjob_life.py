@@ -19,7 +19,7 @@ from helpers.trainworld import (
     true_conditions,
     world_in_steps,
 )
-from tfjob_controller.api.core import Condition
+from tfjob_controller.api.common.core import Condition
 from tfjob_controller.api.gang import BOUND, WAITING, member_ids
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.core import JOBS, PODS, Pod
+from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job
 from tfjob_controller.client.kinds import Snapshot

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tfjob_controller.api.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob import TFJOBS, WORKER, TFJob
-from tfjob_controller.api.trainingstatus import JobCondition
-from tfjob_controller.api.trainjob import TRAINJOBS
+from tfjob_controller.api.common.status import JobCondition
+from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
+from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
 from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job, status_of
 from tfjob_controller.client.kinds import AnyJob

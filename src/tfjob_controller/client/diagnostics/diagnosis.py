@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import UNSCHEDULABLE, WAITING
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.api.trainjob import TrainJob
-from tfjob_controller.api.trainjobdefaults import is_managed_here
+from tfjob_controller.api.trainjob.defaults import is_managed_here
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingruntime import RuntimeSpec, VolumeClaim, Workspace
-from tfjob_controller.api.trainingstatus import TrainingStatus
-from tfjob_controller.api.trainjob import DATASET_INITIALIZER, LAUNCHER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJob
-from tfjob_controller.api.trainjobdefaults import started_nodes_of
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.api.trainjob.defaults import started_nodes_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, VolumeClaim, Workspace
+from tfjob_controller.api.trainjob.types import (
+    DATASET_INITIALIZER,
+    LAUNCHER,
+    MODEL_EXPORTER,
+    MODEL_INITIALIZER,
+    TrainJob,
+)
 from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
 from tfjob_controller.trainer.naming import runtime_id_of

@@ -26,7 +26,7 @@ from datetime import datetime
 
 import structlog
 
-from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tfjob_controller.api.core import Pod
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.controller.logs.followedlog import FollowedLog, LogCounters, LogTarget, target_of
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricValue
 from tfjob_controller.kube.errors import ApiError

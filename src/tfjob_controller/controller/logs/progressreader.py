@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from tfjob_controller.api.core import PODS, Pod
-from tfjob_controller.api.steps import pattern_of
-from tfjob_controller.api.tfjob import CONTAINER_NAME, WORKER, TFJob
+from tfjob_controller.api.common.core import PODS, Pod
+from tfjob_controller.api.tfjob.progress import pattern_of
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError

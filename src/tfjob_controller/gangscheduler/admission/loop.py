@@ -22,7 +22,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import AttemptPermit, Reservations

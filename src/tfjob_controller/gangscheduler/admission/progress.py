@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, placed_nodes
 from tfjob_controller.gangscheduler.status.lifecycle import is_bound_member, pods_by_member
 from tfjob_controller.scheduling.decisions import Admit, Decision, Unschedulable

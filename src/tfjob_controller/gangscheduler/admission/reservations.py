@@ -24,9 +24,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
+from tfjob_controller.api.common.podrequests import Amounts
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangSpec, kind_of, placed_nodes, wanted_members
-from tfjob_controller.api.podrequests import Amounts
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import SUCCEEDED, is_bound, is_unfinished
 from tfjob_controller.kube.meta import key_of

@@ -25,7 +25,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import BOUND, MEMBER_LABEL, Gang, kind_of, placed_nodes, wanted_members
 from tfjob_controller.gangscheduler.admission.reservations import reserve_resized
 from tfjob_controller.gangscheduler.state.observedrequests import ObservedRequests

@@ -30,7 +30,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from tfjob_controller.api.core import PODS, Pod
+from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, STOPPING, BindRequest
 from tfjob_controller.kube.codec import decoder_for, encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError

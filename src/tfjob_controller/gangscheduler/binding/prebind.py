@@ -30,7 +30,7 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, gang_key_of, kind_of
 from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
 from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTED, STOPPING, BindRequest

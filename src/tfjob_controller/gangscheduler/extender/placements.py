@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.common.cluster import decode_scheduled_pod
+from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -21,7 +22,6 @@ from tfjob_controller.api.gang import (
     GangStatus,
     placed_nodes,
 )
-from tfjob_controller.api.podrequests import requests_of
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.verbs import NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import WirePod

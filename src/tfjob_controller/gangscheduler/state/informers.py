@@ -11,8 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from tfjob_controller.api.cluster import FINISHED_PHASES, NODES, Node, ScheduledPod, decode_node, decode_scheduled_pod
-from tfjob_controller.api.core import PODS
+from tfjob_controller.api.common.cluster import (
+    FINISHED_PHASES,
+    NODES,
+    Node,
+    ScheduledPod,
+    decode_node,
+    decode_scheduled_pod,
+)
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, Gang, decode_gang, gang_key_of
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
+from tfjob_controller.api.common.podrequests import Amounts, amounts_of, requests_of
+from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, GangSpec, Member, gang_key_of, kind_of
-from tfjob_controller.api.podrequests import Amounts, amounts_of, requests_of
-from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.util.clock import Clock
 
 # An observation that no longer holds, such as a deleted LimitRange, must not block a gang; a futile attempt is cheap.

@@ -23,7 +23,7 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.cluster import FINISHED_PHASES, ScheduledPod
+from tfjob_controller.api.common.cluster import FINISHED_PHASES, ScheduledPod
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import structlog
 
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import GANGS, MEMBER_LABEL, NODE_ANNOTATION, Gang, GangStatus, placed_nodes
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient

@@ -19,7 +19,7 @@ from tfjob_controller.kubectl.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfjob_controller.api.cluster import Node, ScheduledPod
+    from tfjob_controller.api.common.cluster import Node, ScheduledPod
     from tfjob_controller.kubectl.session import Session
 
 _QUEUE_EXAMPLES = """
@@ -87,8 +87,8 @@ def _run_top(session: Session, parsed: Namespace) -> int:
 
 def _read(session: Session) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
     """Nodes and the pods of all namespaces; without the right to see them, the jobs' pods alone, and why."""
-    from tfjob_controller.api.cluster import NODES, decode_node, decode_scheduled_pod
-    from tfjob_controller.api.core import PODS
+    from tfjob_controller.api.common.cluster import NODES, decode_node, decode_scheduled_pod
+    from tfjob_controller.api.common.core import PODS
     from tfjob_controller.kube.client import ResourceClient
     from tfjob_controller.kube.errors import ApiError
     from tfjob_controller.trainer.naming import CHILD_SELECTOR

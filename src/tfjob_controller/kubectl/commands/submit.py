@@ -99,7 +99,7 @@ def _add_course(group: Any) -> None:
 
 
 def _quantity(text: str) -> str:
-    from tfjob_controller.api.quantity import milli_of
+    from tfjob_controller.api.common.quantity import milli_of
 
     try:
         amount = milli_of(text)

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
-from tfjob_controller.api.defaults import restart_policy_of
-from tfjob_controller.api.tfjob import BY_RESTART, NEVER, ON_FAILURE, WORKER
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICES
+from tfjob_controller.api.tfjob.defaults import restart_policy_of
+from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.gangseat import Seat, take_seat
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels

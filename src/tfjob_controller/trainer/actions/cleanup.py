@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.core import Job, Pod
-from tfjob_controller.api.describe import INT32_MAX
-from tfjob_controller.api.tfjob import CLEAN_ALL, CLEAN_NONE, NEVER
+from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.schema import INT32_MAX
+from tfjob_controller.api.tfjob.types import CLEAN_ALL, CLEAN_NONE, NEVER
 from tfjob_controller.trainer.gang.admission import must_suspend_gang
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.podgroup.podgroup import has_pod_group
@@ -36,12 +36,12 @@ def jobs_to_suspend(plan: Plan, observed: ObservedState, states: Sequence[Replic
     return [name for name in candidates if name not in ending and is_active(observed.jobs.get(name))]
 
 
-def active_jobs(jobs: Iterable[Job]) -> list[str]:
+def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
     """Names of the child Jobs to suspend where no plan says more of them: nobody will look after their pods."""
     return [job.metadata.name for job in jobs if is_active(job)]
 
 
-def is_active(job: Job | None) -> bool:
+def is_active(job: BatchJob | None) -> bool:
     """It is neither suspended nor over."""
     return job is not None and not job.spec.suspend and not job_outcome(job)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfjob_controller.api.core import JOBS
+from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.trainer.actions.children import Body
 

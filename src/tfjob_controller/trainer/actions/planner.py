@@ -15,10 +15,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from tfjob_controller.api.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Job
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, BatchJob, PodGroup
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import GANGS, Gang
-from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.actions.cleanup import active_jobs, finished_pods_to_delete, is_active, jobs_to_suspend
@@ -125,7 +124,7 @@ def _grouped(job_state: JobState) -> Actions:
     return Actions(patches=(Patch(resource, group.metadata.name, change),)) if change is not None else NO_ACTIONS
 
 
-def stop_all(jobs: Iterable[Job], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
+def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
     """For a job that is refused, and so has no plan: whatever child Jobs it has stop, and its Gang lets go."""
     return Actions(
         deletes=tuple(build_delete(*group) for group in groups),
@@ -284,7 +283,7 @@ def _redone(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) 
             yield build_delete(JOBS, state.job)
 
 
-def _goes_alone(plan: Plan, state: ReplicaState, job: Job, status: TrainingStatus) -> bool:
+def _goes_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
     """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
     it would be taken for one that somebody deleted.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.core import Pod
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.trainer.actions.cleanup import is_active
 from tfjob_controller.trainer.actions.model import SetSuspend
 from tfjob_controller.trainer.plan.model import Plan

@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.core import Job, Pod
+from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -44,7 +44,7 @@ from tfjob_controller.api.gang import (
     GangSpec,
     placed_nodes,
 )
-from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE
+from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
@@ -149,7 +149,7 @@ def _attempt_of(plan: Plan, observed: ObservedState) -> str:
     return str(gang.status.attempt) if runs and gang is not None else ""
 
 
-def _is_taken_by_others(job: Job, attempt: str) -> bool:
+def _is_taken_by_others(job: BatchJob, attempt: str) -> bool:
     """We take down none of the attempt that runs, but for another generation: those who do so have ended a member."""
     return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
 
@@ -324,7 +324,7 @@ class CurrentAttempt:
         return same_attempt and is_of_attempt(self.plan, obj)
 
 
-def _is_stale(job: Job, now: CurrentAttempt, done: set[str]) -> bool:
+def _is_stale(job: BatchJob, now: CurrentAttempt, done: set[str]) -> bool:
     if job.metadata.name in done and job_outcome(job) == JOB_COMPLETE:
         return False
     return not now.has(job)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.api.tfjob import BY_RESTART, CONTAINER_NAME, WORKER
+from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gangterms import OFF, GangTerms, GroupTerms
 

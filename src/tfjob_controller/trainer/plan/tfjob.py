@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.common.podrequests import member_of
+from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.defaults import (
+from tfjob_controller.api.tfjob.defaults import (
     bounds_of,
     chief_of,
     clean_pod_policy_of,
@@ -20,10 +21,20 @@ from tfjob_controller.api.defaults import (
     restart_policy_of,
     total_steps_of,
 )
-from tfjob_controller.api.podrequests import member_of
-from tfjob_controller.api.steps import pattern_of
-from tfjob_controller.api.tfjob import FAIL_ON_ANY, IN_PLACE, NEVER, PS, TFJOBS, WORKER, ReplicaSpec, TFJob, TFJobSpec
-from tfjob_controller.api.validation import has_container
+from tfjob_controller.api.tfjob.progress import pattern_of
+from tfjob_controller.api.tfjob.types import (
+    CONTAINER_NAME,
+    FAIL_ON_ANY,
+    IN_PLACE,
+    NEVER,
+    PS,
+    TFJOBS,
+    WORKER,
+    ReplicaSpec,
+    TFJob,
+    TFJobSpec,
+)
+from tfjob_controller.api.tfjob.validation import has_training_container
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gangterms import (
     NO_GANGS,
@@ -139,7 +150,7 @@ def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role
         replica_type=entry.tf_replica_type,
         replicas=replicas_of(spec, entry.tf_replica_type),
         port=port_of(entry),
-        template=apply_accelerators(template, config.accelerators),
+        template=apply_accelerators(template, config.accelerators, CONTAINER_NAME),
         serves=entry.tf_replica_type == PS,
     )
 
@@ -151,7 +162,7 @@ def _default_server_files(spec: TFJobSpec) -> dict[str, Any]:
 
 
 def _uses_default_server(entry: ReplicaSpec) -> bool:
-    return entry.tf_replica_type == PS and not has_container(entry.template)
+    return entry.tf_replica_type == PS and not has_training_container(entry.template)
 
 
 def _replicas(job: TFJob, roles: tuple[Role, ...], restart_rules: bool) -> Iterator[Replica]:

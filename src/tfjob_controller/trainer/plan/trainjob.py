@@ -18,15 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.common.podrequests import member_of
+from tfjob_controller.api.common.podtemplates import apply_accelerators
+from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.defaults import restart_policy_of
-from tfjob_controller.api.describe import MAX_NAME
-from tfjob_controller.api.podrequests import member_of
-from tfjob_controller.api.tfjob import CLEAN_RUNNING, NEVER
-from tfjob_controller.api.trainingruntime import RuntimeSpec
-from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS, TrainJob
-from tfjob_controller.api.trainjobdefaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
+from tfjob_controller.api.tfjob.defaults import restart_policy_of
+from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, NEVER
+from tfjob_controller.api.trainjob.defaults import gang_enabled, num_nodes_of, num_proc_per_node_of, started_nodes_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec
+from tfjob_controller.api.trainjob.types import (
+    DATASET_INITIALIZER,
+    MODEL_EXPORTER,
+    MODEL_INITIALIZER,
+    TRAINJOBS,
+    TrainJob,
+)
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
 from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tfjob_controller.api.common.core import PodGroup
 from tfjob_controller.api.gang import Member
-from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.kube.meta import Resource
 
 Body = dict[str, Any]

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tfjob_controller.api.common.core import PodGroup
 from tfjob_controller.api.gang import Member
-from tfjob_controller.api.podgroup import PodGroup
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.trainer.podgroup.backend import (
     Backend,

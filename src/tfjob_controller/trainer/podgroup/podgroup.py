@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.core import PodGroup
+from tfjob_controller.api.common.podrequests import amounts_of
+from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Member
-from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.api.podrequests import amounts_of
-from tfjob_controller.api.quantity import PODS, quantity_of
 from tfjob_controller.trainer.gangterms import GangTerms, GroupTerms
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
 from tfjob_controller.trainer.podgroup.backend import Body, PodGroupRequest, add_metadata

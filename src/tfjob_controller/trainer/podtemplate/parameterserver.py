@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfjob_controller.api.tfjob import CONTAINER_NAME
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME
 
 VOLUME_NAME = "ps-config-volume"
 MOUNT_PATH = "/ps-server"

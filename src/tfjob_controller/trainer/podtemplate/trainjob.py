@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from tfjob_controller.api.quantity import CPU, milli_of
-from tfjob_controller.api.trainjob import ContainerOverride, PodSpecOverride, Trainer, TrainJobSpec
+from tfjob_controller.api.common.quantity import CPU, milli_of
+from tfjob_controller.api.trainjob.types import ContainerOverride, PodSpecOverride, Trainer, TrainJobSpec
 from tfjob_controller.trainer.frameworks.base import NODE
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,

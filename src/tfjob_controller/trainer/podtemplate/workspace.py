@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfjob_controller.api.trainingruntime import RuntimeSpec
-from tfjob_controller.api.trainjob import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJobSpec
-from tfjob_controller.api.trainjobdefaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
-from tfjob_controller.api.trainstorage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
+from tfjob_controller.api.trainjob.defaults import dataset_uri_of, model_input_of, model_output_of, model_uri_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec
+from tfjob_controller.api.trainjob.storage import DATASET_PATH, MODEL_PATH, OUTPUT_PATH, WORKSPACE_PATH, SecretRef
+from tfjob_controller.api.trainjob.types import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TrainJobSpec
 from tfjob_controller.trainer.naming import MAX_LABEL
 from tfjob_controller.trainer.podtemplate.merge import (
     Part,

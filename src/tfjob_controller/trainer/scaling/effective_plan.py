@@ -16,10 +16,10 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
-from tfjob_controller.api.core import Job
+from tfjob_controller.api.common.core import BatchJob
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, IN_PLACE, WORKER
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.trainer.gang.admission import is_placed, is_run_as_gang
 from tfjob_controller.trainer.gangseat import wanted_seats
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
@@ -74,7 +74,7 @@ def _chosen(
 
 
 def _chosen_of_gang(
-    gang: Gang | None, jobs: dict[int, Job], done: set[int], by_index: dict[int, Replica], wanted: int
+    gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
 ) -> set[int]:
     """Those that have succeeded need no seat, unless their Job still has one."""
     attempt = str(gang.status.attempt) if gang is not None else ""
@@ -99,6 +99,6 @@ def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[
     return kept | set(islice(free, max(wanted - len(kept), 0)))
 
 
-def _living(observed: ObservedState, name: str) -> Job | None:
+def _living(observed: ObservedState, name: str) -> BatchJob | None:
     job = observed.jobs.get(name)
     return job if job is not None and job.metadata.deletion_timestamp is None else None

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.status import ScalingStatus
 from tfjob_controller.api.gang import BOUND, Gang
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER
-from tfjob_controller.api.trainingstatus import ScalingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gangterms import OFF, ON

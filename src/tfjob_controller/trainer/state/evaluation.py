@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.tfjob import BY_RESTART
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
 from tfjob_controller.trainer.gangwait import Wait, wait_of

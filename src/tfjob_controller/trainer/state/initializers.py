@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.core import ContainerStatus, Pod
+from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state.pods import how_it_ended, is_finished, training_container
 from tfjob_controller.trainer.state.replica_state import RUNNING, ReplicaState

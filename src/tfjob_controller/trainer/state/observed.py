@@ -13,10 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from tfjob_controller.api.core import Job, Pod, Service
+from tfjob_controller.api.common.core import BatchJob, Pod, PodGroup, Service
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.api.podgroup import PodGroup
-from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta
 
 
@@ -41,7 +40,7 @@ class ObservedState:
     include pods of an earlier Job of the same name. Objects being deleted are included.
     """
 
-    jobs: Mapping[str, Job] = field(default_factory=dict)
+    jobs: Mapping[str, BatchJob] = field(default_factory=dict)
     services: Mapping[str, Service] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     has_config_map: bool = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from tfjob_controller.api.core import JOBS, Condition, ContainerStatus, Pod, Terminated
-from tfjob_controller.api.tfjob import CONTAINER_NAME
+from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, Pod, Terminated
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.trainer.naming import POD_JOB_NAME
 from tfjob_controller.trainer.state.terminations import in_words, start_failure, why_never_started

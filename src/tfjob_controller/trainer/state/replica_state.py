@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import Condition, Job, Pod, Terminated
+from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import FAILED as POD_FAILED
@@ -66,7 +66,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
     replica: Replica
     state: str
-    job: Job | None = None
+    job: BatchJob | None = None
     pod: Pod | None = None
     pods: Sequence[Pod] = ()
     exited: Terminated | None = None
@@ -118,13 +118,13 @@ def as_restarting(state: ReplicaState) -> ReplicaState:
     return replace(state, state=RUNNING, is_restarting=True, must_redo=True)
 
 
-def job_outcome(job: Job) -> str:
+def job_outcome(job: BatchJob) -> str:
     """`Complete`, `Failed` (also once it is decided but pods still end), or empty while the Job goes on."""
     condition = _ending(job)
     return "" if condition is None else _OUTCOMES[condition.type]
 
 
-def _ending(job: Job) -> Condition | None:
+def _ending(job: BatchJob) -> Condition | None:
     """The condition that says how the Job ended."""
     for condition in job.status.conditions:
         if condition.status == "True" and condition.type in _OUTCOMES:
@@ -132,7 +132,7 @@ def _ending(job: Job) -> Condition | None:
     return None
 
 
-def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
+def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
     """Has the Job ended, after that moment (`lost_before`), and its pod not yet, as far as the cache knows?
 
     The Job controller ends no Job before its pods have ended or were deleted, so the cache will know, too.
@@ -143,7 +143,7 @@ def _is_ahead(job: Job, pod: Pod | None, moment: str) -> bool:
     return ending is not None and (ending.last_transition_time or "") >= moment
 
 
-def has_failed_while_suspended(job: Job) -> bool:
+def has_failed_while_suspended(job: BatchJob) -> bool:
     """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
     return job.spec.suspend and job_outcome(job) == JOB_FAILED
 
@@ -181,7 +181,7 @@ def has_ended_by_itself(pod: Pod) -> bool:
     return is_finished(pod) and pod.metadata.deletion_timestamp is None
 
 
-def _pods_of(job: Job | None, pods: Sequence[Pod]) -> Sequence[Pod]:
+def _pods_of(job: BatchJob | None, pods: Sequence[Pod]) -> Sequence[Pod]:
     """Without those of an earlier Job of the same name. Once the Job is gone, what its pods said still counts."""
     if job is None or not pods:
         return pods
@@ -198,13 +198,13 @@ def _owned_by(pod: Pod, uid: str) -> bool:
     return False
 
 
-def _view_without_pod(replica: Replica, job: Job | None, outcome: str, times: _Times) -> ReplicaState:
+def _view_without_pod(replica: Replica, job: BatchJob | None, outcome: str, times: _Times) -> ReplicaState:
     if outcome:
         return ReplicaState(replica, RUNNING, job, is_restarting=True, must_redo=True)
     return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(job, times))
 
 
-def _why_no_pod(job: Job | None, times: _Times) -> str:
+def _why_no_pod(job: BatchJob | None, times: _Times) -> str:
     if job is None or job.spec.suspend or job.status.failed or job.status.active:
         return ""
     if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
@@ -212,7 +212,7 @@ def _why_no_pod(job: Job | None, times: _Times) -> str:
     return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {job.metadata.name}` says why (quota?)"
 
 
-def _look(replica: Replica, job: Job | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:
+def _look(replica: Replica, job: BatchJob | None, pod: Pod, pods: Sequence[Pod], times: _Times) -> ReplicaState:
     """What the newest pod says by itself."""
     container = training_container(pod, replica.role.container)
     is_up = container is not None and container.state.running is not None
@@ -297,7 +297,7 @@ def _next_look(state: ReplicaState, started: str, now: datetime) -> float | None
     return _positive(seconds_until(deleted, LOST_AFTER_SECONDS + 1, now)) if state.replica.decides else None
 
 
-def _end_of_wait(job: Job | None, pod: Pod, now: datetime) -> float | None:
+def _end_of_wait(job: BatchJob | None, pod: Pod, now: datetime) -> float | None:
     """When the Job's end will count even if its pod's is never seen."""
     ending = _ending(job) if job is not None and not is_finished(pod) else None
     if ending is None or not ending.last_transition_time:

@@ -33,9 +33,9 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.core import Job, Pod
-from tfjob_controller.api.tfjob import BY_RESTART, WORKER
-from tfjob_controller.api.trainingstatus import ScalingStatus
+from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.status import ScalingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
@@ -50,7 +50,7 @@ from tfjob_controller.util.timestamps import seconds_until
 class StaleChildren:
     """Children of earlier attempts. `jobs`: those that are to be deleted; `is_gone`: neither they nor pods are left."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[BatchJob]
     is_gone: bool
 
 

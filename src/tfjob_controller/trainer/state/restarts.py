@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.core import Job
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.core import BatchJob
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state.pods import FAILED, is_disrupted, training_container
@@ -75,7 +75,7 @@ def _seen(state: ReplicaState) -> list[tuple[str, int]]:
     return seen
 
 
-def _failures(state: ReplicaState, job: Job) -> int:
+def _failures(state: ReplicaState, job: BatchJob) -> int:
     """Pods of a Job that failed and were, or will be, replaced: not the one that it failed with."""
     if has_failed_while_suspended(job):
         return job.status.failed

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tfjob_controller.api.core import ContainerStatus, Terminated
+from tfjob_controller.api.common.core import ContainerStatus, Terminated
 
 FIRST_RETRYABLE = 128
 LAST_EXIT_CODE = 255

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import WORKER
-from tfjob_controller.api.trainingstatus import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.tfjob.types import WORKER
 from tfjob_controller.trainer.naming import replica_type_labels, selector_string
 from tfjob_controller.trainer.plan.model import Plan, Role
 from tfjob_controller.trainer.progress import next_progress

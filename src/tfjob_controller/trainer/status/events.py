@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import failure_message

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
 from tfjob_controller.trainer.gangwait import Wait

@@ -18,8 +18,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.tfjob import BY_RESTART
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.actions.cleanup import is_cleaned_up, ttl_seconds_left
 from tfjob_controller.trainer.conditions import Conditions

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
-from tfjob_controller.api.core import PodAnnotations
-from tfjob_controller.api.tfjob import TFJob
+from tfjob_controller.api.common.core import PodAnnotations
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.client.diagnostics.description import LOOKED_INTO, MAX_EVENTS, Description, ReplicaRow, describe
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.reader import Event, EventSeries

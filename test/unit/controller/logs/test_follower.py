@@ -12,7 +12,7 @@ import pytest
 
 from helpers.logserver import Asked, LogServer
 from helpers.poll import eventually
-from tfjob_controller.api.core import (
+from tfjob_controller.api.common.core import (
     ContainerState,
     ContainerStatus,
     Pod,

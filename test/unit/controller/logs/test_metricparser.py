@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.api.trainjob import DEFAULT_METRICS
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.controller.logs import metricparser
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, LoggedMetric, MetricParser
 

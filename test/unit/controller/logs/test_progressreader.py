@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.core import (
+from tfjob_controller.api.common.core import (
     ContainerState,
     ContainerStatus,
     Pod,
@@ -18,8 +18,8 @@ from tfjob_controller.api.core import (
     Running,
     Terminated,
 )
-from tfjob_controller.api.tfjob import TFJob
-from tfjob_controller.api.trainingstatus import TrainingStatus
+from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.logs import progressreader
 from tfjob_controller.controller.logs.progressreader import PERIOD_SECONDS, RETENTION_SECONDS, ProgressReader

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.gangs import a_gang, a_pod, workers
-from tfjob_controller.api.cluster import ScheduledPod
+from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, GangStatus
 from tfjob_controller.gangscheduler.status.lifecycle import pods_by_member
 

@@ -13,7 +13,7 @@ from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.jobserver import NAMESPACE, flags_of, plugin_of
 from helpers.memoryapi import MemoryApi
 from helpers.plugin import program
-from tfjob_controller.api.tfjob import TFJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.kubectl import cli
 from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import JOBS, Condition, Job, PodSpec
+from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, PodSpec
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Actions, build_delete
 from tfjob_controller.util.timestamps import format_time
@@ -394,5 +394,5 @@ def test_a_child_job_is_deleted_as_it_was_seen_but_for_one_that_is_going_already
     deleted: str | None, version: str
 ) -> None:
     """Of that the API server refuses any version, where the delete takes its last finalizer."""
-    job = Job(ObjectMeta(name="j", uid="u", resource_version="7", deletion_timestamp=deleted))
+    job = BatchJob(ObjectMeta(name="j", uid="u", resource_version="7", deletion_timestamp=deleted))
     assert build_delete(JOBS, job).version == version

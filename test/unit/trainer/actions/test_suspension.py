@@ -9,7 +9,7 @@ import pytest
 from helpers.clusterinmemory import START, plan_of
 from helpers.manifests import master
 from helpers.trainworld import train_plan
-from tfjob_controller.api.core import Job, JobSpec, Pod, PodMeta, PodStatus
+from tfjob_controller.api.common.core import BatchJob, JobSpec, Pod, PodMeta, PodStatus
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.actions.suspension import is_any_stopping
 from tfjob_controller.trainer.plan.model import Plan
@@ -20,7 +20,7 @@ JUST_NOW = format_time(START)
 LONG_AGO = format_time(START - timedelta(seconds=LOST_AFTER_SECONDS + 1))
 
 
-def stops(plan: Plan, job: Job | None, deleted: str | None, phase: str) -> bool:
+def stops(plan: Plan, job: BatchJob | None, deleted: str | None, phase: str) -> bool:
     pod = Pod(PodMeta(name="p", deletion_timestamp=deleted), status=PodStatus(phase=phase))
     return is_any_stopping(plan, [ReplicaState(plan.chief, RUNNING, job=job, pods=(pod,))], START)
 
@@ -40,10 +40,10 @@ def stops(plan: Plan, job: Job | None, deleted: str | None, phase: str) -> bool:
 def test_a_set_is_not_resumed_while_one_of_it_stops(
     suspended: bool | None, deleted: str | None, phase: str, expected: bool
 ) -> None:
-    job = None if suspended is None else Job(ObjectMeta(name="j"), JobSpec(suspend=suspended))
+    job = None if suspended is None else BatchJob(ObjectMeta(name="j"), JobSpec(suspend=suspended))
     assert stops(train_plan(), job, deleted, phase) is expected
 
 
 def test_where_each_goes_on_alone_nobody_waits_for_another() -> None:
-    job = Job(ObjectMeta(name="j"), JobSpec(suspend=True))
+    job = BatchJob(ObjectMeta(name="j"), JobSpec(suspend=True))
     assert not stops(plan_of(master()), job, JUST_NOW, "Running")

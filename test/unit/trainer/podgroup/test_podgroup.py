@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
-from tfjob_controller.api.core import Condition, PodStatus
-from tfjob_controller.api.podgroup import PodGroup
+from tfjob_controller.api.common.core import Condition, PodGroup, PodStatus
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
 from tfjob_controller.trainer.gangterms import ALWAYS, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.trainmanifests import override, role_template, trainjob
 from helpers.trainworld import decoded_train
-from tfjob_controller.api.trainjob import TrainJobSpec
+from tfjob_controller.api.trainjob.types import TrainJobSpec
 from tfjob_controller.trainer.podtemplate.merge import container_of
 from tfjob_controller.trainer.podtemplate.trainjob import node_resources, trainer_template
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
-from tfjob_controller.api.core import JOBS, Job
+from tfjob_controller.api.common.core import JOBS, BatchJob
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -38,7 +38,7 @@ def running(count: int = 4, **spec: Any) -> World:
     return running_world(master(), workers(1), parameter_servers(1), **elastic(count, **spec))
 
 
-def worker_jobs(cluster: World) -> dict[int, Job]:
+def worker_jobs(cluster: World) -> dict[int, BatchJob]:
     """By index, those that are not on their way out."""
     return {
         int(job.metadata.labels["task_index"]): job

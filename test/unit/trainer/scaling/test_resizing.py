@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.api.trainingstatus import JobCondition
 from tfjob_controller.trainer.gangterms import OFF, ON, ON_REQUEST, RECOMMEND, GangPolicy
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
 from tfjob_controller.trainer.status.events import StatusEvent

@@ -9,7 +9,7 @@ import pytest
 from helpers.clusterinmemory import World, running_world
 from helpers.manifests import master, workers
 from helpers.trainworld import ends, running_train_world, train_world
-from tfjob_controller.api.core import Condition
+from tfjob_controller.api.common.core import Condition
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.evaluation import replica_states
 from tfjob_controller.trainer.state.replica_state import ReplicaState

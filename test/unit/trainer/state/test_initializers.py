@@ -6,7 +6,7 @@ import pytest
 
 from helpers.clusterinmemory import World, terminated, waiting
 from helpers.trainworld import IN_STEPS, ends, train_world, true_conditions, world_in_steps
-from tfjob_controller.api.core import Terminated
+from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.trainer.state.initializers import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
 from tfjob_controller.util.timestamps import format_time
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import World, running, running_world, terminated, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import Condition, Terminated
+from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS, ReplicaState, classify_replicas
 from tfjob_controller.util.timestamps import format_time
 

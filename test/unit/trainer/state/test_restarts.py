@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World, plan_of, running_world
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from helpers.trainworld import train_plan
-from tfjob_controller.api.core import Condition
-from tfjob_controller.api.trainingstatus import JobCondition, TrainingStatus
+from tfjob_controller.api.common.core import Condition
+from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.trainer.state.restarts import (
     BASE_SECONDS,
     CAP_SECONDS,

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tfjob_controller.api.core import ContainerState, ContainerStatus, Terminated, Waiting
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Terminated, Waiting
 from tfjob_controller.trainer.state.terminations import (
     in_words,
     is_permanent_error,

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
-from tfjob_controller.api.trainingstatus import JobCondition, ReplicaStatus, TrainingStatus
-from tfjob_controller.api.trainjobstatus import STATES, JobsStatus, Metric, TrainJobStatus
+from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.trainjob.status import STATES, JobsStatus, Metric, TrainJobStatus
 from tfjob_controller.trainer import reasons
 from tfjob_controller.trainer.status.trainjob import from_wire, to_wire
 from tfjob_controller.trainer.status.update import invalid_status, waiting_status

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START, World, decoded, running_world, terminated, tfjob, waiting, world
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.core import Condition, Terminated
-from tfjob_controller.api.trainingstatus import JobCondition
+from tfjob_controller.api.common.core import Condition, Terminated
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.trainer.state.observed import Obstacle
 from tfjob_controller.trainer.status.update import finished_status, invalid_status, next_status
 

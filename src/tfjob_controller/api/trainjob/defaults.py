@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from tfjob_controller.api.templates import containers_of
-from tfjob_controller.api.trainingruntime import RuntimeSpec
-from tfjob_controller.api.trainjob import DEFAULT_METRICS, MANAGED_HERE, NODE, PROC_AUTO, TrainJob, TrainJobSpec
-from tfjob_controller.api.trainjobstatus import TrainJobStatus
-from tfjob_controller.api.trainstorage import StorageInput, StorageOutput
+from tfjob_controller.api.common.podtemplates import containers_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec
+from tfjob_controller.api.trainjob.status import TrainJobStatus
+from tfjob_controller.api.trainjob.storage import StorageInput, StorageOutput
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS, MANAGED_HERE, NODE, PROC_AUTO, TrainJob, TrainJobSpec
 
 
 def is_managed_here(spec: TrainJobSpec) -> bool:

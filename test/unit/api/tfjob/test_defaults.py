@@ -1,4 +1,4 @@
-"""The rules of api/defaults.py."""
+"""The rules of api/tfjob/defaults.py."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from helpers.manifests import master, parameter_servers, replica, tfjob, workers
-from tfjob_controller.api import defaults
-from tfjob_controller.api.tfjob import Chief, TFJobSpec
+from tfjob_controller.api.tfjob import defaults
+from tfjob_controller.api.tfjob.types import Chief, TFJobSpec
 
 
 def spec_of(*entries: Any, **fields: Any) -> TFJobSpec:

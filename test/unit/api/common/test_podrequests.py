@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.cluster import decode_scheduled_pod
+from tfjob_controller.api.common.cluster import decode_scheduled_pod
+from tfjob_controller.api.common.podrequests import amounts_of, member_of, requests_of, template_requests
 from tfjob_controller.api.gang import Member
-from tfjob_controller.api.podrequests import amounts_of, member_of, requests_of, template_requests
 
 
 def of(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:

@@ -11,7 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfjob_controller.api.defaults import (
+from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
+from tfjob_controller.api.common.schema import INT32_MAX
+from tfjob_controller.api.gang import ON_TIMEOUT
+from tfjob_controller.api.tfjob.defaults import (
     chief_of,
     gang_enabled,
     min_workers_of,
@@ -22,11 +25,8 @@ from tfjob_controller.api.defaults import (
     resize_of,
     total_steps_of,
 )
-from tfjob_controller.api.describe import INT32_MAX
-from tfjob_controller.api.gang import ON_TIMEOUT
-from tfjob_controller.api.steps import compiled
-from tfjob_controller.api.templates import has_container_named, template_problem
-from tfjob_controller.api.tfjob import (
+from tfjob_controller.api.tfjob.progress import compile_pattern
+from tfjob_controller.api.tfjob.types import (
     CLEAN_POD_POLICIES,
     CONTAINER_NAME,
     FAILURE_POLICIES,
@@ -149,11 +149,11 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
     restart_policy = (template.get("spec") or {}).get("restartPolicy")
     if restart_policy is not None and restart_policy not in RESTART_POLICIES:
         yield _choice(".template.spec.restartPolicy", restart_policy, RESTART_POLICIES)
-    if needs_container and not has_container(template):
+    if needs_container and not has_training_container(template):
         yield f".template: {CONTAINER_MISSING}"
 
 
-def has_container(template: dict[str, Any] | None) -> bool:
+def has_training_container(template: dict[str, Any] | None) -> bool:
     """Does a template bring the container that counts? A PS whose template does not gets the default server."""
     return has_container_named(template, CONTAINER_NAME)
 
@@ -188,7 +188,7 @@ def _chief_problems(spec: TFJobSpec) -> Iterator[str]:
     yield from _range("spec.terminationPolicy.chief.replicaIndex", chief.replica_index, 0, INT32_MAX)
     if chief.replica_index >= replicas:
         yield f"spec: {CHIEF_OUTSIDE.format(chief.replica_name)}"
-    if chief.replica_name == PS and not has_container(entry.template):
+    if chief.replica_name == PS and not has_training_container(entry.template):
         yield f"spec: {CHIEF_NEVER_ENDS}"
 
 
@@ -208,7 +208,7 @@ def _autoscaling_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator
     yield from _range("spec.autoscaling.totalSteps", autoscaling.total_steps, 1, MAX_STEPS)
     if autoscaling.resize and autoscaling.resize not in RESIZES:
         yield _choice("spec.autoscaling.resize", autoscaling.resize, RESIZES)
-    if autoscaling.progress is not None and compiled(autoscaling.progress.pattern) is None:
+    if autoscaling.progress is not None and compile_pattern(autoscaling.progress.pattern) is None:
         yield f"spec.autoscaling.progress: {BAD_PATTERN}"
     if replica_spec(spec, WORKER) is None:
         yield f"spec: {AUTOSCALING_WITHOUT_WORKER}"

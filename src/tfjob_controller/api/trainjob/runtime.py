@@ -10,13 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import A_FRAMEWORK, A_NAME, says
-from tfjob_controller.api.trainjob import (
-    API_GROUP,
-    CLUSTER_RUNTIME,
-    MAX_NODES,
-    NAMESPACED_RUNTIME,
-)
+from tfjob_controller.api.common.schema import A_FRAMEWORK, A_NAME, describe
+from tfjob_controller.api.trainjob.types import API_GROUP, CLUSTER_RUNTIME, MAX_NODES, NAMESPACED_RUNTIME
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TRAINING_RUNTIMES = Resource(API_GROUP, "v2alpha1", "trainingruntimes", NAMESPACED_RUNTIME)
@@ -32,7 +27,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class VolumeClaim(_Value, frozen=True):
     """A PersistentVolumeClaim in the job's namespace."""
 
-    claim_name: Annotated[str, says("The claim's name.", minLength=1, **A_NAME)]
+    claim_name: Annotated[str, describe("The claim's name.", minLength=1, **A_NAME)]
 
 
 class Workspace(_Value, frozen=True):
@@ -40,7 +35,7 @@ class Workspace(_Value, frozen=True):
 
     persistent_volume_claim: Annotated[
         VolumeClaim,
-        says(
+        describe(
             "A claim in the job's namespace that all its pods can mount at once. Each job has a directory of its own."
         ),
     ]
@@ -51,7 +46,7 @@ class RuntimeSpec(_Value, frozen=True):
 
     framework: Annotated[
         str,
-        says(
+        describe(
             "How the nodes learn of each other: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that "
             "was added. Default: what the job says.",
             **A_FRAMEWORK,
@@ -59,25 +54,25 @@ class RuntimeSpec(_Value, frozen=True):
     ] = ""
     num_nodes: Annotated[
         int | None,
-        says("Nodes of a job that does not say how many.", format="int32", minimum=1, maximum=MAX_NODES),
+        describe("Nodes of a job that does not say how many.", format="int32", minimum=1, maximum=MAX_NODES),
     ] = None
     num_proc_per_node: Annotated[
         int | str | None,
-        says(
+        describe(
             "Training processes on each node of a job that does not say how many: auto, cpu, gpu or a number. "
             "Default: auto."
         ),
     ] = None
     templates: Annotated[
         dict[str, dict[str, Any]],
-        says(
+        describe(
             "The pods of each step, as PodTemplateSpecs: node, launcher, dataset-initializer, model-initializer and "
             "model-exporter. The container that is named like the step does its work."
         ),
     ] = {}
     workspace: Annotated[
         Workspace | None,
-        says(
+        describe(
             "The volume at /workspace, which initializers and nodes share. Default: none, and each node fetches "
             "dataset and model for itself."
         ),
@@ -91,5 +86,5 @@ class TrainingRuntime(_Value, frozen=True):
     """
 
     metadata: ObjectMeta
-    spec: Annotated[RuntimeSpec, says("What jobs of this runtime have in common.")] = RuntimeSpec()
+    spec: Annotated[RuntimeSpec, describe("What jobs of this runtime have in common.")] = RuntimeSpec()
     invalid: str = msgspec.field(name="_invalid", default="")

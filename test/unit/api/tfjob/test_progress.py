@@ -1,10 +1,10 @@
-"""api/steps.py: which patterns are taken, and what they find."""
+"""api/tfjob/progress.py: which patterns are taken, and what they find."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfjob_controller.api.steps import MAX_LINE, compiled, said_by, steps_in
+from tfjob_controller.api.tfjob.progress import MAX_LINE, compile_pattern, match_line, parse_steps
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,20 @@ from tfjob_controller.api.steps import MAX_LINE, compiled, said_by, steps_in
     ],
 )
 def test_what_stands_in_the_group_counts(pattern: str, line: str, said: str | None) -> None:
-    known = compiled(pattern)
+    known = compile_pattern(pattern)
     assert known is not None
-    assert said_by(known, line) == said
+    assert match_line(known, line) == said
 
 
 @pytest.mark.parametrize("pattern", ["([z-a])", "(a{3,2})", "(a{1000})", "a*(b)**", "(?:a)(b)", r"([\p])", "()", ""])
 def test_what_python_or_a_shared_thread_cannot_take_is_refused(pattern: str) -> None:
-    assert compiled(pattern) is None
+    assert compile_pattern(pattern) is None
 
 
 def test_the_worst_pattern_on_the_worst_line_ends() -> None:
-    known = compiled(".*.*.{0,999}(b)")
+    known = compile_pattern(".*.*.{0,999}(b)")
     assert known is not None
-    assert said_by(known, "a" * 10**6) is None
+    assert match_line(known, "a" * 10**6) is None
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_the_worst_pattern_on_the_worst_line_ends() -> None:
     ],
 )
 def test_a_number_of_steps_is_a_plain_number(text: str, steps: int | None) -> None:
-    assert steps_in(text) == steps
+    assert parse_steps(text) == steps

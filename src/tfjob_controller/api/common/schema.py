@@ -1,7 +1,10 @@
-"""Judges a value by the limits that stand beside its fields (`describe.says`), as the API server does by the CRD.
+"""The description and the limits that stand beside each field of a kind, and the check of a value against them.
 
-For kinds whose limits are many and whose rules are few. A field that has its default is absent, and absent fields are
-not judged. What goes beyond one field is the business of the kind's own validation.
+CRDs and the reference in docs/ are generated from these descriptions (hack/generate), so a field changes in one place.
+Decoding does not enforce the limits, with one exception: it refuses an empty string where an enum is required, which
+validation could not tell from an absent field. `limit_violations` judges a decoded value as the API server does by the
+CRD, for kinds that have many limits and few rules. A field that has its default counts as absent. Rules on several
+fields belong to the validation of the kind.
 """
 
 from __future__ import annotations
@@ -13,9 +16,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import inspect
+from msgspec import Meta, inspect
 
-from tfjob_controller.api.describe import IN_WORDS, INT32_MAX
+# The largest value of the API's int32 fields.
+INT32_MAX = 2**31 - 1
+# Beside a pattern: what a value that does not fit is told. Goes into no schema, but the CRD says it too.
+PATTERN_MESSAGE = "inWords"
+
+# Limits to be spread into `says`. What most objects may be called (RFC 1123):
+MAX_NAME = 253
+A_NAME: dict[str, Any] = {
+    "maxLength": MAX_NAME,
+    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    PATTERN_MESSAGE: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
+}
+# A framework, as spec.framework and an entry point name it.
+A_FRAMEWORK: dict[str, Any] = {
+    "maxLength": 63,
+    "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+    PATTERN_MESSAGE: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
+}
+# A name that is nobody else's, since it begins with a domain.
+A_PREFIXED_NAME: dict[str, Any] = {
+    "maxLength": MAX_NAME,
+    "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$",
+    PATTERN_MESSAGE: "must be a name with a domain in front, such as kueue.x-k8s.io/multikueue",
+}
+
+# The value of a label.
+LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+MAX_LABEL_VALUE = 63
+
+
+def describe(description: str, **schema: Any) -> Meta:
+    """A field's description and, under JSON Schema's own names, its limits and its default on the server."""
+    return Meta(description=description, extra_json_schema=schema or None, min_length=1 if "enum" in schema else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +61,7 @@ class _Field:
     limits: Mapping[str, Any]
 
 
-def beyond_limits(value: msgspec.Struct, at: str) -> Iterator[str]:
+def limit_violations(value: msgspec.Struct, at: str) -> Iterator[str]:
     """One sentence for each limit that a value or what it holds does not keep, beginning with the path of the field."""
     for field in _fields(type(value)):
         each, here = getattr(value, field.name), f"{at}.{field.wire_name}"
@@ -35,9 +70,9 @@ def beyond_limits(value: msgspec.Struct, at: str) -> Iterator[str]:
         yield from (f"{here}: {problem}" for problem in _problems(each, field.limits))
         for index, item in enumerate(each if isinstance(each, tuple) else ()):
             if isinstance(item, msgspec.Struct):
-                yield from beyond_limits(item, f"{here}[{index}]")
+                yield from limit_violations(item, f"{here}[{index}]")
         if isinstance(each, msgspec.Struct):
-            yield from beyond_limits(each, here)
+            yield from limit_violations(each, here)
 
 
 @functools.cache
@@ -76,7 +111,7 @@ def _text(value: str, limits: Mapping[str, Any]) -> Iterator[str]:
     elif len(value) > limits.get("maxLength", len(value)):
         yield f"must have at most {limits['maxLength']} characters, has {len(value)}"
     elif pattern is not None and not matches(pattern, value):
-        yield limits.get(IN_WORDS, f"must match {pattern}")
+        yield limits.get(PATTERN_MESSAGE, f"must match {pattern}")
 
 
 def matches(pattern: str, value: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfjob_controller.api.quantity import MAX_QUANTITY, amount_from, is_counted, milli_of, quantity_of
+from tfjob_controller.api.common.quantity import MAX_QUANTITY, amount_from, is_counted, milli_of, quantity_of
 
 
 @pytest.mark.parametrize(

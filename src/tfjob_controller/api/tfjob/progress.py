@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from tfjob_controller.api.tfjob import MAX_PATTERN, MAX_STEPS, TFJobSpec
+from tfjob_controller.api.tfjob.types import MAX_PATTERN, MAX_STEPS, TFJobSpec
 
 # So many characters of a line are looked at.
 MAX_LINE = 200
@@ -26,7 +26,7 @@ SHAPE = rf"^{_PART}*\({_PART}+\){_PART}*$"
 REPEATS = r"\\.|[*+?{]"
 
 
-def compiled(pattern: str) -> re.Pattern[str] | None:
+def compile_pattern(pattern: str) -> re.Pattern[str] | None:
     """None for one that is not taken."""
     if len(pattern) > MAX_PATTERN or re.fullmatch(SHAPE, pattern) is None or repeats_of(pattern) > MAX_REPEATS:
         return None
@@ -40,20 +40,20 @@ def pattern_of(spec: TFJobSpec) -> re.Pattern[str] | None:
     """None for a job that gives none."""
     if spec.autoscaling is None or spec.autoscaling.progress is None:
         return None
-    return compiled(spec.autoscaling.progress.pattern)
+    return compile_pattern(spec.autoscaling.progress.pattern)
 
 
 def repeats_of(pattern: str) -> int:
     return sum(not token.startswith("\\") for token in re.findall(REPEATS, pattern))
 
 
-def said_by(pattern: re.Pattern[str], line: str) -> str | None:
+def match_line(pattern: re.Pattern[str], line: str) -> str | None:
     """What stands in the group; None for a line that says nothing of steps."""
     match = pattern.search(line[:MAX_LINE])
     return match[1] if match is not None else None
 
 
-def steps_in(text: str) -> int | None:
+def parse_steps(text: str) -> int | None:
     """None for what is no number of steps."""
     number = text.strip()
     if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MAX_STEPS)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfjob_controller.api.tfjob import (
+from tfjob_controller.api.tfjob.types import (
     CLEAN_RUNNING,
     DEFAULT_PORT,
     FAIL_ON_CHIEF,

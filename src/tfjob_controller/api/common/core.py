@@ -1,9 +1,15 @@
-"""The built-in kinds that children are made of, reduced to the fields that are read. All values are immutable."""
+"""The objects of other APIs that the controller reads: children of its jobs, and what other schedulers know a gang by.
+
+All are reduced to the fields that are read, and immutable.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 # Set by the program of a worker: how many steps this pod has done.
@@ -106,7 +112,7 @@ class JobStatus(_Value, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Job(_Value, frozen=True):
+class BatchJob(_Value, frozen=True):
     metadata: ObjectMeta
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
@@ -130,3 +136,18 @@ class Secret(_Value, frozen=True):
     """Its data is not read."""
 
     metadata: ObjectMeta
+
+
+class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The object by which another scheduler knows a gang, whatever its kind.
+
+    It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
+    `status` are as on the wire and never mutated; `trainer.gangbackends` reads them.
+    """
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+decode_pod_group = decoder_for(PodGroup)

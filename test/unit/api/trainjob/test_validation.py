@@ -1,4 +1,4 @@
-"""The rules of api/trainjobvalidation.py. What the API server says of the same: test/integration/test_train_crd.py."""
+"""The rules of api/trainjob/validation.py. What the API server says of the same: test/integration/test_train_crd.py."""
 
 import json
 from typing import Any
@@ -12,9 +12,9 @@ from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
 from helpers.trainchanges import TRAIN_CHANGES, TrainChange
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
 from tfjob_controller.api.decode import decode_training_runtime, decode_trainjob
-from tfjob_controller.api.trainingruntime import RuntimeSpec
-from tfjob_controller.api.trainjob import FRAMEWORK_ANNOTATION, TrainJob
-from tfjob_controller.api.trainjobvalidation import (
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
+from tfjob_controller.api.trainjob.validation import (
     FRAMEWORK_TWICE,
     IMAGE_MISSING,
     NODES_MISSING,

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.core import STEPS_ANNOTATION
-from tfjob_controller.api.describe import INT32_MAX, says
+from tfjob_controller.api.common.core import STEPS_ANNOTATION
+from tfjob_controller.api.common.schema import INT32_MAX, describe
+from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
-from tfjob_controller.api.trainingstatus import TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob")
@@ -40,7 +40,7 @@ RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 
 # What JSON numbers carry exactly everywhere (2^53 - 1).
 MAX_STEPS = 2**53 - 1
-# Enough for a line of a log; what may stand in it: steps.py.
+# Enough for a line of a log; progress.py says what it may hold.
 MAX_PATTERN = 200
 
 
@@ -53,7 +53,7 @@ class ReplicaSpec(_Value, frozen=True):
 
     tf_replica_type: Annotated[
         str,
-        says(
+        describe(
             "What these replicas are: MASTER (exactly one; by default its end is the job's end), WORKER or PS "
             "(parameter server). Each type at most once.",
             enum=list(REPLICA_TYPES),
@@ -62,7 +62,7 @@ class ReplicaSpec(_Value, frozen=True):
     ] = MASTER
     replicas: Annotated[
         int | None,
-        says(
+        describe(
             "How many replicas: exactly 1 for MASTER, 0 to 1000 for WORKER and PS. That of WORKER may be changed "
             "while the job runs.",
             format="int32",
@@ -73,7 +73,7 @@ class ReplicaSpec(_Value, frozen=True):
     ] = None
     tf_port: Annotated[
         int | None,
-        says(
+        describe(
             "The port on which the TensorFlow server of each replica listens.",
             format="int32",
             minimum=1,
@@ -83,7 +83,7 @@ class ReplicaSpec(_Value, frozen=True):
     ] = None
     template: Annotated[
         dict[str, Any] | None,
-        says(
+        describe(
             "The pod of each replica, a PodTemplateSpec. Its container named tensorflow gets TF_CONFIG, and its exit "
             "code counts. Required for MASTER and WORKER; a PS without it runs a standard TensorFlow server.",
         ),
@@ -93,8 +93,12 @@ class ReplicaSpec(_Value, frozen=True):
 class Chief(_Value, frozen=True):
     """The replica whose end is the job's end."""
 
-    replica_name: Annotated[str, says("The chief's replica type.", enum=list(REPLICA_TYPES), default=MASTER)] = MASTER
-    replica_index: Annotated[int, says("The chief's index within its type.", format="int32", minimum=0, default=0)] = 0
+    replica_name: Annotated[str, describe("The chief's replica type.", enum=list(REPLICA_TYPES), default=MASTER)] = (
+        MASTER
+    )
+    replica_index: Annotated[
+        int, describe("The chief's index within its type.", format="int32", minimum=0, default=0)
+    ] = 0
 
 
 class TerminationPolicy(_Value, frozen=True):
@@ -102,7 +106,7 @@ class TerminationPolicy(_Value, frozen=True):
 
     chief: Annotated[
         Chief | None,
-        says("The replica whose end is the job's end. Default: MASTER 0, or WORKER 0 for a job without a master."),
+        describe("The replica whose end is the job's end. Default: MASTER 0, or WORKER 0 for a job without a master."),
     ] = None
 
 
@@ -111,14 +115,14 @@ class GangScheduling(_Value, frozen=True):
 
     enabled: Annotated[
         bool | None,
-        says(
+        describe(
             "True: no pod is created before there is room for all replicas. False: never so. Default: as the "
             "controller's flag --gang-scheduling says. Fixed once the job has started."
         ),
     ] = None
     min_workers: Annotated[
         int | None,
-        says(
+        describe(
             "The least number of workers that the job may start with; the others follow when there is room. Default: "
             "all of them.",
             format="int32",
@@ -136,7 +140,7 @@ class ProgressSource(_Value, frozen=True):
 
     pattern: Annotated[
         str,
-        says(
+        describe(
             "A regular expression with exactly one group, which holds the number of steps that a worker has done since "
             "its pod started, such as `step (\\d+)`. The last line of the log that it matches counts. Without it, the "
             f"program sets the annotation {STEPS_ANNOTATION} on its pod.",
@@ -151,7 +155,7 @@ class Autoscaling(_Value, frozen=True):
 
     max_workers: Annotated[
         int,
-        says(
+        describe(
             "The most workers that the job can use. With resize InPlace, TF_CONFIG lists so many from the start.",
             format="int32",
             minimum=1,
@@ -160,7 +164,7 @@ class Autoscaling(_Value, frozen=True):
     ]
     min_workers: Annotated[
         int | None,
-        says(
+        describe(
             "The least workers that the job may start and stay with. Default: what gang asks for, or else 1.",
             format="int32",
             minimum=1,
@@ -169,7 +173,7 @@ class Autoscaling(_Value, frozen=True):
     ] = None
     resize: Annotated[
         str,
-        says(
+        describe(
             "How the number of workers changes while the job runs. InPlace: workers come and go, the others are not "
             "touched (training with parameter servers). Restart: all replicas are stopped and started with the new "
             "TF_CONFIG (synchronous training that resumes from a checkpoint). Default: InPlace. Fixed once the job has "
@@ -179,7 +183,7 @@ class Autoscaling(_Value, frozen=True):
     ] = ""
     total_steps: Annotated[
         int | None,
-        says(
+        describe(
             "Steps that all workers do together. Each worker gets its share as TFJOB_STEPS, and this number as "
             "TFJOB_TOTAL_STEPS. Fixed once the job has started.",
             format="int64",
@@ -188,7 +192,7 @@ class Autoscaling(_Value, frozen=True):
         ),
     ] = None
     progress: Annotated[
-        ProgressSource | None, says("Where a worker's steps are read, if not from its pod's annotation.")
+        ProgressSource | None, describe("Where a worker's steps are read, if not from its pod's annotation.")
     ] = None
 
 
@@ -197,7 +201,7 @@ class TFJobSpec(_Value, frozen=True):
 
     runtime_id: Annotated[
         str,
-        says(
+        describe(
             "Four random characters in the names of all children. Set by the controller before the first child exists, "
             "and never changed.",
             pattern=RUNTIME_ID_PATTERN,
@@ -205,7 +209,7 @@ class TFJobSpec(_Value, frozen=True):
     ] = msgspec.field(name="RuntimeId", default="")
     replica_specs: Annotated[
         tuple[ReplicaSpec, ...],
-        says(
+        describe(
             "The replica types of the job, each at most once. Types, templates, ports and the number of PS are fixed "
             "once the job has started.",
             minItems=1,
@@ -214,7 +218,7 @@ class TFJobSpec(_Value, frozen=True):
     ] = ()
     worker_replicas: Annotated[
         int | None,
-        says(
+        describe(
             "How many workers; overrides the replicas of the WORKER entry. `kubectl scale` writes it. A "
             "HorizontalPodAutoscaler can only act on a job whose manifest sets it.",
             format="int32",
@@ -224,17 +228,17 @@ class TFJobSpec(_Value, frozen=True):
     ] = None
     tf_image: Annotated[
         str,
-        says(
+        describe(
             "Image of the default parameter server. Default: tfImage of the controller's config file.",
         ),
     ] = ""
     termination_policy: Annotated[
-        TerminationPolicy | None, says("When the job ends. Fixed once the job has started.")
+        TerminationPolicy | None, describe("When the job ends. Fixed once the job has started.")
     ] = None
-    scheduler_name: Annotated[str, says("Scheduler of every pod whose template names none of its own.")] = ""
+    scheduler_name: Annotated[str, describe("Scheduler of every pod whose template names none of its own.")] = ""
     clean_pod_policy: Annotated[
         str,
-        says(
+        describe(
             "Which pods are deleted when the job has ended: All, Running (those that still run; finished ones stay, "
             "with their logs) or None. Default: Running. Jobs and Services stay until the TFJob goes.",
             enum=list(CLEAN_POD_POLICIES),
@@ -242,7 +246,7 @@ class TFJobSpec(_Value, frozen=True):
     ] = ""
     ttl_seconds_after_finished: Annotated[
         int | None,
-        says(
+        describe(
             "Seconds after its end at which the TFJob is deleted with all its children. Default: never.",
             format="int32",
             minimum=0,
@@ -251,7 +255,7 @@ class TFJobSpec(_Value, frozen=True):
     ] = None
     active_deadline_seconds: Annotated[
         int | None,
-        says(
+        describe(
             "Seconds after its start at which a job that has not ended fails. They are counted anew when a suspended "
             "job is resumed. Default: no limit.",
             format="int32",
@@ -261,7 +265,7 @@ class TFJobSpec(_Value, frozen=True):
     ] = None
     backoff_limit: Annotated[
         int | None,
-        says(
+        describe(
             "How many restarts of all replicas together, counted over re-created pods too, a job may have: one more "
             "fails it. Default: no limit.",
             format="int32",
@@ -269,24 +273,26 @@ class TFJobSpec(_Value, frozen=True):
             maximum=INT32_MAX,
         ),
     ] = None
-    suspend: Annotated[bool, says("True: no pods run; setting it while the job runs ends them. Default: false.")] = (
-        False
-    )
+    suspend: Annotated[
+        bool, describe("True: no pods run; setting it while the job runs ends them. Default: false.")
+    ] = False
     failure_policy: Annotated[
         str,
-        says(
+        describe(
             "Whose permanent error fails the job: Chief, or AnyReplica. Other replicas are started again. "
             "Default: Chief.",
             enum=list(FAILURE_POLICIES),
         ),
     ] = ""
-    priority_class_name: Annotated[str, says("PriorityClass of every pod whose template names none of its own.")] = ""
+    priority_class_name: Annotated[
+        str, describe("PriorityClass of every pod whose template names none of its own.")
+    ] = ""
     gang: Annotated[
-        GangScheduling | None, says("Gang scheduling: all replicas at once, or none. Needs the gang scheduler.")
+        GangScheduling | None, describe("Gang scheduling: all replicas at once, or none. Needs the gang scheduler.")
     ] = None
     autoscaling: Annotated[
         Autoscaling | None,
-        says(
+        describe(
             "The job may be resized while it runs: by `kubectl scale`, by a HorizontalPodAutoscaler, or by the gang "
             "scheduler where the controller runs with --autoscaling=on. Default: by `kubectl scale` alone."
         ),
@@ -297,8 +303,8 @@ class TFJob(_Value, frozen=True):
     """One job. `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty."""
 
     metadata: ObjectMeta
-    spec: Annotated[TFJobSpec, says("What the user asks for.")] = TFJobSpec()
-    status: Annotated[TrainingStatus, says("What the controller says of the job.")] = TrainingStatus()
+    spec: Annotated[TFJobSpec, describe("What the user asks for.")] = TFJobSpec()
+    status: Annotated[TrainingStatus, describe("What the controller says of the job.")] = TrainingStatus()
     invalid: str = msgspec.field(name="_invalid", default="")
 
     @property

@@ -1,26 +1,25 @@
-"""The rules of api/limits.py."""
+"""The rules of api/common/schema.py."""
 
 from typing import Annotated, Any
 
 import msgspec
 import pytest
 
-from tfjob_controller.api.describe import A_NAME, says
-from tfjob_controller.api.limits import beyond_limits, matches
+from tfjob_controller.api.common.schema import A_NAME, describe, limit_violations, matches
 
 
 class Leaf(msgspec.Struct, rename="camel"):
-    its_name: Annotated[str, says("A name.", minLength=1, maxLength=5, pattern="^[a-z]+$")]
+    its_name: Annotated[str, describe("A name.", minLength=1, maxLength=5, pattern="^[a-z]+$")]
 
 
 class Tree(msgspec.Struct, rename="camel"):
-    kind: Annotated[str, says("One of two.", enum=["Oak", "Elm"])] = ""
-    owner: Annotated[str, says("A name.", **A_NAME)] = ""
-    height: Annotated[int | None, says("A height.", format="int32", minimum=1, maximum=9)] = None
-    age: Annotated[int, says("An age.", format="int32")] = 0
-    leaf: Annotated[Leaf | None, says("A leaf.")] = None
-    leaves: Annotated[tuple[Leaf, ...], says("Leaves.", minItems=1, maxItems=2)] = ()
-    marks: Annotated[dict[str, str], says("Marks.", maxProperties=1)] = {}
+    kind: Annotated[str, describe("One of two.", enum=["Oak", "Elm"])] = ""
+    owner: Annotated[str, describe("A name.", **A_NAME)] = ""
+    height: Annotated[int | None, describe("A height.", format="int32", minimum=1, maximum=9)] = None
+    age: Annotated[int, describe("An age.", format="int32")] = 0
+    leaf: Annotated[Leaf | None, describe("A leaf.")] = None
+    leaves: Annotated[tuple[Leaf, ...], describe("Leaves.", minItems=1, maxItems=2)] = ()
+    marks: Annotated[dict[str, str], describe("Marks.", maxProperties=1)] = {}
     free: Any = None
 
 
@@ -59,14 +58,14 @@ GOOD, SHORT, LONG, ODD = Leaf("abc"), Leaf(""), Leaf("abcdef"), Leaf("ab1")
     ],
 )
 def test_each_limit_that_is_not_kept_is_told_with_its_field(tree: Tree, problems: list[str]) -> None:
-    assert list(beyond_limits(tree, "tree")) == problems
+    assert list(limit_violations(tree, "tree")) == problems
 
 
 def test_a_required_list_is_judged_when_it_is_empty() -> None:
     class Bush(msgspec.Struct):
-        leaves: Annotated[tuple[Leaf, ...], says("Leaves.", minItems=1)]
+        leaves: Annotated[tuple[Leaf, ...], describe("Leaves.", minItems=1)]
 
-    assert list(beyond_limits(Bush(()), "bush")) == ["bush.leaves: at least one entry is required"]
+    assert list(limit_violations(Bush(()), "bush")) == ["bush.leaves: at least one entry is required"]
 
 
 @pytest.mark.parametrize(("value", "found"), [("a", True), ("a\n", False), ("", False)], ids=repr)

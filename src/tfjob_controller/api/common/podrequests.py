@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.cluster import ALWAYS, ResizedContainer, Resources, ScheduledContainer, ScheduledPod
+from tfjob_controller.api.common.cluster import ALWAYS, ResizedContainer, Resources, ScheduledContainer, ScheduledPod
+from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_of, is_counted, milli_of, quantity_of
 from tfjob_controller.api.gang import Member
-from tfjob_controller.api.quantity import CPU, MEMORY, PODS, amount_of, is_counted, milli_of, quantity_of
 
 # Amounts by resource name; zero is not named.
 Amounts: TypeAlias = Mapping[str, int]

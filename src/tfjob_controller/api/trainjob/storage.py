@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from tfjob_controller.api.describe import A_NAME, says
+from tfjob_controller.api.common.schema import A_NAME, describe
 
 # Both name what is meant after the scheme. Nothing can be put to a web server.
 INPUT_URI = "^((s3|hf|gs|https?|pvc)://[^/ ]|file:///[^/ ])"
@@ -31,16 +31,16 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class SecretRef(_Value, frozen=True):
     """A Secret in the job's namespace."""
 
-    name: Annotated[str, says("The Secret's name.", minLength=1, **A_NAME)]
+    name: Annotated[str, describe("The Secret's name.", minLength=1, **A_NAME)]
 
 
 # Of whatever is fetched.
 FetchEnv: TypeAlias = Annotated[
     tuple[dict[str, Any], ...],
-    says("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
+    describe("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
 ]
 FetchSecret: TypeAlias = Annotated[
-    SecretRef | None, says("A Secret whose keys become environment variables of what fetches it.")
+    SecretRef | None, describe("A Secret whose keys become environment variables of what fetches it.")
 ]
 
 
@@ -48,11 +48,11 @@ class StorageInput(_Value, frozen=True):
     """A model to begin with."""
 
     config: Annotated[
-        str, says("Another name for storageUri; both may stand there if they say the same.", maxLength=MAX_URI)
+        str, describe("Another name for storageUri; both may stand there if they say the same.", maxLength=MAX_URI)
     ] = ""
     storage_uri: Annotated[
         str,
-        says(
+        describe(
             "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
             "/workspace/model before the nodes start.",
             maxLength=MAX_URI,
@@ -67,7 +67,7 @@ class StorageOutput(_Value, frozen=True):
 
     storage_uri: Annotated[
         str,
-        says(
+        describe(
             "Where it goes when all nodes have succeeded: s3://, hf://, gs://, file:// or pvc://. What stands in "
             "/workspace/output is taken there; so but for pvc://, the runtime must have a workspace.",
             minLength=1,
@@ -76,18 +76,18 @@ class StorageOutput(_Value, frozen=True):
     ]
     env: Annotated[
         tuple[dict[str, Any], ...],
-        says("Environment variables of what takes it there, as in a container.", maxItems=MAX_ENV),
+        describe("Environment variables of what takes it there, as in a container.", maxItems=MAX_ENV),
     ] = ()
     secret_ref: Annotated[
-        SecretRef | None, says("A Secret whose keys become environment variables of what takes it there.")
+        SecretRef | None, describe("A Secret whose keys become environment variables of what takes it there.")
     ] = None
 
 
 class ModelConfig(_Value, frozen=True):
     """The model before and after training."""
 
-    input: Annotated[StorageInput | None, says("A model to begin with.")] = None
-    output: Annotated[StorageOutput | None, says("Where the trained model goes.")] = None
+    input: Annotated[StorageInput | None, describe("A model to begin with.")] = None
+    output: Annotated[StorageOutput | None, describe("Where the trained model goes.")] = None
 
 
 class DatasetConfig(_Value, frozen=True):
@@ -95,7 +95,7 @@ class DatasetConfig(_Value, frozen=True):
 
     storage_uri: Annotated[
         str,
-        says(
+        describe(
             "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
             "/workspace/dataset before the nodes start.",
             minLength=1,

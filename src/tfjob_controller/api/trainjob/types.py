@@ -1,8 +1,8 @@
 """TrainJob `kubeflow.org/v2alpha1` as data: one kind for every framework.
 
 The descriptions are what `kubectl explain` shows and docs/reference/trainjob.md lists. Absent fields stay absent here:
-what they then mean is said by `trainjobdefaults`, what is allowed by `trainjobvalidation`. What the controller writes
-stands in `trainjobstatus`. Environment variables, volumes and the like are Kubernetes' own and stay as they are.
+what they then mean is said by `defaults`, what is allowed by `validation`. What the controller writes
+stands in `status`. Environment variables, volumes and the like are Kubernetes' own and stay as they are.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tfjob_controller.api.describe import (
+from tfjob_controller.api.common.schema import (
     A_FRAMEWORK,
     A_NAME,
     A_PREFIXED_NAME,
     INT32_MAX,
     MAX_LABEL_VALUE,
     MAX_NAME,
-    says,
+    describe,
 )
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
-from tfjob_controller.api.trainjobstatus import TrainJobStatus
-from tfjob_controller.api.trainstorage import MAX_ENV, DatasetConfig, ModelConfig
+from tfjob_controller.api.trainjob.status import TrainJobStatus
+from tfjob_controller.api.trainjob.storage import MAX_ENV, DatasetConfig, ModelConfig
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob")
@@ -48,7 +48,7 @@ RUNTIME_KINDS = NAMESPACED_RUNTIME, CLUSTER_RUNTIME = ("TrainingRuntime", "Clust
 # What `numProcPerNode` may be beside a number.
 PROC_WORDS = PROC_AUTO, PROC_CPU, PROC_GPU = ("auto", "cpu", "gpu")
 
-# A job's nodes know each other's addresses from one variable (see tfjob.MAX_REPLICAS).
+# A job's nodes know each other's addresses from one variable (see tfjob.types.MAX_REPLICAS).
 MAX_NODES = 1000
 MAX_PROCS = 1024
 MAX_METRICS = 20
@@ -71,10 +71,11 @@ class ResourcesPerNode(_Value, frozen=True):
     """What the training container of one node gets."""
 
     requests: Annotated[
-        dict[str, int | str], says("What it asks for, as quantities by resource name.", maxProperties=MAX_LABELS)
+        dict[str, int | str], describe("What it asks for, as quantities by resource name.", maxProperties=MAX_LABELS)
     ] = {}
     limits: Annotated[
-        dict[str, int | str], says("What it gets at most, as quantities by resource name.", maxProperties=MAX_LABELS)
+        dict[str, int | str],
+        describe("What it gets at most, as quantities by resource name.", maxProperties=MAX_LABELS),
     ] = {}
 
 
@@ -83,32 +84,32 @@ class Trainer(_Value, frozen=True):
 
     num_nodes: Annotated[
         int | None,
-        says(
+        describe(
             "Another name for spec.numNodes; both may stand there if they say the same.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
         ),
     ] = None
-    image: Annotated[str, says("The image. Required unless the runtime gives one.")] = ""
+    image: Annotated[str, describe("The image. Required unless the runtime gives one.")] = ""
     command: Annotated[
-        tuple[str, ...], says("The program and its first arguments. Default: the runtime's, or else the image's.")
+        tuple[str, ...], describe("The program and its first arguments. Default: the runtime's, or else the image's.")
     ] = ()
-    args: Annotated[tuple[str, ...], says("Its arguments. Default: the runtime's, or else the image's.")] = ()
+    args: Annotated[tuple[str, ...], describe("Its arguments. Default: the runtime's, or else the image's.")] = ()
     env: Annotated[
         tuple[dict[str, Any], ...],
-        says(
+        describe(
             "Environment variables, as in a container; they override the runtime's by name. The variables that the "
             "frameworks set, such as PET_NNODES, RANK or TF_CONFIG, cannot be set here.",
             maxItems=MAX_ENV,
         ),
     ] = ()
     resources_per_node: Annotated[
-        ResourcesPerNode, says("What each node requests and may use. Default: the runtime's.")
+        ResourcesPerNode, describe("What each node requests and may use. Default: the runtime's.")
     ] = ResourcesPerNode()
     num_proc_per_node: Annotated[
         int | str | None,
-        says(
+        describe(
             "Training processes on each node: a number, cpu (one for each CPU), gpu (one for each GPU), or auto: one "
             "for each GPU; without GPUs one for each CPU with torch, and one with other frameworks. Default: the "
             "runtime's, or else auto."
@@ -119,22 +120,22 @@ class Trainer(_Value, frozen=True):
 class RuntimeRef(_Value, frozen=True):
     """A runtime: what the job leaves out is taken from there."""
 
-    name: Annotated[str, says("The runtime's name.", minLength=1, **A_NAME)]
+    name: Annotated[str, describe("The runtime's name.", minLength=1, **A_NAME)]
     kind: Annotated[
         str,
-        says(
+        describe(
             "TrainingRuntime, in the job's namespace, or ClusterTrainingRuntime.",
             enum=list(RUNTIME_KINDS),
             default=CLUSTER_RUNTIME,
         ),
     ] = CLUSTER_RUNTIME
-    api_group: Annotated[str, says("The runtime's API group.", enum=[API_GROUP], default=API_GROUP)] = API_GROUP
+    api_group: Annotated[str, describe("The runtime's API group.", enum=[API_GROUP], default=API_GROUP)] = API_GROUP
 
 
 class TargetJob(_Value, frozen=True):
     """One step of the job."""
 
-    name: Annotated[str, says("The step whose pods are meant.", enum=list(ROLES))]
+    name: Annotated[str, describe("The step whose pods are meant.", enum=list(ROLES))]
 
 
 class ContainerOverride(_Value, frozen=True):
@@ -142,7 +143,7 @@ class ContainerOverride(_Value, frozen=True):
 
     name: Annotated[
         str,
-        says(
+        describe(
             "The container's name: that of the step, or of another one in the runtime's template.",
             minLength=1,
             maxLength=MAX_LABEL_VALUE,
@@ -150,14 +151,14 @@ class ContainerOverride(_Value, frozen=True):
     ]
     env: Annotated[
         tuple[dict[str, Any], ...],
-        says(
+        describe(
             "Environment variables, as in a container; those of the runtime are overridden by name, those that the job "
             "sets elsewhere win.",
             maxItems=MAX_ENV,
         ),
     ] = ()
     volume_mounts: Annotated[
-        tuple[dict[str, Any], ...], says("Volume mounts, as in a container.", maxItems=MAX_MOUNTS)
+        tuple[dict[str, Any], ...], describe("Volume mounts, as in a container.", maxItems=MAX_MOUNTS)
     ] = ()
 
 
@@ -165,25 +166,27 @@ class PodSpecOverride(_Value, frozen=True):
     """What the pods of some steps have otherwise than in the runtime."""
 
     target_jobs: Annotated[
-        tuple[TargetJob, ...], says("The steps whose pods are meant.", minItems=1, maxItems=len(ROLES))
+        tuple[TargetJob, ...], describe("The steps whose pods are meant.", minItems=1, maxItems=len(ROLES))
     ]
-    service_account_name: Annotated[str, says("Their service account.", **A_NAME)] = ""
-    node_selector: Annotated[dict[str, str], says("Labels that their nodes must have.", maxProperties=MAX_LABELS)] = {}
+    service_account_name: Annotated[str, describe("Their service account.", **A_NAME)] = ""
+    node_selector: Annotated[
+        dict[str, str], describe("Labels that their nodes must have.", maxProperties=MAX_LABELS)
+    ] = {}
     tolerations: Annotated[
-        tuple[dict[str, Any], ...], says("Taints that they tolerate, as in a pod.", maxItems=MAX_LABELS)
+        tuple[dict[str, Any], ...], describe("Taints that they tolerate, as in a pod.", maxItems=MAX_LABELS)
     ] = ()
-    affinity: Annotated[dict[str, Any] | None, says("Their affinity, as in a pod.")] = None
-    volumes: Annotated[tuple[dict[str, Any], ...], says("Volumes, as in a pod.", maxItems=MAX_MOUNTS)] = ()
+    affinity: Annotated[dict[str, Any] | None, describe("Their affinity, as in a pod.")] = None
+    volumes: Annotated[tuple[dict[str, Any], ...], describe("Volumes, as in a pod.", maxItems=MAX_MOUNTS)] = ()
     image_pull_secrets: Annotated[
-        tuple[dict[str, Any], ...], says("Secrets for pulling their images, as in a pod.", maxItems=MAX_CONTAINERS)
+        tuple[dict[str, Any], ...], describe("Secrets for pulling their images, as in a pod.", maxItems=MAX_CONTAINERS)
     ] = ()
-    priority_class_name: Annotated[str, says("Their PriorityClass.", maxLength=MAX_NAME)] = ""
-    scheduler_name: Annotated[str, says("Their scheduler.", maxLength=MAX_NAME)] = ""
+    priority_class_name: Annotated[str, describe("Their PriorityClass.", maxLength=MAX_NAME)] = ""
+    scheduler_name: Annotated[str, describe("Their scheduler.", maxLength=MAX_NAME)] = ""
     containers: Annotated[
-        tuple[ContainerOverride, ...], says("What is added to their containers.", maxItems=MAX_CONTAINERS)
+        tuple[ContainerOverride, ...], describe("What is added to their containers.", maxItems=MAX_CONTAINERS)
     ] = ()
     init_containers: Annotated[
-        tuple[ContainerOverride, ...], says("What is added to their init containers.", maxItems=MAX_CONTAINERS)
+        tuple[ContainerOverride, ...], describe("What is added to their init containers.", maxItems=MAX_CONTAINERS)
     ] = ()
 
 
@@ -192,7 +195,7 @@ class TrainJobGang(_Value, frozen=True):
 
     enabled: Annotated[
         bool | None,
-        says(
+        describe(
             "True: no node starts before there is room for all of them. False: never so. Default: as the controller's "
             "flag --gang-scheduling says. Fixed once the job has started."
         ),
@@ -207,7 +210,7 @@ class MetricsSource(_Value, frozen=True):
 
     names: Annotated[
         tuple[str, ...],
-        says(
+        describe(
             "Names whose last value, written as name=value, is kept in the status and shown at /metrics. Without any, "
             "the log is not read.",
             maxItems=MAX_METRICS,
@@ -220,26 +223,26 @@ class TrainJobSpec(_Value, frozen=True):
 
     num_nodes: Annotated[
         int | None,
-        says(
+        describe(
             "How many nodes, which are pods, train together. Required unless the runtime gives it.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
         ),
     ] = None
-    trainer: Annotated[Trainer, says("The training program, which runs on every node.")] = Trainer()
-    model_config: Annotated[ModelConfig | None, says("The model before and after training.")] = None
-    dataset_config: Annotated[DatasetConfig | None, says("What is trained on.")] = None
+    trainer: Annotated[Trainer, describe("The training program, which runs on every node.")] = Trainer()
+    model_config: Annotated[ModelConfig | None, describe("The model before and after training.")] = None
+    dataset_config: Annotated[DatasetConfig | None, describe("What is trained on.")] = None
     runtime_ref: Annotated[
         RuntimeRef | None,
-        says(
+        describe(
             "The runtime, from which is taken what the job leaves out; it never changes. Default: torch-distributed "
             "for torchrun, mpi-distributed for mpirun and horovodrun, or else that of the framework."
         ),
     ] = None
     framework: Annotated[
         str,
-        says(
+        describe(
             "How the nodes learn of each other, where neither the runtime nor the command (torchrun, mpirun) says it: "
             "torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that was added. The annotation "
             f"{FRAMEWORK_ANNOTATION} may say it instead. Default: plain.",
@@ -248,20 +251,20 @@ class TrainJobSpec(_Value, frozen=True):
     ] = ""
     pod_spec_overrides: Annotated[
         tuple[PodSpecOverride, ...],
-        says(
+        describe(
             "What the pods of some steps have otherwise than in the runtime, in order: later ones win. trainer, "
             "modelConfig and datasetConfig win over all.",
             maxItems=MAX_OVERRIDES,
         ),
     ] = ()
-    labels: Annotated[dict[str, str], says("Labels of all children.", maxProperties=MAX_LABELS)] = {}
-    annotations: Annotated[dict[str, str], says("Annotations of all children.", maxProperties=MAX_LABELS)] = {}
-    suspend: Annotated[bool, says("True: no pods run; setting it while the job runs ends them. Default: false.")] = (
-        False
-    )
+    labels: Annotated[dict[str, str], describe("Labels of all children.", maxProperties=MAX_LABELS)] = {}
+    annotations: Annotated[dict[str, str], describe("Annotations of all children.", maxProperties=MAX_LABELS)] = {}
+    suspend: Annotated[
+        bool, describe("True: no pods run; setting it while the job runs ends them. Default: false.")
+    ] = False
     managed_by: Annotated[
         str,
-        says(
+        describe(
             "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this one then leaves it alone. "
             "It never changes. Default: this controller.",
             **A_PREFIXED_NAME,
@@ -269,7 +272,7 @@ class TrainJobSpec(_Value, frozen=True):
     ] = ""
     ttl_seconds_after_finished: Annotated[
         int | None,
-        says(
+        describe(
             "Seconds after its end at which the TrainJob is deleted with all its children. Default: never.",
             format="int32",
             minimum=0,
@@ -278,7 +281,7 @@ class TrainJobSpec(_Value, frozen=True):
     ] = None
     active_deadline_seconds: Annotated[
         int | None,
-        says(
+        describe(
             "Seconds after its start at which a job that has not ended fails. They are counted anew when a suspended "
             "job is resumed. Default: no limit.",
             format="int32",
@@ -288,7 +291,7 @@ class TrainJobSpec(_Value, frozen=True):
     ] = None
     max_restarts: Annotated[
         int | None,
-        says(
+        describe(
             "How often all nodes may be started anew after one of them failed with an error that may pass; one more "
             "fails the job. Default: no limit.",
             format="int32",
@@ -297,11 +300,11 @@ class TrainJobSpec(_Value, frozen=True):
         ),
     ] = None
     gang: Annotated[
-        TrainJobGang | None, says("Gang scheduling: all nodes at once, or none. Needs the gang scheduler.")
+        TrainJobGang | None, describe("Gang scheduling: all nodes at once, or none. Needs the gang scheduler.")
     ] = None
     metrics: Annotated[
         MetricsSource | None,
-        says("What is read in the log of node 0. Default: loss, accuracy, throughput, step and epoch."),
+        describe("What is read in the log of node 0. Default: loss, accuracy, throughput, step and epoch."),
     ] = None
 
 
@@ -319,6 +322,6 @@ class TrainJob(_Value, frozen=True):
     """One job. `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty."""
 
     metadata: TrainJobMeta
-    spec: Annotated[TrainJobSpec, says("What the user asks for.")] = TrainJobSpec()
-    status: Annotated[TrainJobStatus, says("What the controller says of the job.")] = TrainJobStatus()
+    spec: Annotated[TrainJobSpec, describe("What the user asks for.")] = TrainJobSpec()
+    status: Annotated[TrainJobStatus, describe("What the controller says of the job.")] = TrainJobStatus()
     invalid: str = msgspec.field(name="_invalid", default="")

@@ -1,4 +1,4 @@
-"""The rules of api/accelerators.py."""
+"""The rules of api/common/podtemplates.py."""
 
 import copy
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.manifests import container, pod_template
-from tfjob_controller.api.accelerators import apply_accelerators
+from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.controllerconfig import Accelerator, EnvVar, HostVolume
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME
 
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
@@ -36,7 +37,9 @@ VARIABLE = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
 def test_a_container_that_asks_gets_volumes_mounts_and_variables(resources: dict[str, Any]) -> None:
     template = pod_template(container(resources=resources), restartPolicy="Never")
     equipped = container(resources=resources, volumeMounts=[MOUNT], env=[VARIABLE])
-    assert apply_accelerators(template, CONFIG) == pod_template(equipped, restartPolicy="Never", volumes=[VOLUME])
+    assert apply_accelerators(template, CONFIG, CONTAINER_NAME) == pod_template(
+        equipped, restartPolicy="Never", volumes=[VOLUME]
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_a_container_that_asks_gets_volumes_mounts_and_variables(resources: dict
     ],
 )
 def test_others_stay_as_they_are(template: dict[str, Any]) -> None:
-    assert apply_accelerators(template, CONFIG) == template
+    assert apply_accelerators(template, CONFIG, CONTAINER_NAME) == template
 
 
 def test_what_the_template_has_already_stays_and_comes_first() -> None:
@@ -67,7 +70,7 @@ def test_what_the_template_has_already_stays_and_comes_first() -> None:
         ),
         volumes=[{"name": "data", "emptyDir": {}}],
     )
-    spec = apply_accelerators(template, CONFIG)["spec"]
+    spec = apply_accelerators(template, CONFIG, CONTAINER_NAME)["spec"]
     assert spec["volumes"] == [{"name": "data", "emptyDir": {}}, VOLUME]
     assert spec["containers"][0]["volumeMounts"] == [mine, MOUNT]
     assert [each["value"] for each in spec["containers"][0]["env"]] == ["/mine", "b"]
@@ -76,7 +79,7 @@ def test_what_the_template_has_already_stays_and_comes_first() -> None:
 def test_only_the_training_container_is_touched() -> None:
     asking = {"limits": {GPU: 1}}
     template = pod_template(container("sidecar", resources=asking), container(resources=asking))
-    first, second = apply_accelerators(template, CONFIG)["spec"]["containers"]
+    first, second = apply_accelerators(template, CONFIG, CONTAINER_NAME)["spec"]["containers"]
     assert first == container("sidecar", resources=asking)
     assert second["env"] == [VARIABLE]
 
@@ -92,11 +95,11 @@ def test_the_training_container_may_have_another_name() -> None:
 
 def test_an_accelerator_that_needs_nothing_adds_no_empty_lists() -> None:
     template = pod_template(container(resources={"limits": {GPU: 1}}))
-    assert apply_accelerators(template, {GPU: Accelerator()}) == template
+    assert apply_accelerators(template, {GPU: Accelerator()}, CONTAINER_NAME) == template
 
 
 def test_the_template_given_is_not_changed() -> None:
     template = pod_template(container(resources={"limits": {GPU: 1}}, env=[]), volumes=[])
     before = copy.deepcopy(template)
-    apply_accelerators(template, CONFIG)
+    apply_accelerators(template, CONFIG, CONTAINER_NAME)
     assert template == before

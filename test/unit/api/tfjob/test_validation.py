@@ -1,4 +1,4 @@
-"""The rules of api/validation.py. What the API server says of the same manifests: test/integration/test_crd.py."""
+"""The rules of api/tfjob/validation.py. test/integration/test_crd.py holds the API server to the same manifests."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ from helpers.goodmanifests import GOOD_MANIFESTS, Good
 from helpers.manifests import Manifest, container, master, pod_template, tfjob, workers
 from helpers.specchanges import CHANGES, Change
 from tfjob_controller.api.decode import decode_tfjob
-from tfjob_controller.api.tfjob import TFJobSpec
-from tfjob_controller.api.validation import has_container, validate, validate_change
+from tfjob_controller.api.tfjob.types import TFJobSpec
+from tfjob_controller.api.tfjob.validation import has_training_container, validate, validate_change
 
 
 def verdict(manifest: Manifest) -> str | None:
@@ -66,10 +66,10 @@ def test_what_the_controller_adds_to_has_the_shape_that_it_expects(template: Any
 
 
 def test_only_the_container_named_tensorflow_counts() -> None:
-    assert has_container(pod_template(container("sidecar"), container()))
-    assert not has_container(pod_template(container("sidecar")))
-    assert not has_container({})
-    assert not has_container(None)
+    assert has_training_container(pod_template(container("sidecar"), container()))
+    assert not has_training_container(pod_template(container("sidecar")))
+    assert not has_training_container({})
+    assert not has_training_container(None)
 
 
 def specs(change: Change) -> tuple[TFJobSpec, TFJobSpec]:

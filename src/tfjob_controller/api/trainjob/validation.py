@@ -2,7 +2,7 @@
 
 The CRDs ask the same before an object is stored (hack/generate/trainjobrules.py says it in CEL and uses the messages
 below); this is for clusters whose CRDs are older, and for what the API server cannot know: the annotation that names a
-framework, and the runtime that a job uses. What each field may hold by itself is said beside it (`limits`). Pure
+framework, and the runtime that a job uses. What each field may hold by itself is said beside it (`common.schema`). Pure
 functions; an answer is a sentence that begins with the field and names the remedy, or None.
 """
 
@@ -12,12 +12,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfjob_controller.api.describe import LABEL_VALUE, MAX_LABEL_VALUE
-from tfjob_controller.api.limits import beyond_limits, matches
-from tfjob_controller.api.quantity import milli_of
-from tfjob_controller.api.templates import has_container_named, template_problem
-from tfjob_controller.api.trainingruntime import RuntimeSpec, TrainingRuntime
-from tfjob_controller.api.trainjob import (
+from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
+from tfjob_controller.api.common.quantity import milli_of
+from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
+from tfjob_controller.api.tfjob.validation import GANG_FIXED
+from tfjob_controller.api.trainjob.defaults import framework_of, gang_enabled, image_of, num_nodes_of
+from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
+from tfjob_controller.api.trainjob.storage import (
+    DATASET_PATH,
+    INPUT_URI,
+    LOGIN_IN_URI,
+    MODEL_PATH,
+    OUTPUT_URI,
+    WORKSPACE_PATH,
+    StorageInput,
+)
+from tfjob_controller.api.trainjob.types import (
     FRAMEWORK_ANNOTATION,
     MAX_METRIC_NAME,
     MAX_PROCS,
@@ -30,17 +40,6 @@ from tfjob_controller.api.trainjob import (
     TrainJob,
     TrainJobSpec,
 )
-from tfjob_controller.api.trainjobdefaults import framework_of, gang_enabled, image_of, num_nodes_of
-from tfjob_controller.api.trainstorage import (
-    DATASET_PATH,
-    INPUT_URI,
-    LOGIN_IN_URI,
-    MODEL_PATH,
-    OUTPUT_URI,
-    WORKSPACE_PATH,
-    StorageInput,
-)
-from tfjob_controller.api.validation import GANG_FIXED
 
 # What the frameworks set in the training container, all of them together.
 RESERVED_ENV = (
@@ -128,7 +127,7 @@ def validate_runtime(runtime: TrainingRuntime) -> str | None:
 
 def _problems(job: TrainJob) -> Iterator[str]:
     spec = job.spec
-    yield from beyond_limits(spec, "spec")
+    yield from limit_violations(spec, "spec")
     if None not in (spec.num_nodes, spec.trainer.num_nodes) and spec.num_nodes != spec.trainer.num_nodes:
         yield f"spec: {NODES_TWICE}"
     if job.metadata.annotations.framework not in ("", framework_of(job)):
@@ -285,7 +284,7 @@ def _forbidden_changes(old: TrainJob, new: TrainJob, has_children: bool) -> Iter
 
 
 def _runtime_problems(spec: RuntimeSpec) -> Iterator[str]:
-    yield from beyond_limits(spec, "spec")
+    yield from limit_violations(spec, "spec")
     yield from _procs_problems(spec.num_proc_per_node, "spec.numProcPerNode")
     for role, template in spec.templates.items():
         at = f"spec.templates.{role}"
