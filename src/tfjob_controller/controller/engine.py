@@ -11,7 +11,7 @@ nothing to wait for. A job with nothing to do costs no request, a finished one n
 A status that differs only in figures rests before it is written (reporter.py).
 
 The cache may not know yet that a job is being deleted, for a watch that is half open tells nothing; then the garbage
-collector takes its children away, and they would be made anew each time. So before what had been there is made anew,
+collector takes its children away, and they would be recreated each time. So before what had been there is recreated,
 the server is asked whether the job is still to be (client-go's RecheckDeletionTimestamp). No new job costs that.
 
 While other jobs wait for a worker, one that has just got its children goes to the back of the line before it says so:
@@ -79,7 +79,7 @@ class _Memo(Generic[ObjectT]):
     plan: Plan | None = None
     # Whether children were made of any generation: a change may come before the status that says so.
     has_children: bool = False
-    # How many children it had before any went that were not made anew yet; None: another process had it before.
+    # How many children it had before any went that were not recreated yet; None: another process had it before.
     children: int | None = 0
     # Writes whose events wait for a status; empty but for a job that made room for others.
     unreported: list[WriteResult] = field(default_factory=list)
@@ -208,7 +208,7 @@ class Engine(Generic[ObjectT]):
         return outcome_after(faults, _sooner(result.wake_after_seconds, rest_seconds))
 
     def _may_act(self, job: ObjectT, memo: _Memo[ObjectT], observed: ObservedState, actions: Actions) -> bool:
-        """Not if something would be made anew for a job that is on its way out."""
+        """Not if something would be recreated for a job that is on its way out."""
         if actions.creates and memo.has_lost_some(observed.count) and not self._is_still_there(job):
             return False
         memo.children = observed.count if actions.creates else max(observed.count, memo.children or 0)
@@ -221,7 +221,7 @@ class Engine(Generic[ObjectT]):
             if live.metadata.uid == meta.uid and live.metadata.deletion_timestamp is None:
                 return True
             self._store.assume(live)
-        log.info("it goes, or is gone: nothing is made anew")
+        log.info("the job is being deleted: children are not recreated")
         return False
 
     def _observe(self, job: ObjectT, plan: Plan) -> ObservedState:

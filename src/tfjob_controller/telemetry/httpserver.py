@@ -48,21 +48,21 @@ class Address(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResponse:
+class RouteResponse:
     body: bytes
     status: int = 200
     content_type: str = TEXT
 
 
 # Handles a GET request; the argument is its Accept header.
-Route = Callable[[str], HttpResponse]
+Route = Callable[[str], RouteResponse]
 
 
-def text(body: str, status: int = 200) -> HttpResponse:
-    return HttpResponse(body.encode(), status)
+def text(body: str, status: int = 200) -> RouteResponse:
+    return RouteResponse(body.encode(), status)
 
 
-def healthz(_: str) -> HttpResponse:
+def healthz(_: str) -> RouteResponse:
     """A liveness probe: the process answers. Restarting the process would correct nothing else."""
     return text("ok\n")
 
@@ -70,7 +70,7 @@ def healthz(_: str) -> HttpResponse:
 def readyz(problems: Callable[[], list[str]]) -> Route:
     """A route that returns ok, or the problems for which the program is not ready."""
 
-    def answer(_: str) -> HttpResponse:
+    def answer(_: str) -> RouteResponse:
         found = problems()
         return text("".join(f"not ready: {problem}\n" for problem in found), 503) if found else text("ok\n")
 
@@ -80,9 +80,9 @@ def readyz(problems: Callable[[], list[str]]) -> Route:
 def metrics(exposition: Callable[[str], tuple[str, bytes]]) -> Route:
     """A route that serves a registry; see `Metrics.exposition`."""
 
-    def answer(accept: str) -> HttpResponse:
+    def answer(accept: str) -> RouteResponse:
         content_type, body = exposition(accept)
-        return HttpResponse(body, content_type=content_type)
+        return RouteResponse(body, content_type=content_type)
 
     return answer
 
@@ -225,7 +225,7 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     return RequestHandler
 
 
-def _ask(routes: Mapping[str, Route], target: str, accept: str) -> HttpResponse:
+def _ask(routes: Mapping[str, Route], target: str, accept: str) -> RouteResponse:
     path = target.partition("?")[0]
     route = routes.get(path) or routes.get(path.rstrip("/") + "/")
     if route is None:
@@ -259,8 +259,8 @@ def thread_stacks() -> str:
 
 
 def _page(content: Callable[[], Any]) -> Route:
-    def answer(_: str) -> HttpResponse:
-        return HttpResponse(json.dumps(content(), default=_plain, indent=1).encode() + b"\n", content_type=JSON)
+    def answer(_: str) -> RouteResponse:
+        return RouteResponse(json.dumps(content(), default=_plain, indent=1).encode() + b"\n", content_type=JSON)
 
     return answer
 

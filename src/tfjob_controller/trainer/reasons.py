@@ -52,7 +52,7 @@ GANG_SCHEDULING_OFF = "GangSchedulingOff"
 DESCRIPTIONS: dict[str, str] = {
     SUCCESSFUL_CREATE: "A child Job, Service, ConfigMap or Gang was created.",
     FAILED_CREATE: "The API server refused to create a child, or something else has its name; the message says which.",
-    SUCCESSFUL_DELETE: "A child was deleted: a worker too many, or a Job that must be made anew.",
+    SUCCESSFUL_DELETE: "A child was deleted: a worker too many, or a Job that must be recreated.",
     INVALID_SPEC: "The job cannot be run as it is; the message says which field and why.",
     RESTARTED: "Replicas ended with an error, or were lost, and are started again.",
     SUSPENDED: "spec.suspend is true: all pods are stopped, Services and child Jobs stay.",

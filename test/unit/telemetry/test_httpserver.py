@@ -15,12 +15,12 @@ import pytest
 from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
 from tfjob_controller.telemetry import httpserver
-from tfjob_controller.telemetry.httpserver import BindError, HttpResponse, HttpServer, servers_for, text
+from tfjob_controller.telemetry.httpserver import BindError, HttpServer, RouteResponse, servers_for, text
 
 LOOPBACK = BindAddress("127.0.0.1", 0)
 
 
-def broken(_: str) -> HttpResponse:
+def broken(_: str) -> RouteResponse:
     raise RuntimeError("s3cr3t")
 
 
@@ -98,10 +98,10 @@ def test_a_client_that_says_nothing_delays_nobody(server: HttpServer) -> None:
 def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     asked, gone = threading.Event(), threading.Event()
 
-    def large(_: str) -> HttpResponse:
+    def large(_: str) -> RouteResponse:
         asked.set()
         gone.wait(10.0)
-        return HttpResponse(b"x" * 10_000_000)
+        return RouteResponse(b"x" * 10_000_000)
 
     made = HttpServer(LOOPBACK, {"/large": large, "/healthz": httpserver.healthz}, "test")
     made.start()

@@ -8,9 +8,11 @@ already has under the same name or path is the user's choice and stays. All func
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.api.controllerconfig import Accelerator
+if TYPE_CHECKING:
+    # It loads YAML, which the client does without.
+    from tfjob_controller.api.controllerconfig import Accelerator
 
 # The parts of a template that the controller reads or adds to must be what it takes them for: the CRD leaves most of
 # them open. (path, is a list of objects, else an object); parents first.

@@ -4,10 +4,10 @@ Contract with the engine:
 
 - The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
   crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all. Likewise a
-  child Job is deleted, to be made anew, only after its failure has been counted.
+  child Job is deleted, to be recreated, only after its failure has been counted.
 - All actions of one answer are independent of one another and may be carried out in any order, at the same time.
 - Each is idempotent: the same input gives the same answer until the caches show the effect.
-- A child that must be made anew is deleted here, and created by a later sync once the cache shows it gone.
+- A child that must be recreated is deleted here, and created by a later sync once the cache shows it gone.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _in_step(job_state: JobState) -> Actions:
             *_surplus(plan, observed),
             *_redone(plan, here, job_state.status),
             *_moved(job_state.admission, here),
-            *(() if suspend else _taken_down(job_state)),
+            *(() if suspend else _deleted_children(job_state)),
         ),
         suspends=tuple(_stopped(observed, states) if suspend else suspension_changes(here, suspend=False)),
         patches=tuple(_asked(job_state)),
@@ -108,7 +108,7 @@ def _together(job_state: JobState, actions: Actions) -> Actions:
 
 
 def _grouped(job_state: JobState) -> Actions:
-    """The object that another scheduler knows the job's gang by. One on its way out is made anew once it is gone."""
+    """The object that another scheduler knows the job's gang by. One on its way out is recreated once it is gone."""
     plan, step, states = job_state.plan, job_state.step, job_state.replica_states
     terms, group = plan.pod_group, step.observed.pod_group
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
@@ -198,7 +198,7 @@ def _asked(job_state: JobState) -> Iterator[Patch]:
         yield Patch(GANGS, gang.metadata.name, body)
 
 
-def _taken_down(job_state: JobState) -> Iterator[Delete]:
+def _deleted_children(job_state: JobState) -> Iterator[Delete]:
     """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
 
     Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
@@ -284,7 +284,7 @@ def _redone(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) 
 
 
 def _goes_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
-    """Of one that is made anew with all others otherwise. Not before its pods are gone and the status tells of it, or
+    """Of one that is recreated with all others otherwise. Not before its pods are gone and the status tells of it, or
     it would be taken for one that somebody deleted.
     """
     return has_failed_while_suspended(job) and not state.pods and not had_all_jobs(plan, status)

@@ -16,7 +16,7 @@ from tfjob_controller.util.timestamps import format_time
 
 
 def suspension_changes(states: Sequence[ReplicaState], suspend: bool) -> Iterator[SetSuspend]:
-    """`suspend`: nothing of the job may run. Jobs that are over, or will be made anew, stay as they are."""
+    """`suspend`: nothing of the job may run. Jobs that are over, or will be recreated, stay as they are."""
     for state in states:
         job = state.job
         if job is None or job_outcome(job) or (state.must_redo and not state.replica.role.restarts_together):

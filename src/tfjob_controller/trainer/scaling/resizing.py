@@ -34,7 +34,7 @@ _NO_REASON = "the gang scheduler asks for it"
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeRequest:
+class RequestedWorkers:
     """Of the gang scheduler, in workers of the job."""
 
     workers: int
@@ -113,7 +113,7 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
     return old.workers if old.reason and turns_back else 0
 
 
-def _wish(job_state: JobState, wanted: int) -> ResizeRequest | None:
+def _wish(job_state: JobState, wanted: int) -> RequestedWorkers | None:
     """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
 
     Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
@@ -134,7 +134,7 @@ def _wish(job_state: JobState, wanted: int) -> ResizeRequest | None:
         return None
     least, most = bounds
     workers = min(max(wanted + target - count, least), most)
-    return ResizeRequest(workers, gang.status.target_reason or _NO_REASON) if workers != wanted else None
+    return RequestedWorkers(workers, gang.status.target_reason or _NO_REASON) if workers != wanted else None
 
 
 def _count_of(gang: Gang) -> int:
@@ -151,7 +151,7 @@ def _is_finishing(job_state: JobState) -> bool:
 
 
 def _recommended(
-    job_state: JobState, wanted: int, wish: ResizeRequest | None, said: Conditions
+    job_state: JobState, wanted: int, wish: RequestedWorkers | None, said: Conditions
 ) -> Iterator[StatusEvent]:
     """Once for each wish; and that there is none any more."""
     before = said.find(conditions.RESIZING)

@@ -172,7 +172,7 @@ def replica_states(
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
-    """Is it on record that its Job must be made anew, although the Job, whose pod has gone since, says Complete?
+    """Is it on record that its Job must be recreated, although the Job, whose pod has gone since, says Complete?
 
     An evicted program may end with 0, and a kubelet deletes its pod in the moment after that. The count of restarts,
     which is written before the Job is deleted, still tells that this was no success: it counts more failures of the
@@ -185,7 +185,7 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
 
 
 def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
-    """Somebody deleted it. Made anew alone, its replica would meet others that had begun without it.
+    """Somebody deleted it. Recreated alone, its replica would meet others that had begun without it.
 
     A gang's Jobs are deleted by us as well, whenever it goes back to the queue, or gets another place.
     """

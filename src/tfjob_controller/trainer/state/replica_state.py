@@ -60,7 +60,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
     """One replica as it is now.
 
     `exited`: how its container ended last, whether that counts or not; `is_up`: its container runs now;
-    `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be made anew.
+    `is_restarting`: it ended and is to run again; `must_redo`: its child Job is over, or stuck, and must be recreated.
     `ended_in`: which container it is that ended, where that is not the training container.
     """
 
@@ -144,7 +144,7 @@ def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
 
 
 def has_failed_while_suspended(job: BatchJob) -> bool:
-    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be made anew."""
+    """It was stopped, and its program did not like it: nobody's failure, but the Job is over and must be recreated."""
     return job.spec.suspend and job_outcome(job) == JOB_FAILED
 
 
