@@ -95,7 +95,7 @@ def test_a_job_that_fails_ends_the_waiting_with_its_reason(client: Client, eithe
 def test_waiting_for_what_cannot_come_any_more_ends(client: Client, either: Trial) -> None:
     is_over(either, 0)
     job = client.submit(manifest_of(either)).wait(timeout_seconds=PATIENCE_SECONDS)
-    with pytest.raises(JobEndedError, match="ended well, so Suspended cannot come"):
+    with pytest.raises(JobEndedError, match="has succeeded, so Suspended can no longer be reached"):
         job.wait("Suspended", PATIENCE_SECONDS)
 
 
