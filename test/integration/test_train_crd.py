@@ -37,7 +37,7 @@ STATUS = {
     "jobsStatus": [
         {"name": "node", "replicas": 2, "ready": 1, "active": 2, "succeeded": 0, "failed": 0, "suspended": 0}
     ],
-    "metrics": [{"name": "loss", "value": "0.125", "seenAt": "2026-01-01T00:00:00Z"}],
+    "metrics": [{"name": "loss", "value": "0.125", "logTime": "2026-01-01T00:00:00Z"}],
     "progress": "step 40",
     "conditions": [
         {
@@ -230,7 +230,7 @@ def test_every_field_of_this_kubernetes_is_listed_so_that_no_change_goes_unseen(
     ("path", "words"),
     [
         ("trainjob.spec.modelConfig.input.config", "Another name for storageUri"),
-        ("trainjob.status.jobsStatus.ready", "Those that are ready."),
+        ("trainjob.status.jobsStatus.ready", "The ready pods."),
         ("trainingruntime.spec.templates.launcher", "The pods of role launcher"),
         ("clustertrainingruntime.spec.workspace.persistentVolumeClaim.claimName", "The claim's name."),
     ],

@@ -1,4 +1,4 @@
-"""The controller's config file (`--controller-config-file`), as data.
+"""The controller's config file (`--controller-config-file`).
 
     tfImage: tensorflow/tensorflow:2.21.0
     initializerImage: registry.example.com/tfjob-initializer:0.1.0
@@ -9,8 +9,8 @@
         envVars:
         - {name: LD_LIBRARY_PATH, value: /usr/local/nvidia/lib64}
 
-A typo in it would be found out only by a job that does not see its GPU, so nothing unknown passes: every problem is a
-`ConfigError` of one line that names the file and the key.
+Unknown keys are errors, because a typo would otherwise show only in a job without its GPU. Every problem is a
+`ConfigError` with one line that names the file and the key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-# Image of the default parameter server where neither the job nor this file names one.
+# The image of the default parameter server, if neither the job nor this file names one.
 DEFAULT_TF_IMAGE = "tensorflow/tensorflow:2.21.0"
 
-# Image of what fetches datasets and models, where this file names none.
+# The image of initializers and exporters, if this file names none.
 DEFAULT_INITIALIZER_IMAGE = "tfjob-initializer:latest"
 
 # "Object contains unknown field `x` - at `$.volumes[0]`", "Expected `str`, got `int` - at `$.tfImage`"
@@ -32,16 +32,16 @@ _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key` in `)?\$(?P<path
 
 _ValueT = TypeVar("_ValueT")
 
-# The deepest value of the file stands at the sixth.
+# A valid file has six levels.
 _MAX_LEVELS = 20
 
 
 class ConfigError(Exception):
-    """The config file cannot be used; the message is one line, made to be shown as it is."""
+    """The config file is invalid. The message is one line for users."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses endless levels, and a key that is there twice: the last would win. PyYAML wants a class for it."""
+    """Rejects deep nesting, and duplicate keys, of which PyYAML would use the last."""
 
     levels = 0
 
@@ -68,7 +68,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 class HostVolume(_Value, frozen=True):
-    """A folder of the node, and where the container sees it."""
+    """A directory of the node, and its mount path in the container."""
 
     name: str
     host_path: str
@@ -81,14 +81,14 @@ class EnvVar(_Value, frozen=True):
 
 
 class Accelerator(_Value, frozen=True):
-    """What a container gets that asks for one resource."""
+    """The additions to a container that requests one resource."""
 
     volumes: tuple[HostVolume, ...] = ()
     env_vars: tuple[EnvVar, ...] = ()
 
 
 class ControllerConfig(_Value, frozen=True):
-    """All that the file can say; `accelerators` by resource name."""
+    """The content of the file; `accelerators` is by resource name."""
 
     tf_image: str = DEFAULT_TF_IMAGE
     initializer_image: str = DEFAULT_INITIALIZER_IMAGE
@@ -96,7 +96,7 @@ class ControllerConfig(_Value, frozen=True):
 
 
 class _File(_Value, frozen=True):
-    """The file, read one level deep: msgspec does not say under which key of a dict a problem is."""
+    """The file with undecoded accelerators, since msgspec does not name the key of a dict in its errors."""
 
     tf_image: str = DEFAULT_TF_IMAGE
     initializer_image: str = DEFAULT_INITIALIZER_IMAGE
@@ -104,7 +104,7 @@ class _File(_Value, frozen=True):
 
 
 def parse_controller_config(text: str, source: str = "controller config") -> ControllerConfig:
-    """The config in a YAML text; an empty one means the defaults. `source` names the file in errors."""
+    """The config in a YAML text; an empty text gives the defaults. `source` names the file in errors."""
     try:
         file = _read(_loaded(text), _File, "")
         return ControllerConfig(
@@ -122,7 +122,7 @@ def _loaded(text: str) -> object:
     except yaml.YAMLError as error:
         raise ConfigError(f"no YAML: {' '.join(str(error).split())}") from None
     except ValueError as error:
-        # A date that is none, a number of thousands of digits: what Python says of them comes through.
+        # PyYAML passes on ValueErrors of Python, such as those of invalid dates and numbers with thousands of digits.
         raise ConfigError(f"a value that cannot be read: {' '.join(str(error).split())}") from None
     return {} if document is None else document
 

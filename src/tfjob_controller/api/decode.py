@@ -1,10 +1,9 @@
-"""Reads jobs and runtimes from the API's bytes, whatever is in them.
+"""Decodes jobs and runtimes from JSON, without failing on invalid objects.
 
-An old CRD without a schema lets anything in, and one object that cannot be read must not stop a cache that holds a
-thousand others. So an object whose fields have wrong types, or that is nested too deep for anybody who walks through
-it, becomes one that says so in `invalid`, and a status that
-does not fit is as good as none: the controller writes it anew. Kubernetes' convention that null means absent holds for
-spec and status, but not inside templates, which stay exactly as they are.
+An old CRD without a schema accepts any content, and one invalid object must not stop a cache with a thousand others.
+An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`. An
+invalid status becomes an empty one, which the controller then writes anew. As usual in Kubernetes, null means absent
+in spec and status, but templates stay exactly as they are.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _TOO_DEEP = f"nested more than {nesting.MAX_LEVELS} levels deep"
 
 
 def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
-    """A function that raises msgspec.DecodeError only for what is no Kubernetes object at all."""
+    """A decoder that raises msgspec.DecodeError only for data that is no Kubernetes object at all."""
     whole = msgspec.json.Decoder(kind)
 
     def decode(raw: bytes | msgspec.Raw) -> _KindT:
@@ -50,7 +49,7 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
             found = whole.decode(data)
         except msgspec.ValidationError:
             return _decode_in_parts(kind, data)
-        # The field has a name on the wire, so that an object could set it.
+        # The field has a wire name, so an object could set it.
         return msgspec.structs.replace(found, invalid="") if found.invalid else found
 
     return decode
@@ -58,12 +57,12 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
 
 decode_tfjob = _decoder(TFJob)
 decode_trainjob = _decoder(TrainJob)
-# Of either kind.
+# For both kinds of runtimes.
 decode_training_runtime = _decoder(TrainingRuntime)
 
 
 def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:
-    """`invalid`: what is wrong with it, if that is known already."""
+    """Decodes spec and status apart. `invalid` is a reason that is known already."""
     envelope = _envelope_decoder.decode(data)
     spec, status = ({name: _without_nulls(getattr(envelope, name))} for name in ("spec", "status"))
     problem = invalid or _problem(kind, envelope.metadata, spec)
@@ -74,7 +73,7 @@ def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _Kin
 
 
 def _problem(kind: type[_KindT], metadata: dict[str, Any], part: dict[str, Any]) -> str | None:
-    """Why an object with this part alone is none of its kind."""
+    """Why an object with only this part cannot be decoded; None if it can."""
     try:
         msgspec.convert({"metadata": metadata, **part}, kind)
     except msgspec.ValidationError as error:
@@ -83,7 +82,7 @@ def _problem(kind: type[_KindT], metadata: dict[str, Any], part: dict[str, Any])
 
 
 def _without_nulls(raw: msgspec.Raw) -> Any:
-    """A null of the whole is an empty object, a null field an absent one; templates are left alone."""
+    """The value with null fields removed, except in templates; null itself becomes an empty object."""
     value = msgspec.json.decode(raw)
     return {} if value is None else _pruned(value)
 
@@ -97,7 +96,7 @@ def _pruned(value: Any) -> Any:
 
 
 def _in_words(error: str) -> str:
-    """The decoder's message with the path in front, as the API server writes it."""
+    """The decoder's message with the path first, as in messages of the API server."""
     match = _MSGSPEC_ERROR.match(error)
     problem, path = (match["problem"], match["path"]) if match else (error, None)
     if problem == _EMPTY:

@@ -42,7 +42,7 @@ ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fa
 MAX_MEMBERS = 10_000
 MAX_KINDS = 16
 
-# The index in a member's name.
+# An index in a member's name or a label, or an attempt in a label. Longer numbers do not fit into a status.
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 # Validation messages of a Gang's spec; hack/generate/rules.py has the CEL rules.
@@ -289,9 +289,9 @@ def _placed_indexes(status: GangStatus) -> dict[str, set[int]]:
     """Returns the indexes by kind. Invalid names (a status can be edited by hand) are omitted."""
     found: dict[str, set[int]] = {}
     for member in (each for node in status.placement for each in node.members):
-        kind, _, index = member.rpartition("-")
-        if _INDEX.fullmatch(index):
-            found.setdefault(kind, set()).add(int(index))
+        index = index_of(member)
+        if index is not None:
+            found.setdefault(kind_of(member), set()).add(index)
     return found
 
 
@@ -310,6 +310,16 @@ def gang_key_of(pod: ObjectMeta) -> str:
 def kind_of(member_id: str) -> str:
     """Returns the kind in a member's name: `worker` of `worker-3`."""
     return member_id.rpartition("-")[0]
+
+
+def index_of(member_id: str) -> int | None:
+    """Returns the index in a member's name: 3 of `worker-3`; None for an invalid name."""
+    return parse_index(member_id.rpartition("-")[2])
+
+
+def parse_index(text: str) -> int | None:
+    """Returns the index or attempt that a label holds; None if it is invalid, since users can edit labels."""
+    return int(text) if _INDEX.fullmatch(text) else None
 
 
 def placed_nodes(status: GangStatus) -> dict[str, str]:

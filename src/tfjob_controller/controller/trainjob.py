@@ -133,7 +133,7 @@ class TrainJobAdapter:
         if not measured:
             return replace(status, runtime=runtime)
         known = {each.name: each for each in status.metrics}
-        known.update({name: Metric(name, each.value, each.seen_at) for name, each in measured.items()})
+        known.update({name: Metric(name, each.value, each.log_time) for name, each in measured.items()})
         ordered = tuple(known[name] for name in metric_names_of(job.spec) if name in known)
         return replace(status, runtime=runtime, metrics=ordered, progress=_progress(ordered))
 

@@ -13,6 +13,7 @@ import msgspec
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
 from tfjob_controller.api.common.podrequests import requests_of
 from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
+from tfjob_controller.api.gang import parse_index
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
 
@@ -82,8 +83,7 @@ def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
 
 
 def _index(pod: ScheduledPod) -> int:
-    text = pod.metadata.labels.get(TASK_INDEX, "")
-    return int(text) if text.isdecimal() else 0
+    return parse_index(pod.metadata.labels.get(TASK_INDEX, "")) or 0
 
 
 def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:

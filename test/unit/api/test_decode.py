@@ -126,7 +126,7 @@ def test_a_status_is_read_under_its_wire_names() -> None:
         "observedGeneration": 7,
         "startTime": "2026-01-01T00:00:00Z",
         "completionTime": "2026-01-01T00:00:01Z",
-        "metrics": [{"name": "loss", "value": "0.1", "seenAt": "2026-01-01T00:00:00Z"}],
+        "metrics": [{"name": "loss", "value": "0.1", "logTime": "2026-01-01T00:00:00Z"}],
         "progress": "step 40",
         "nodes": "2/2",
         "runtime": "torch-distributed",

@@ -124,7 +124,7 @@ def test_a_quota_is_no_matter_of_roles() -> None:
 
 
 def test_metrics_are_numbers_whatever_they_are() -> None:
-    listed = [{"name": name, "value": value, "seenAt": ""} for name, value in (("loss", "0.5"), ("worst", "+Inf"))]
+    listed = [{"name": name, "value": value, "logTime": ""} for name, value in (("loss", "0.5"), ("worst", "+Inf"))]
     metadata = {"name": "a", "namespace": "ns", "uid": "u"}
     found = {**trainjob("a", image="i", nodes=1), "metadata": metadata, "status": {"metrics": listed}}
     job = over(msgspec.json.encode(found)).job("a", "trainjob")

@@ -176,7 +176,7 @@ def test_what_the_log_says_goes_into_the_status_in_the_order_of_the_names() -> N
     logs = Logs()
     logs.metrics = {"step": "40", "loss": "0.25", "epoch": "3"}
     status = patch_of(kind_with(logs), running_train_world().job)["status"]
-    assert [(each["name"], each["value"], each["seenAt"]) for each in status["metrics"]] == [
+    assert [(each["name"], each["value"], each["logTime"]) for each in status["metrics"]] == [
         ("loss", "0.25", SEEN_AT),
         ("step", "40", SEEN_AT),
         ("epoch", "3", SEEN_AT),

@@ -14,7 +14,7 @@ GOOD_LOG = "step=150 loss=0.04 throughput=1422\nrank 0: loss 6.7464 -> 0.0352, 4
 
 
 def job(phase: str = "Done", state: str = "SUCCESS", *metrics: str) -> dict[str, Any]:
-    told = [{"name": name, "value": "1", "seenAt": "2026-01-01T00:00:00Z"} for name in metrics]
+    told = [{"name": name, "value": "1", "logTime": "2026-01-01T00:00:00Z"} for name in metrics]
     return {"metadata": {"name": "a"}, "status": {"phase": phase, "state": state, "metrics": told}}
 
 

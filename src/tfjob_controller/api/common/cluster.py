@@ -1,7 +1,7 @@
-"""Nodes, and pods as a scheduler sees them: only what decides where a pod can run and what it takes there.
+"""Nodes, and pods as a scheduler sees them: the fields that decide where a pod can run and what it requests.
 
-The pod here is another cut of the same object as `core.Pod`: the one has what a job's status is made of, this one what
-a node's room is made of. All values are immutable; unknown fields are dropped on decoding.
+`ScheduledPod` and `core.Pod` decode the same object: this one has the fields for the capacity of nodes, the other one
+the fields for the status of jobs. All values are immutable; unknown fields are dropped on decoding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 
-# Phases of a pod that takes no room any more.
+# Phases of a pod that uses no capacity any more.
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 ALWAYS = "Always"
 
@@ -52,13 +52,13 @@ class Node(_Value, frozen=True):
 
 
 class Resources(_Value, frozen=True):
-    """Of a container, a pod, or what a kubelet has given one of them: quantities by resource name."""
+    """Quantities by resource name: the requests of a container or pod, or what the kubelet has allocated to it."""
 
     requests: dict[str, str] = {}
 
 
 class ScheduledContainer(_Value, frozen=True):
-    """`restart_policy` is Always for an init container that is a sidecar."""
+    """`restart_policy` is Always for a sidecar, which is an init container."""
 
     name: str = ""
     resources: Resources = Resources()
@@ -87,7 +87,7 @@ class ScheduledPodSpec(_Value, frozen=True):
 
 
 class ResizedContainer(_Value, frozen=True):
-    """What a kubelet says that it has given: not what was asked for while a pod is resized in place."""
+    """The resources that a kubelet has allocated; they differ from the requests while a pod is resized in place."""
 
     name: str = ""
     resources: Resources | None = None

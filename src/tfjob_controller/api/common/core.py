@@ -12,7 +12,7 @@ import msgspec
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-# Set by the program of a worker: how many steps this pod has done.
+# The program of a worker sets it to the number of steps that its pod has done.
 STEPS_ANNOTATION = "kubeflow.org/steps"
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -68,7 +68,7 @@ class ContainerStatus(_Value, frozen=True):
 
 class PodSpec(_Value, frozen=True):
     node_name: str = ""
-    # The API server sets it where the manifest does not.
+    # The default of the API server.
     restart_policy: str = "Always"
 
 
@@ -83,13 +83,13 @@ class PodStatus(_Value, frozen=True):
 
 
 class PodAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Those that are read."""
+    """The annotations that the controller reads."""
 
     steps: str = msgspec.field(default="", name=STEPS_ANNOTATION)
 
 
 class PodMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
-    # So long before `deletion_timestamp` the pod was told to end.
+    # The deletion was requested this long before `deletion_timestamp`.
     deletion_grace_period_seconds: int = 0
     annotations: PodAnnotations = PodAnnotations()
 
@@ -119,7 +119,7 @@ class BatchJob(_Value, frozen=True):
 
 
 class Scale(_Value, frozen=True):
-    """The answer of a scale subresource (autoscaling/v1), of which nothing is read."""
+    """The response of a scale subresource (autoscaling/v1), of which nothing is read."""
 
     metadata: ObjectMeta
 

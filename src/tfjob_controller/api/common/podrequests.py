@@ -1,15 +1,15 @@
-"""What a pod requests, as kube-scheduler counts it.
+"""The resource requests of a pod, as kube-scheduler computes them.
 
-    max(sum of containers and sidecars, the most that init containers need at one time) + overhead
+    max(sum of containers and sidecars, maximum over init containers) + overhead
 
-where an init container needs its own and that of the sidecars before it. Pod-level requests replace the sum, for the
-resources that can be requested so. While a running pod is resized in place, the most of what it asks for and what it
-was given counts. Each pod takes one of `pods` besides.
+where an init container counts with the sidecars before it. Pod-level requests replace the sum for the resources that
+support them. While a running pod is resized in place, the maximum of its requests and its allocated resources counts.
+Each pod also requests one of `pods`.
 
-`requests_of` counts a pod as the API server has it; `member_of` a template, to which it first does what the API server
-does to a pod made from it: a limit without a request is a request.
+`requests_of` takes a pod from the API server, and `member_of` a pod template, to which it first applies the defaults of
+the API server: a limit without a request becomes a request.
 
-Amounts are thousandths of a CPU, bytes, or pieces (see `quantity`). Quantities that are none raise ValueError.
+Amounts are thousandths of a CPU, bytes, or pieces (see `quantity`). Invalid quantities raise ValueError.
 
 Source: component-helpers resource/helpers.go (PodRequests), kubernetes pkg/scheduler/framework/types.go
 (CalculateResource, Resource.Add), pkg/apis/core/v1/defaults.go (SetDefaults_Pod).
@@ -24,7 +24,7 @@ from tfjob_controller.api.common.cluster import ALWAYS, ResizedContainer, Resour
 from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_of, is_counted, milli_of, quantity_of
 from tfjob_controller.api.gang import Member
 
-# Amounts by resource name; zero is not named.
+# Amounts by resource name, without zeros.
 Amounts: TypeAlias = Mapping[str, int]
 
 _RESIZE_PENDING = "PodResizePending"
@@ -32,22 +32,26 @@ _INFEASIBLE = "Infeasible"
 
 
 def requests_of(pod: ScheduledPod) -> dict[str, int]:
-    """What a pod takes on its node, `pods` included."""
+    """The requests of a pod, `pods` included."""
     spec, status = pod.spec, pod.status
-    grown = _grown({each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}, pod)
-    total = _total(spec.containers, spec.init_containers, grown)
+    allocated = _allocated(
+        {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}, pod
+    )
+    total = _total(spec.containers, spec.init_containers, allocated)
     if spec.resources is not None:
         level = _millis(spec.resources.requests)
-        given = _given(status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod))
+        given = _effective_request(
+            status.resources, status.allocated_resources, level, is_infeasible=_is_infeasible(pod)
+        )
         total |= {name: given.get(name, 0) for name in level if _is_pod_level(name)}
     add_amounts(total, _millis(spec.overhead))
     return _amounts(total)
 
 
 def member_of(name: str, count: int, pod_spec: Mapping[str, Any]) -> Member:
-    """The member of a gang whose pods are made from this template's `spec`.
+    """The gang member whose pods are created from this template's `spec`.
 
-    What an admission plugin adds to the pods later (a RuntimeClass's overhead, a LimitRange's defaults) is not in it.
+    Later additions by admission plugins (the overhead of a RuntimeClass, the defaults of a LimitRange) are not in it.
     """
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     return Member(
@@ -62,7 +66,7 @@ def member_of(name: str, count: int, pod_spec: Mapping[str, Any]) -> Member:
 
 
 def template_requests(pod_spec: Mapping[str, Any]) -> dict[str, str]:
-    """What each pod of a template's `spec` will request, as quantities; `pods` is not named."""
+    """The requests of each pod of a template's `spec`, as quantities, without `pods`."""
     containers = [_defaulted(each) for each in pod_spec.get("containers") or ()]
     init_containers = [_defaulted(each) for each in pod_spec.get("initContainers") or ()]
     total = _total(containers, init_containers, {})
@@ -73,7 +77,7 @@ def template_requests(pod_spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def amounts_of(member: Member) -> dict[str, int]:
-    """What each pod of a gang's member takes on a node, `pods` included. A negative one raises ValueError."""
+    """The requests of each pod of a gang member, `pods` included. A negative quantity raises ValueError."""
     millis = _millis(member.resources)
     negative = sorted(name for name, value in millis.items() if value < 0)
     if negative:
@@ -89,16 +93,16 @@ def _amounts(millis: Mapping[str, int]) -> dict[str, int]:
 def _total(
     containers: Iterable[ScheduledContainer],
     init_containers: Iterable[ScheduledContainer],
-    grown: Mapping[str, dict[str, int]],
+    allocated: Mapping[str, dict[str, int]],
 ) -> dict[str, int]:
     total: dict[str, int] = {}
     for each in containers:
-        add_amounts(total, _request(each, grown))
+        add_amounts(total, _request(each, allocated))
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for each in init_containers:
         if each.restart_policy == ALWAYS:
-            request = _request(each, grown)
+            request = _request(each, allocated)
             add_amounts(total, request)
             add_amounts(sidecars, request)
             needed = sidecars
@@ -110,27 +114,29 @@ def _total(
     return total
 
 
-def _request(container: ScheduledContainer, grown: Mapping[str, dict[str, int]]) -> Mapping[str, int]:
-    return grown[container.name] if container.name in grown else _millis(container.resources.requests)
+def _request(container: ScheduledContainer, allocated: Mapping[str, dict[str, int]]) -> Mapping[str, int]:
+    return allocated[container.name] if container.name in allocated else _millis(container.resources.requests)
 
 
-def _grown(statuses: Mapping[str, ResizedContainer], pod: ScheduledPod) -> dict[str, dict[str, int]]:
-    """What counts for the containers of which a kubelet has said what it has given them."""
+def _allocated(statuses: Mapping[str, ResizedContainer], pod: ScheduledPod) -> dict[str, dict[str, int]]:
+    """The amounts of the containers whose allocated resources the kubelet has reported."""
     is_infeasible = _is_infeasible(pod)
     found: dict[str, dict[str, int]] = {}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         status = statuses.get(container.name)
         if status is not None and status.resources is not None:
             wanted = _millis(container.resources.requests)
-            given = _given(status.resources, status.allocated_resources, wanted, is_infeasible=is_infeasible)
+            given = _effective_request(
+                status.resources, status.allocated_resources, wanted, is_infeasible=is_infeasible
+            )
             found[container.name] = given
     return found
 
 
-def _given(
+def _effective_request(
     actuated: Resources | None, allocated: Mapping[str, str], wanted: Mapping[str, int], *, is_infeasible: bool
 ) -> dict[str, int]:
-    """The most of what is asked for and what was given; what is asked for in vain does not count."""
+    """The maximum of requested, allocated and actuated resources; an infeasible request does not count."""
     if actuated is None:
         return dict(wanted)
     most = {} if is_infeasible else dict(wanted)
@@ -151,7 +157,7 @@ def _defaulted(container: Mapping[str, Any]) -> ScheduledContainer:
 
 
 def _pod_level(resources: Mapping[str, Any], total: Mapping[str, int]) -> dict[str, int]:
-    """Pod-level requests as the API server completes them: of limits only what no container requests."""
+    """Pod-level requests with the defaults of the API server: a limit counts only if no container requests it."""
     limits, requests = _millis(_texts(resources.get("limits"))), _millis(_texts(resources.get("requests")))
     if limits:
         missing = {name: value for name, value in limits.items() if name not in requests}
@@ -166,7 +172,7 @@ def _is_pod_level(resource: str) -> bool:
 
 
 def _texts(quantities: Mapping[str, Any] | None) -> dict[str, str]:
-    """A template is what a user wrote: quantities may be plain numbers."""
+    """Quantities as strings. In a template, which users write, they may be numbers."""
     return {name: str(value) for name, value in (quantities or {}).items()}
 
 
@@ -175,7 +181,7 @@ def _millis(quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def add_amounts(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
-    """In place; -1 times takes them away."""
+    """Adds the amounts in place; with `times=-1`, subtracts them."""
     for name, value in amounts.items():
         total[name] = total.get(name, 0) + times * value
 

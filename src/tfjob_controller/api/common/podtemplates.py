@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     # It loads YAML, which the client does without.
     from tfjob_controller.api.controllerconfig import Accelerator
 
-# The parts of a template that the controller reads or adds to must be what it takes them for: the CRD leaves most of
-# them open. (path, is a list of objects, else an object); parents first.
+# The parts of a template that the controller reads or adds to: path, and whether it is a list of objects rather than
+# an object. Parents come first.
 _SHAPES = (
     ("metadata", False),
     ("metadata.labels", False),
@@ -39,7 +39,7 @@ _CONTAINER_SHAPES = (
 
 
 def template_problem(template: dict[str, Any]) -> str | None:
-    """What is wrong with the parts that are read or added to, beginning with what follows the template's path."""
+    """The first problem with the shape of a template, without the template's own path; None for a valid one."""
     return next(_problems(template), None)
 
 
@@ -62,7 +62,7 @@ def _problems(template: dict[str, Any]) -> Iterator[str]:
 
 
 def _shape_problems(at: str, root: dict[str, Any], shapes: tuple[tuple[str, bool], ...]) -> Iterator[str]:
-    """Stops to make sense after the first problem, since a path goes through what comes before it."""
+    """Problems of shape. Only the first one is meaningful, since later paths lead through earlier ones."""
     for path, is_list in shapes:
         value = _at(root, path)
         if is_list and not _is_list_of_objects(value):
@@ -72,7 +72,7 @@ def _shape_problems(at: str, root: dict[str, Any], shapes: tuple[tuple[str, bool
 
 
 def _at(root: dict[str, Any], path: str) -> Any:
-    """What stands at a path, None where a part of it is absent."""
+    """The value at a path; None if a part of the path is absent."""
     value: Any = root
     for name in path.split("."):
         value = None if value is None else value.get(name)
@@ -86,15 +86,15 @@ def _is_list_of_objects(value: object) -> bool:
 def apply_accelerators(
     template: Mapping[str, Any], accelerators: Mapping[str, Accelerator], container: str
 ) -> dict[str, Any]:
-    """The pod template with volumes, mounts and variables of every configured resource that the container asks for."""
+    """The pod template with volumes, mounts and variables of every configured resource that the container requests."""
     for resource, accelerator in accelerators.items():
-        if _asks_for(template, resource, container):
+        if _requests(template, resource, container):
             template = _with_accelerator(template, accelerator, container)
     return dict(template)
 
 
-def _asks_for(template: Mapping[str, Any], resource: str, name: str) -> bool:
-    """In limits or in requests, with any amount that is not zero."""
+def _requests(template: Mapping[str, Any], resource: str, name: str) -> bool:
+    """Whether the container has a limit or request of the resource that is not zero."""
     return any(
         str(((container.get("resources") or {}).get(part) or {}).get(resource, 0)) != "0"
         for container in containers_of(template)
@@ -126,7 +126,7 @@ def _container_with(container: Mapping[str, Any], accelerator: Accelerator) -> d
 def _merge_by_key(
     present: Iterable[Mapping[str, Any]] | None, added: Iterable[Mapping[str, Any]], key: str
 ) -> list[Mapping[str, Any]]:
-    """What is there, then what is not there yet."""
+    """The present entries, then the added ones whose key is not present yet."""
     kept = list(present or ())
     taken = {each.get(key) for each in kept}
     return kept + [each for each in added if each[key] not in taken]

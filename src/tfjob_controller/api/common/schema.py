@@ -20,23 +20,23 @@ from msgspec import Meta, inspect
 
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
-# Beside a pattern: what a value that does not fit is told. Goes into no schema, but the CRD says it too.
-PATTERN_MESSAGE = "inWords"
+# The message for a value that does not match the pattern. It is not part of the schema, but a CEL rule uses it.
+PATTERN_MESSAGE = "patternMessage"
 
-# Limits to be spread into `says`. What most objects may be called (RFC 1123):
+# Limits to pass to `describe`. The names of most objects (RFC 1123):
 MAX_NAME = 253
 A_NAME: dict[str, Any] = {
     "maxLength": MAX_NAME,
     "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     PATTERN_MESSAGE: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
 }
-# A framework, as spec.framework and an entry point name it.
+# The name of a framework in spec.framework and of its entry point:
 A_FRAMEWORK: dict[str, Any] = {
     "maxLength": 63,
     "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$",
     PATTERN_MESSAGE: "must be of lower-case letters, digits and -, begin with a letter and not end with -",
 }
-# A name that is nobody else's, since it begins with a domain.
+# A name that begins with a domain, so that it is unique:
 A_PREFIXED_NAME: dict[str, Any] = {
     "maxLength": MAX_NAME,
     "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9_./]*$",
@@ -49,7 +49,7 @@ MAX_LABEL_VALUE = 63
 
 
 def describe(description: str, **schema: Any) -> Meta:
-    """A field's description and, under JSON Schema's own names, its limits and its default on the server."""
+    """The description of a field, with its limits and its default on the server under their names in JSON Schema."""
     return Meta(description=description, extra_json_schema=schema or None, min_length=1 if "enum" in schema else None)
 
 
@@ -62,7 +62,7 @@ class _Field:
 
 
 def limit_violations(value: msgspec.Struct, at: str) -> Iterator[str]:
-    """One sentence for each limit that a value or what it holds does not keep, beginning with the path of the field."""
+    """One sentence for each violated limit of a value and its parts, beginning with the path of the field."""
     for field in _fields(type(value)):
         each, here = getattr(value, field.name), f"{at}.{field.wire_name}"
         if each is None or each == field.default:
@@ -115,7 +115,7 @@ def _text(value: str, limits: Mapping[str, Any]) -> Iterator[str]:
 
 
 def matches(pattern: str, value: str) -> bool:
-    """As the API server's RE2 sees it, for which `$` is the very end, and not also before a last newline."""
+    """Whether the value matches as in RE2, where `$` does not match before a final newline."""
     return re.search(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern, value) is not None
 
 

@@ -1,4 +1,7 @@
-"""What the controller says of a job, and what it must remember of it: on a TFJob's wire just as it stands here."""
+"""The status of a job: what the controller reports of it, and what it must remember between syncs.
+
+A TFJob has this status on the wire. A TrainJob's status is computed as this one, too, and then converted to its own.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ class JobCondition(_Value, frozen=True, omit_defaults=False):
 
     type: Annotated[str, describe("Created, Scheduled, Running, Resizing, Restarting, Suspended, Succeeded or Failed.")]
     status: Annotated[str, describe("True, False or Unknown.")]
-    reason: Annotated[str, describe("Why, in one word for programs.")]
-    message: Annotated[str, describe("Why, in words for people.")]
+    reason: Annotated[str, describe("The reason of the last transition, as one CamelCase word.")]
+    message: Annotated[str, describe("The details of the last transition.")]
     last_transition_time: Annotated[str, describe("When the status last changed.", format="date-time")]
     observed_generation: Annotated[
         int, describe("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
@@ -33,67 +36,67 @@ class ReplicaStatus(_Value, frozen=True):
     state: Annotated[
         str,
         describe(
-            "Failed if any replica failed, else Running if any runs, else Succeeded if all did, else Unknown.",
+            "Failed if any replica failed, else Running if any runs, else Succeeded if all succeeded, else Unknown.",
         ),
     ] = ""
     replicas_states: Annotated[
-        dict[str, int], describe("How many replicas are in which state (Running, Succeeded, Failed, Unknown).")
+        dict[str, int], describe("The number of replicas by state: Running, Succeeded, Failed or Unknown.")
     ] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
 
 class ScalingStatus(_Value, frozen=True):
-    """How many workers the children follow, and what was the last to change that."""
+    """The number of workers that the job should have, and the last change of it."""
 
-    workers: Annotated[int, describe("Workers that the job was asked for last.", format="int32")] = 0
-    before: Annotated[int, describe("Workers before that; 0 if it was never resized.", format="int32")] = 0
-    target: Annotated[
-        int, describe("Workers that the autoscaler asks for just now; 0 while it asks for none.", format="int32")
+    workers: Annotated[int, describe("The number of workers that the job should have.", format="int32")] = 0
+    before: Annotated[
+        int, describe("The number before the last resize; 0 if the job was never resized.", format="int32")
     ] = 0
-    target_reason: Annotated[str, describe("Why it asks for them.")] = ""
+    target: Annotated[
+        int, describe("The number of workers that the autoscaler requests now; 0 without a request.", format="int32")
+    ] = 0
+    target_reason: Annotated[str, describe("The reason of this request.")] = ""
     reason: Annotated[
-        str, describe("Why the autoscaler resized the job last; empty where the last one was somebody else.")
+        str, describe("The reason of the last resize by the autoscaler; empty if the last resize was not its own.")
     ] = ""
     generation: Annotated[
         int,
-        describe("With resize Restart: rises each time that all replicas are started anew for it.", format="int32"),
+        describe("With resize Restart: the number of restarts of all replicas for a resize.", format="int32"),
     ] = 0
     members: Annotated[
-        int, describe("With resize Restart: the workers that TF_CONFIG lists in this generation.", format="int32")
+        int, describe("With resize Restart: the number of workers in the TF_CONFIG of this generation.", format="int32")
     ] = 0
 
 
 class Progress(_Value, frozen=True):
-    """How far the job is, in steps."""
+    """The steps of the job."""
 
-    done: Annotated[int, describe("Steps done by all workers that ever were.", format="int64")] = 0
-    total: Annotated[int, describe("Steps to be done: autoscaling.totalSteps.", format="int64")] = 0
+    done: Annotated[int, describe("The steps done by all workers, including deleted ones.", format="int64")] = 0
+    total: Annotated[int, describe("The steps to do: autoscaling.totalSteps.", format="int64")] = 0
     counts: Annotated[
         dict[str, int],
-        describe("Steps done by each worker's pod, by UID, so that the sum stays right after they are gone."),
+        describe("The steps done by each worker's pod, by UID. Deleted pods stay listed, so that the sum is right."),
     ] = {}
-    ignored: Annotated[str, describe("The first report that could not be used, and why.")] = ""
+    ignored: Annotated[str, describe("The first report that could not be used, and the reason.")] = ""
 
 
-# Of either kind.
+# A field of both job kinds.
 Summary: TypeAlias = Annotated[
     str,
     describe(
-        "Pending, Running, Suspended, Succeeded or Failed: what becomes of the job as a whole, in one word for "
-        "`kubectl get`. Programs read phase and conditions."
+        "Pending, Running, Suspended, Succeeded or Failed: the state of the whole job for `kubectl get`. Programs "
+        "should read phase and conditions."
     ),
 ]
 
 
 class TrainingStatus(_Value, frozen=True):
-    """What the controller says of a job."""
+    """The observed state of a job."""
 
-    phase: Annotated[
-        str, describe("Creating, Running, CleanUp, Failed or Done; empty before the controller saw the job.")
-    ] = ""
+    phase: Annotated[str, describe("Creating, Running, CleanUp, Failed or Done; empty before the first sync.")] = ""
     state: Annotated[str, describe("Unknown, Running, Succeeded or Failed: the chief's state.")] = ""
-    reason: Annotated[str, describe("Why, in words a user can act on; also while the job waits.")] = ""
+    reason: Annotated[str, describe("Why the job is in this phase or waits, and what would change that.")] = ""
     replica_statuses: Annotated[tuple[ReplicaStatus, ...], describe("The state of each replica type.")] = ()
-    control_paused: Annotated[bool, describe("Always false; kept for upstream's readers.")] = False
+    control_paused: Annotated[bool, describe("Always false; kept for clients of tf-operator.")] = False
     conditions: Annotated[
         tuple[JobCondition, ...],
         describe(
@@ -103,30 +106,34 @@ class TrainingStatus(_Value, frozen=True):
     observed_generation: Annotated[
         int, describe("The metadata.generation that this status was computed from.", format="int64")
     ] = 0
-    start_time: Annotated[str | None, describe("When the job was started, or resumed.", format="date-time")] = None
-    completion_time: Annotated[str | None, describe("When the job ended.", format="date-time")] = None
-    restarts: Annotated[int, describe("Restarts of all replicas so far; backoffLimit limits it.", format="int32")] = 0
+    start_time: Annotated[str | None, describe("When the job was started or last resumed.", format="date-time")] = None
+    completion_time: Annotated[str | None, describe("When the job finished.", format="date-time")] = None
+    restarts: Annotated[int, describe("The restarts of all replicas; backoffLimit limits them.", format="int32")] = 0
     restart_counts: Annotated[
         dict[str, int],
-        describe("Restarts seen of each pod or child Job, by UID, so that the sum stays right after they are gone."),
+        describe("The restarts of each pod or child Job, by UID. Deleted ones stay listed, so that the sum is right."),
     ] = {}
     succeeded_indexes: Annotated[
         tuple[str, ...],
-        describe("Replicas that ended well, such as worker-3, sorted. They are never run again."),
+        describe("The replicas that succeeded, such as worker-3, sorted. They are not started again."),
     ] = ()
     scaling: Annotated[
-        ScalingStatus | None, describe("How many workers there should be, and since what. Absent without workers.")
+        ScalingStatus | None, describe("The desired number of workers and its last change. Absent without workers.")
     ] = None
     progress: Annotated[
-        Progress | None, describe("Steps done and to be done, for a job with autoscaling.totalSteps or .progress.")
+        Progress | None, describe("The steps of a job with autoscaling.totalSteps or autoscaling.progress.")
     ] = None
-    worker_replicas: Annotated[int, describe("Workers that exist; for the scale subresource.", format="int32")] = 0
-    worker_selector: Annotated[str, describe("Label selector of the workers' pods; for the scale subresource.")] = ""
+    worker_replicas: Annotated[
+        int, describe("The number of existing workers, for the scale subresource.", format="int32")
+    ] = 0
+    worker_selector: Annotated[str, describe("The label selector of the workers' pods, for the scale subresource.")] = (
+        ""
+    )
     ready: Annotated[
         dict[str, str],
         describe(
-            "Ready of wanted replicas, such as 1/1, under master, worker and ps; one that succeeded counts. For "
-            "`kubectl get`."
+            "Ready and desired replicas, such as 1/1, by master, worker and ps, for `kubectl get`. A succeeded replica "
+            "counts as ready."
         ),
     ] = {}
     summary: Summary = ""

@@ -1,4 +1,4 @@
-"""What the fields that a job leaves out mean. Pure functions of the spec; nothing is written back into it."""
+"""The effective values of a TFJob's fields, defaults included. All functions are pure; the spec stays as it is."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tfjob_controller.api.tfjob.types import (
 
 
 def replica_spec(spec: TFJobSpec, replica_type: str) -> ReplicaSpec | None:
-    """The entry of a replica type, None where the job has none."""
+    """The entry of a replica type; None if the job has none."""
     return next((entry for entry in spec.replica_specs if entry.tf_replica_type == replica_type), None)
 
 
 def replicas_of(spec: TFJobSpec, replica_type: str) -> int:
-    """How many replicas of a type the job wants now; 0 where the type is not listed.
+    """The desired number of replicas of a type; 0 if the type is not listed.
 
-    `spec.workerReplicas`, which the scale subresource writes, overrides the WORKER entry's own number.
+    `spec.workerReplicas`, which the scale subresource writes, overrides the number in the WORKER entry.
     """
     entry = replica_spec(spec, replica_type)
     if entry is None:
@@ -38,7 +38,7 @@ def replicas_of(spec: TFJobSpec, replica_type: str) -> int:
 
 
 def own_replicas_of(entry: ReplicaSpec) -> int:
-    """What the entry itself says; see `replicas_of` for what counts."""
+    """The number in the entry itself; `replicas_of` has the effective one."""
     return 1 if entry.replicas is None else entry.replicas
 
 
@@ -47,9 +47,9 @@ def port_of(entry: ReplicaSpec) -> int:
 
 
 def chief_of(spec: TFJobSpec) -> Chief:
-    """The replica whose end is the job's end: as the job says, else MASTER 0, else WORKER 0 where there is no master.
+    """The replica whose completion completes the job: as specified, else MASTER 0, or WORKER 0 without a master.
 
-    The chief of a spec that lists neither is MASTER: that is the type which is missing.
+    A spec that lists neither type has the chief MASTER, so that validation names the missing type.
     """
     if spec.termination_policy is not None and spec.termination_policy.chief is not None:
         return spec.termination_policy.chief
@@ -66,12 +66,12 @@ def failure_policy_of(spec: TFJobSpec) -> str:
 
 
 def gang_enabled(spec: TFJobSpec) -> bool | None:
-    """What the job itself says of gang scheduling; None leaves it to the controller."""
+    """Whether the job requests gang scheduling; None leaves it to the controller."""
     return spec.gang.enabled if spec.gang is not None else None
 
 
 def min_workers_of(spec: TFJobSpec) -> int | None:
-    """The least workers that the job may start and stay with; None where it does not say."""
+    """The minimum number of workers; None if the job gives none."""
     of_gang = spec.gang.min_workers if spec.gang is not None else None
     if spec.autoscaling is None:
         return of_gang
@@ -79,12 +79,12 @@ def min_workers_of(spec: TFJobSpec) -> int | None:
 
 
 def bounds_of(spec: TFJobSpec) -> tuple[int, int] | None:
-    """The least and the most workers; None for a job without autoscaling."""
+    """The minimum and the maximum number of workers; None for a job without autoscaling."""
     return (min_workers_of(spec) or 1, spec.autoscaling.max_workers) if spec.autoscaling is not None else None
 
 
 def resize_of(spec: TFJobSpec) -> str:
-    """How the number of workers changes; empty for a job without autoscaling, whose TF_CONFIG lists what there is."""
+    """How the job is resized; empty for a job without autoscaling, whose TF_CONFIG lists the existing replicas."""
     return (spec.autoscaling.resize or IN_PLACE) if spec.autoscaling is not None else ""
 
 
@@ -93,6 +93,6 @@ def total_steps_of(spec: TFJobSpec) -> int | None:
 
 
 def restart_policy_of(template: Mapping[str, Any] | None) -> str:
-    """The restartPolicy of a pod template; a batch Job cannot have Kubernetes' own default, Always."""
+    """The restartPolicy of a pod template. The default is not Always, which a batch Job does not allow."""
     pod_spec = (template or {}).get("spec") or {}
     return str(pod_spec.get("restartPolicy") or ON_FAILURE)

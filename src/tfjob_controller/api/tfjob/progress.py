@@ -1,9 +1,9 @@
-r"""`autoscaling.progress.pattern`: which regular expressions are taken, and what one says of a line.
+r"""The regular expressions of `autoscaling.progress.pattern`: their validation, and how they are matched.
 
-The pattern is the user's, the line is the user's program's, and the thread that matches them is shared by all jobs. So
-only those are taken that end in time on any line: one group, no other parentheses, no `|`, no back-reference, at most
-`MAX_REPEATS` of `*`, `+`, `?` and `{…}`, and lines are cut. The worst of those takes about a second on the worst line.
-`SHAPE` and `REPEATS` mean the same to RE2, in which the API server asks for them (hack/generate/rules.py).
+Users control both the pattern and the lines, and one thread matches those of all jobs. So a pattern must have a bounded
+cost on any line: one group, no other parentheses, no `|`, no back-reference, and at most `MAX_REPEATS` of `*`, `+`, `?`
+and `{…}`; and lines are truncated. The worst pattern takes about a second on the worst line. `SHAPE` and `REPEATS` mean
+the same in RE2, which the API server uses for them (hack/generate/rules.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 from tfjob_controller.api.tfjob.types import MAX_PATTERN, MAX_STEPS, TFJobSpec
 
-# So many characters of a line are looked at.
+# Lines are truncated to this number of characters.
 MAX_LINE = 200
 MAX_REPEATS = 3
 
@@ -22,22 +22,22 @@ _ONE = rf"(?:[^\\()\[\]{{}}*+?|^$]|{_ESCAPE}|\[\^?(?:\]|{_IN_SET}){_IN_SET}*\])"
 _TIMES = r"(?:[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})"
 _PART = rf"(?:{_ONE}{_TIMES}?|[\^$]|\\[bB])"
 SHAPE = rf"^{_PART}*\({_PART}+\){_PART}*$"
-# Escapes are found so that they can be told from repeats.
+# Matches escapes too, so that an escaped * is not counted as a repeat.
 REPEATS = r"\\.|[*+?{]"
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str] | None:
-    """None for one that is not taken."""
+    """The compiled pattern; None if it is not allowed."""
     if len(pattern) > MAX_PATTERN or re.fullmatch(SHAPE, pattern) is None or repeats_of(pattern) > MAX_REPEATS:
         return None
     try:
         return re.compile(pattern, re.ASCII)
-    except (re.error, OverflowError, FutureWarning):  # a range from z to a, {5,2}; a warning where they are errors
+    except (re.error, OverflowError, FutureWarning):  # such as [z-a] and {5,2}; tests turn warnings into errors
         return None
 
 
 def pattern_of(spec: TFJobSpec) -> re.Pattern[str] | None:
-    """None for a job that gives none."""
+    """The compiled pattern of a job; None without one."""
     if spec.autoscaling is None or spec.autoscaling.progress is None:
         return None
     return compile_pattern(spec.autoscaling.progress.pattern)
@@ -48,13 +48,13 @@ def repeats_of(pattern: str) -> int:
 
 
 def match_line(pattern: re.Pattern[str], line: str) -> str | None:
-    """What stands in the group; None for a line that says nothing of steps."""
+    """The text of the group; None if the line does not match."""
     match = pattern.search(line[:MAX_LINE])
     return match[1] if match is not None else None
 
 
 def parse_steps(text: str) -> int | None:
-    """None for what is no number of steps."""
+    """The number of steps; None if the text is no valid number."""
     number = text.strip()
     if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MAX_STEPS)):
         return None

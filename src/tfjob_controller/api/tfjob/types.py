@@ -1,7 +1,7 @@
-"""TFJob `kubeflow.org/v1alpha1` as data. Wire names are upstream's.
+"""TFJob `kubeflow.org/v1alpha1` as data. The wire names are those of Kubeflow's tf-operator.
 
-The descriptions are what `kubectl explain` shows and docs/reference/tfjob.md lists. Absent fields stay absent here:
-what they then mean is said by `defaults`, what is allowed by `validation`, how an object is read by `decode`.
+`kubectl explain` and docs/reference/tfjob.md show the descriptions. An absent field stays absent here: `defaults` has
+its meaning, `validation` the rules, and `api.decode` reads objects.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ REPLICA_TYPES = (MASTER, WORKER, PS)
 
 DEFAULT_PORT = 2222
 MAX_PORT = 65535
-# Every replica gets the addresses of all in one environment variable, and Linux lets one variable have 128 KiB
-# (MAX_ARG_STRLEN). 1,000 of each type with the longest names take 124 KiB; more would not start.
+# Every replica gets the addresses of all replicas in one environment variable, which Linux limits to 128 KiB
+# (MAX_ARG_STRLEN). 1,000 replicas of each type with the longest names take 124 KiB; with more, no container starts.
 MAX_REPLICAS = 1000
-# The container whose exit code counts.
+# The training container: its exit code is the replica's.
 CONTAINER_NAME = "tensorflow"
-# Upstream's own examples have ids that begin with a digit; ours begin with a letter.
+# The examples of tf-operator have ids that begin with a digit; generated ids begin with a letter.
 RUNTIME_ID_PATTERN = "^([0-9a-z]{4})?$"
 
 CLEAN_POD_POLICIES = CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = ("All", "Running", "None")
@@ -38,9 +38,9 @@ FAILURE_POLICIES = FAIL_ON_CHIEF, FAIL_ON_ANY = ("Chief", "AnyReplica")
 RESTART_POLICIES = ON_FAILURE, NEVER = ("OnFailure", "Never")
 RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 
-# What JSON numbers carry exactly everywhere (2^53 - 1).
+# The largest integer that every JSON parser reads exactly (2^53 - 1).
 MAX_STEPS = 2**53 - 1
-# Enough for a line of a log; progress.py says what it may hold.
+# `progress` has the syntax.
 MAX_PATTERN = 200
 
 
@@ -49,13 +49,13 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ReplicaSpec(_Value, frozen=True):
-    """One replica type: how many of it, and what each of them runs."""
+    """The replicas of one type: their number, and the pod template of each."""
 
     tf_replica_type: Annotated[
         str,
         describe(
-            "What these replicas are: MASTER (exactly one; by default its end is the job's end), WORKER or PS "
-            "(parameter server). Each type at most once.",
+            "The type of the replicas: MASTER (exactly one; by default the chief), WORKER or PS (parameter server). "
+            "Each type can be listed once.",
             enum=list(REPLICA_TYPES),
             default=MASTER,
         ),
@@ -63,8 +63,8 @@ class ReplicaSpec(_Value, frozen=True):
     replicas: Annotated[
         int | None,
         describe(
-            "How many replicas: exactly 1 for MASTER, 0 to 1000 for WORKER and PS. That of WORKER may be changed "
-            "while the job runs.",
+            "The number of replicas: exactly 1 for MASTER, 0 to 1000 for WORKER and PS. The number of workers can be "
+            "changed while the job runs.",
             format="int32",
             minimum=0,
             maximum=MAX_REPLICAS,
@@ -74,7 +74,7 @@ class ReplicaSpec(_Value, frozen=True):
     tf_port: Annotated[
         int | None,
         describe(
-            "The port on which the TensorFlow server of each replica listens.",
+            "The port of each replica's TensorFlow server.",
             format="int32",
             minimum=1,
             maximum=MAX_PORT,
@@ -84,14 +84,14 @@ class ReplicaSpec(_Value, frozen=True):
     template: Annotated[
         dict[str, Any] | None,
         describe(
-            "The pod of each replica, a PodTemplateSpec. Its container named tensorflow gets TF_CONFIG, and its exit "
-            "code counts. Required for MASTER and WORKER; a PS without it runs a standard TensorFlow server.",
+            "The PodTemplateSpec of each replica. Its container named tensorflow gets TF_CONFIG, and its exit code is "
+            "the replica's. Required for MASTER and WORKER; a PS without a template runs a standard TensorFlow server.",
         ),
     ] = None
 
 
 class Chief(_Value, frozen=True):
-    """The replica whose end is the job's end."""
+    """The replica whose completion completes the job."""
 
     replica_name: Annotated[str, describe("The chief's replica type.", enum=list(REPLICA_TYPES), default=MASTER)] = (
         MASTER
@@ -102,29 +102,31 @@ class Chief(_Value, frozen=True):
 
 
 class TerminationPolicy(_Value, frozen=True):
-    """When the job ends."""
+    """The condition under which the job completes."""
 
     chief: Annotated[
         Chief | None,
-        describe("The replica whose end is the job's end. Default: MASTER 0, or WORKER 0 for a job without a master."),
+        describe(
+            "The replica whose completion completes the job. Default: MASTER 0, or WORKER 0 for a job without a master."
+        ),
     ] = None
 
 
 class GangScheduling(_Value, frozen=True):
-    """Whether the job's replicas run all together or not at all, and how long they may wait for that."""
+    """Whether the job's replicas start all together or not at all, and how long they may wait for capacity."""
 
     enabled: Annotated[
         bool | None,
         describe(
-            "True: no pod is created before there is room for all replicas. False: never so. Default: as the "
-            "controller's flag --gang-scheduling says. Fixed once the job has started."
+            "True: no pod is created before there is capacity for all replicas. False: pods are created at once. "
+            "Default: the controller's flag --gang-scheduling decides. Cannot change once the job has started."
         ),
     ] = None
     min_workers: Annotated[
         int | None,
         describe(
-            "The least number of workers that the job may start with; the others follow when there is room. Default: "
-            "all of them.",
+            "The minimum number of workers that the job can start with; the others start when there is capacity. "
+            "Default: all of them.",
             format="int32",
             minimum=0,
             maximum=MAX_REPLICAS,
@@ -136,14 +138,14 @@ class GangScheduling(_Value, frozen=True):
 
 
 class ProgressSource(_Value, frozen=True):
-    """How a worker's steps are found in its log."""
+    """How the steps of a worker are read from its log."""
 
     pattern: Annotated[
         str,
         describe(
-            "A regular expression with exactly one group, which holds the number of steps that a worker has done since "
-            "its pod started, such as `step (\\d+)`. The last line of the log that it matches counts. Without it, the "
-            f"program sets the annotation {STEPS_ANNOTATION} on its pod.",
+            "A regular expression with exactly one group, which matches the number of steps that a worker has done "
+            "since its pod started, such as `step (\\d+)`. The last matching line of the log counts. Without a "
+            f"pattern, the program sets the annotation {STEPS_ANNOTATION} on its pod.",
             minLength=1,
             maxLength=MAX_PATTERN,
         ),
@@ -151,12 +153,12 @@ class ProgressSource(_Value, frozen=True):
 
 
 class Autoscaling(_Value, frozen=True):
-    """Between which numbers of workers the job may be resized while it runs, and how."""
+    """The minimum and maximum number of workers of a running job, and how it is resized."""
 
     max_workers: Annotated[
         int,
         describe(
-            "The most workers that the job can use. With resize InPlace, TF_CONFIG lists so many from the start.",
+            "The maximum number of workers. With resize InPlace, TF_CONFIG lists this number from the start.",
             format="int32",
             minimum=1,
             maximum=MAX_REPLICAS,
@@ -165,7 +167,7 @@ class Autoscaling(_Value, frozen=True):
     min_workers: Annotated[
         int | None,
         describe(
-            "The least workers that the job may start and stay with. Default: what gang asks for, or else 1.",
+            "The minimum number of workers for the start and while the job runs. Default: gang.minWorkers, or else 1.",
             format="int32",
             minimum=1,
             maximum=MAX_REPLICAS,
@@ -174,44 +176,44 @@ class Autoscaling(_Value, frozen=True):
     resize: Annotated[
         str,
         describe(
-            "How the number of workers changes while the job runs. InPlace: workers come and go, the others are not "
-            "touched (training with parameter servers). Restart: all replicas are stopped and started with the new "
-            "TF_CONFIG (synchronous training that resumes from a checkpoint). Default: InPlace. Fixed once the job has "
-            "started.",
+            "How the number of workers changes while the job runs. InPlace: workers are added or deleted, and the "
+            "others keep running (training with parameter servers). Restart: all replicas are restarted with the new "
+            "TF_CONFIG (synchronous training that resumes from a checkpoint). Default: InPlace. Cannot change once the "
+            "job has started.",
             enum=list(RESIZES),
         ),
     ] = ""
     total_steps: Annotated[
         int | None,
         describe(
-            "Steps that all workers do together. Each worker gets its share as TFJOB_STEPS, and this number as "
-            "TFJOB_TOTAL_STEPS. Fixed once the job has started.",
+            "The number of steps of all workers together. Each worker gets its share as TFJOB_STEPS, and this number "
+            "as TFJOB_TOTAL_STEPS. Cannot change once the job has started.",
             format="int64",
             minimum=1,
             maximum=MAX_STEPS,
         ),
     ] = None
     progress: Annotated[
-        ProgressSource | None, describe("Where a worker's steps are read, if not from its pod's annotation.")
+        ProgressSource | None, describe("How a worker's steps are read, if not from its pod's annotation.")
     ] = None
 
 
 class TFJobSpec(_Value, frozen=True):
-    """What the user asks for."""
+    """The desired state of a TFJob."""
 
     runtime_id: Annotated[
         str,
         describe(
-            "Four random characters in the names of all children. Set by the controller before the first child exists, "
-            "and never changed.",
+            "Four random characters in the names of all children. The controller sets them before it creates the first "
+            "child, and they never change.",
             pattern=RUNTIME_ID_PATTERN,
         ),
     ] = msgspec.field(name="RuntimeId", default="")
     replica_specs: Annotated[
         tuple[ReplicaSpec, ...],
         describe(
-            "The replica types of the job, each at most once. Types, templates, ports and the number of PS are fixed "
-            "once the job has started.",
+            "The replica types of the job, each at most once. Types, templates, ports and the number of PS cannot "
+            "change once the job has started.",
             minItems=1,
             maxItems=len(REPLICA_TYPES),
         ),
@@ -219,8 +221,8 @@ class TFJobSpec(_Value, frozen=True):
     worker_replicas: Annotated[
         int | None,
         describe(
-            "How many workers; overrides the replicas of the WORKER entry. `kubectl scale` writes it. A "
-            "HorizontalPodAutoscaler can only act on a job whose manifest sets it.",
+            "The number of workers; overrides the replicas of the WORKER entry. `kubectl scale` writes it. A "
+            "HorizontalPodAutoscaler can scale only a job whose manifest sets it.",
             format="int32",
             minimum=0,
             maximum=MAX_REPLICAS,
@@ -229,25 +231,26 @@ class TFJobSpec(_Value, frozen=True):
     tf_image: Annotated[
         str,
         describe(
-            "Image of the default parameter server. Default: tfImage of the controller's config file.",
+            "The image of the default parameter server. Default: tfImage of the controller's config file.",
         ),
     ] = ""
     termination_policy: Annotated[
-        TerminationPolicy | None, describe("When the job ends. Fixed once the job has started.")
+        TerminationPolicy | None,
+        describe("The condition under which the job completes. Cannot change once the job has started."),
     ] = None
-    scheduler_name: Annotated[str, describe("Scheduler of every pod whose template names none of its own.")] = ""
+    scheduler_name: Annotated[str, describe("The scheduler of every pod whose template names none.")] = ""
     clean_pod_policy: Annotated[
         str,
         describe(
-            "Which pods are deleted when the job has ended: All, Running (those that still run; finished ones stay, "
-            "with their logs) or None. Default: Running. Jobs and Services stay until the TFJob goes.",
+            "The pods to delete when the job has finished: All, Running (finished pods stay, with their logs) or None. "
+            "Default: Running. Jobs and Services are kept until the TFJob is deleted.",
             enum=list(CLEAN_POD_POLICIES),
         ),
     ] = ""
     ttl_seconds_after_finished: Annotated[
         int | None,
         describe(
-            "Seconds after its end at which the TFJob is deleted with all its children. Default: never.",
+            "The seconds between the end of the TFJob and its deletion with all its children. Default: never.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -256,8 +259,8 @@ class TFJobSpec(_Value, frozen=True):
     active_deadline_seconds: Annotated[
         int | None,
         describe(
-            "Seconds after its start at which a job that has not ended fails. They are counted anew when a suspended "
-            "job is resumed. Default: no limit.",
+            "The seconds that the job may run before it fails. Counting restarts when a suspended job is resumed. "
+            "Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -266,45 +269,47 @@ class TFJobSpec(_Value, frozen=True):
     backoff_limit: Annotated[
         int | None,
         describe(
-            "How many restarts of all replicas together, counted over re-created pods too, a job may have: one more "
-            "fails it. Default: no limit.",
+            "The number of restarts, summed over all replicas and their recreated pods, after which the next one fails "
+            "the job. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
         ),
     ] = None
     suspend: Annotated[
-        bool, describe("True: no pods run; setting it while the job runs ends them. Default: false.")
+        bool, describe("True: the job has no pods; those of a running job are deleted. Default: false.")
     ] = False
     failure_policy: Annotated[
         str,
         describe(
-            "Whose permanent error fails the job: Chief, or AnyReplica. Other replicas are started again. "
+            "The replicas whose permanent error fails the job: Chief, or AnyReplica. Other replicas are restarted. "
             "Default: Chief.",
             enum=list(FAILURE_POLICIES),
         ),
     ] = ""
-    priority_class_name: Annotated[
-        str, describe("PriorityClass of every pod whose template names none of its own.")
-    ] = ""
+    priority_class_name: Annotated[str, describe("The PriorityClass of every pod whose template names none.")] = ""
     gang: Annotated[
-        GangScheduling | None, describe("Gang scheduling: all replicas at once, or none. Needs the gang scheduler.")
+        GangScheduling | None,
+        describe("Gang scheduling: all replicas start at once, or none. Requires the gang scheduler."),
     ] = None
     autoscaling: Annotated[
         Autoscaling | None,
         describe(
-            "The job may be resized while it runs: by `kubectl scale`, by a HorizontalPodAutoscaler, or by the gang "
-            "scheduler where the controller runs with --autoscaling=on. Default: by `kubectl scale` alone."
+            "The limits within which a running job can be resized: by `kubectl scale`, by a HorizontalPodAutoscaler, "
+            "or by the gang scheduler if the controller runs with --autoscaling=on. Default: only `kubectl scale` "
+            "resizes it."
         ),
     ] = None
 
 
 class TFJob(_Value, frozen=True):
-    """One job. `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty."""
+    """One job. `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty."""
 
     metadata: ObjectMeta
-    spec: Annotated[TFJobSpec, describe("What the user asks for.")] = TFJobSpec()
-    status: Annotated[TrainingStatus, describe("What the controller says of the job.")] = TrainingStatus()
+    spec: Annotated[TFJobSpec, describe("The desired state of the job.")] = TFJobSpec()
+    status: Annotated[TrainingStatus, describe("The observed state of the job. The controller writes it.")] = (
+        TrainingStatus()
+    )
     invalid: str = msgspec.field(name="_invalid", default="")
 
     @property

@@ -1,8 +1,8 @@
-"""Is this a job that can be run?
+"""Validates TFJobs.
 
-The CRD asks the same of a job before it is stored (hack/generate/rules.py says it in CEL and uses the messages below);
-this is for clusters whose CRD is older. Every manifest that the CRD refuses is refused here too: the tests hold both to
-one table. Pure functions; an answer is a sentence that begins with the field and names the remedy, or None.
+The CRD has the same rules in CEL (hack/generate/rules.py, with the messages below); the functions here are needed for
+clusters with an older CRD. The tests check both against one table of manifests. All functions are pure. They return
+None, or a sentence that begins with the field and names the remedy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tfjob_controller.api.tfjob.types import (
     TFJobSpec,
 )
 
-# Of the whole spec. The first is upstream's own sentence.
+# Messages about the whole spec. The first one is tf-operator's.
 MISSING_CHIEF = "Missing ReplicaSpec for chief: {}"
 CHIEF_OUTSIDE = "the chief's replicaIndex is not below the replicas of {}: raise them, or name another chief"
 CHIEF_NEVER_ENDS = (
@@ -66,18 +66,18 @@ MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers say different th
 CHIEF_MAY_LEAVE = (
     "the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out"
 )
-# Of autoscaling.progress.
+# Message about autoscaling.progress.
 BAD_PATTERN = (
     "pattern must be a regular expression with exactly one group, such as step ([0-9]+): no other parentheses, no |, "
     "no back-references, and at most three repetitions"
 )
 
-# Of one entry in replicaSpecs.
+# Messages about one entry of replicaSpecs.
 MASTER_REPLICAS = "MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more"
 TEMPLATE_MISSING = "template is required for MASTER and WORKER: only a PS can go without"
 CONTAINER_MISSING = "template needs a container named tensorflow: its exit code decides what becomes of the replica"
 
-# Of a change, once RuntimeId is set.
+# Messages about a change after RuntimeId is set.
 RUNTIME_ID_FIXED = "RuntimeId names all children of the job and cannot change: leave it as it is"
 TYPES_FIXED = "the replica types of a started job cannot change: delete the job and create it anew"
 TEMPLATE_FIXED = "the templates of a started job cannot change: delete the job and create it anew"
@@ -92,12 +92,12 @@ TERMINATION_POLICY_FIXED = "the terminationPolicy of a started job cannot change
 
 
 def validate(job: TFJob) -> str | None:
-    """The first thing that is wrong with a job, in words; None for a job that can be run."""
+    """The first problem of a job; None for a valid job."""
     return job.invalid or next(_problems(job.spec), None)
 
 
 def validate_change(old: TFJobSpec, new: TFJobSpec) -> str | None:
-    """What a change of the spec may not touch; None for an allowed one. Before RuntimeId is set all may change."""
+    """The first field that may not change; None for an allowed change. Before RuntimeId is set, all may change."""
     return next(_forbidden_changes(old, new), None) if old.runtime_id else None
 
 
@@ -115,7 +115,7 @@ def _problems(spec: TFJobSpec) -> Iterator[str]:
 
 
 def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
-    """Which types there are: asked first, since all else speaks of them."""
+    """Problems of the list of types, which the later checks rely on."""
     if not spec.replica_specs:
         yield "spec.replicaSpecs: at least one entry is required"
     seen: set[str] = set()
@@ -129,7 +129,7 @@ def _listing_problems(spec: TFJobSpec) -> Iterator[str]:
 
 
 def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
-    """Problems of one entry, each beginning with what follows its path."""
+    """Problems of one entry, without the path of the entry."""
     if entry.tf_replica_type == MASTER and entry.replicas not in (None, 1):
         yield f".replicas: {MASTER_REPLICAS}"
     yield from _range(".replicas", entry.replicas, 0, MAX_REPLICAS)
@@ -141,7 +141,7 @@ def _entry_problems(entry: ReplicaSpec) -> Iterator[str]:
 
 
 def _template_problems(template: dict[str, Any], *, needs_container: bool) -> Iterator[str]:
-    """Only what concerns this controller; the API server judges the rest when the child Jobs are created."""
+    """Problems in what this controller reads; the API server validates the rest when it creates the child Jobs."""
     misshapen = template_problem(template)
     if misshapen is not None:
         yield f".template{misshapen}"
@@ -154,7 +154,7 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
 
 
 def has_training_container(template: dict[str, Any] | None) -> bool:
-    """Does a template bring the container that counts? A PS whose template does not gets the default server."""
+    """Whether a template has the training container. A PS without it runs the default server."""
     return has_container_named(template, CONTAINER_NAME)
 
 
@@ -238,7 +238,7 @@ def _choice(at: str, value: object, choices: tuple[str, ...]) -> str:
     return f"{at}: must be one of {', '.join(choices)}, is {value}"
 
 
-# What of one entry is fixed, and what says so.
+# The parts of one entry that cannot change, with their messages.
 _FIXED: tuple[tuple[Callable[[ReplicaSpec], object], str], ...] = (
     (lambda entry: entry.template, TEMPLATE_FIXED),
     (port_of, PORT_FIXED),

@@ -1,6 +1,6 @@
-"""What the fields that a TrainJob leaves out mean. Pure functions; nothing is written back into the job.
+"""The effective values of a TrainJob's fields, defaults included. Nothing is written back into the job.
 
-`runtime` is always the spec of the runtime that the job uses, None where that is not known or there is none.
+`runtime` is the spec of the job's runtime; None if the runtime is unknown or the job has none. All functions are pure.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from tfjob_controller.api.trainjob.types import DEFAULT_METRICS, MANAGED_HERE, N
 
 
 def is_managed_here(spec: TrainJobSpec) -> bool:
-    """False for the job of another controller, which is left alone."""
+    """False if another controller runs the job; it is then ignored."""
     return spec.managed_by in ("", MANAGED_HERE)
 
 
 def num_nodes_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | None:
-    """How many nodes train together; None where nobody says it."""
+    """The number of nodes; None if neither the job nor the runtime gives it."""
     given = (spec.num_nodes, spec.trainer.num_nodes, runtime.num_nodes if runtime is not None else None)
     return next((each for each in given if each is not None), None)
 
 
 def started_nodes_of(status: TrainJobStatus) -> int:
-    """How many nodes the job was started with, whatever its runtime says since then; 0 of one that was not."""
+    """The number of nodes that the job was started with, whatever its runtime says now; 0 before the start."""
     return next((each.replicas for each in status.jobs_status if each.name == NODE), 0)
 
 
@@ -35,18 +35,18 @@ def num_proc_per_node_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int
 
 
 def image_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> str:
-    """The image of the nodes; empty where nobody says it."""
+    """The image of the nodes; empty if neither the job nor the runtime gives it."""
     return spec.trainer.image or (template_image_of(runtime, NODE) if runtime is not None else "")
 
 
 def template_image_of(runtime: RuntimeSpec, role: str) -> str:
-    """The image of the container that does a role's work; empty where the runtime gives none."""
+    """The image of the container named like the role; empty if the runtime gives none."""
     containers = containers_of(runtime.templates.get(role))
     return next((str(each.get("image") or "") for each in containers if each.get("name") == role), "")
 
 
 def framework_of(job: TrainJob) -> str:
-    """The framework that the job itself names; empty leaves it to the runtime and the command."""
+    """The framework that the job names; empty leaves it to the runtime and the command."""
     return job.spec.framework or job.metadata.annotations.framework
 
 
@@ -59,21 +59,21 @@ def model_output_of(spec: TrainJobSpec) -> StorageOutput | None:
 
 
 def model_uri_of(spec: TrainJobSpec) -> str:
-    """Where the model to begin with is, by either of the field's names; empty where there is none."""
+    """The URI of the model to start with, from either name of the field; empty without one."""
     given = model_input_of(spec)
     return (given.storage_uri or given.config) if given is not None else ""
 
 
 def dataset_uri_of(spec: TrainJobSpec) -> str:
-    """Where the dataset is; empty where there is none."""
+    """The URI of the dataset; empty without one."""
     return spec.dataset_config.storage_uri if spec.dataset_config is not None else ""
 
 
 def gang_enabled(spec: TrainJobSpec) -> bool | None:
-    """What the job itself says of gang scheduling; None leaves it to the controller."""
+    """Whether the job requests gang scheduling; None leaves it to the controller."""
     return spec.gang.enabled if spec.gang is not None else None
 
 
 def metric_names_of(spec: TrainJobSpec) -> tuple[str, ...]:
-    """The names to look for in the log of node 0; empty where it is not read."""
+    """The metrics to read from the log of node 0; empty if the log is not read."""
     return spec.metrics.names if spec.metrics is not None else DEFAULT_METRICS

@@ -1,7 +1,7 @@
-"""TrainingRuntime and ClusterTrainingRuntime `kubeflow.org/v2alpha1` as data: what many TrainJobs have in common.
+"""TrainingRuntime and ClusterTrainingRuntime `kubeflow.org/v2alpha1` as data: what many TrainJobs share.
 
-Both have the same spec. A TrainJob takes from its runtime what it leaves out itself; the built-in ones are manifests
-too (manifests/base/runtimes).
+Both have the same spec. A TrainJob takes from its runtime what it leaves out; manifests/base/runtimes has the built-in
+runtimes.
 """
 
 from __future__ import annotations
@@ -35,46 +35,41 @@ class Workspace(_Value, frozen=True):
 
     persistent_volume_claim: Annotated[
         VolumeClaim,
-        describe(
-            "A claim in the job's namespace that all its pods can mount at once. Each job has a directory of its own."
-        ),
+        describe("A claim in the job's namespace that all its pods can mount at once. Each job has its own directory."),
     ]
 
 
 class RuntimeSpec(_Value, frozen=True):
-    """What jobs of this runtime have in common."""
+    """What the jobs of this runtime share."""
 
     framework: Annotated[
         str,
         describe(
-            "How the nodes learn of each other: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that "
-            "was added. Default: what the job says.",
+            "The framework, which decides how the nodes find each other: torch, tensorflow, jax, xgboost, mpi, plain "
+            "(not at all), or an added one. Default: the job's.",
             **A_FRAMEWORK,
         ),
     ] = ""
     num_nodes: Annotated[
         int | None,
-        describe("Nodes of a job that does not say how many.", format="int32", minimum=1, maximum=MAX_NODES),
+        describe("The default number of nodes of a job.", format="int32", minimum=1, maximum=MAX_NODES),
     ] = None
     num_proc_per_node: Annotated[
         int | str | None,
-        describe(
-            "Training processes on each node of a job that does not say how many: auto, cpu, gpu or a number. "
-            "Default: auto."
-        ),
+        describe("The default number of training processes on each node: auto, cpu, gpu or a number. Default: auto."),
     ] = None
     templates: Annotated[
         dict[str, dict[str, Any]],
         describe(
-            "The pods of each step, as PodTemplateSpecs: node, launcher, dataset-initializer, model-initializer and "
-            "model-exporter. The container that is named like the step does its work."
+            "The PodTemplateSpecs of the steps: node, launcher, dataset-initializer, model-initializer and "
+            "model-exporter. The container with the name of the step does its work."
         ),
     ] = {}
     workspace: Annotated[
         Workspace | None,
         describe(
-            "The volume at /workspace, which initializers and nodes share. Default: none, and each node fetches "
-            "dataset and model for itself."
+            "The volume at /workspace, which initializers and nodes share. Default: none; each node then fetches "
+            "dataset and model itself."
         ),
     ] = None
 
@@ -82,9 +77,9 @@ class RuntimeSpec(_Value, frozen=True):
 class TrainingRuntime(_Value, frozen=True):
     """One runtime, of either kind: a ClusterTrainingRuntime has no namespace.
 
-    `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty.
+    `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty.
     """
 
     metadata: ObjectMeta
-    spec: Annotated[RuntimeSpec, describe("What jobs of this runtime have in common.")] = RuntimeSpec()
+    spec: Annotated[RuntimeSpec, describe("What the jobs of this runtime share.")] = RuntimeSpec()
     invalid: str = msgspec.field(name="_invalid", default="")

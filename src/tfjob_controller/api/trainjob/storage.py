@@ -8,10 +8,10 @@ import msgspec
 
 from tfjob_controller.api.common.schema import A_NAME, describe
 
-# Both name what is meant after the scheme. Nothing can be put to a web server.
+# A name follows the scheme. A web server cannot be the target of an export.
 INPUT_URI = "^((s3|hf|gs|https?|pvc)://[^/ ]|file:///[^/ ])"
 OUTPUT_URI = "^((s3|hf|gs|pvc)://[^/ ]|file:///[^/ ])"
-# hf:// has an @ of its own, in front of a revision.
+# In an hf:// URI, an @ precedes the revision.
 LOGIN_IN_URI = "^((s3|gs|pvc|https?)://[^/?#]*@|hf://[^/]*:[^/]*@)"
 
 WORKSPACE_PATH = "/workspace"
@@ -20,7 +20,7 @@ MODEL_PATH = "/workspace/model"
 OUTPUT_PATH = "/workspace/output"
 
 MAX_URI = 2048
-# Limits for the API server, which refuses rules that could take too long on the longest list.
+# Limit of lists that CEL rules iterate over: the API server rejects rules whose estimated cost is too high.
 MAX_ENV = 256
 
 
@@ -34,27 +34,27 @@ class SecretRef(_Value, frozen=True):
     name: Annotated[str, describe("The Secret's name.", minLength=1, **A_NAME)]
 
 
-# Of whatever is fetched.
+# Fields of everything that an initializer fetches.
 FetchEnv: TypeAlias = Annotated[
     tuple[dict[str, Any], ...],
-    describe("Environment variables of what fetches it, as in a container.", maxItems=MAX_ENV),
+    describe("Environment variables of the initializer, as in a container.", maxItems=MAX_ENV),
 ]
 FetchSecret: TypeAlias = Annotated[
-    SecretRef | None, describe("A Secret whose keys become environment variables of what fetches it.")
+    SecretRef | None, describe("A Secret whose keys become environment variables of the initializer.")
 ]
 
 
 class StorageInput(_Value, frozen=True):
-    """A model to begin with."""
+    """The model to start with."""
 
     config: Annotated[
-        str, describe("Another name for storageUri; both may stand there if they say the same.", maxLength=MAX_URI)
+        str, describe("Another name for storageUri; if both are set, they must be equal.", maxLength=MAX_URI)
     ] = ""
     storage_uri: Annotated[
         str,
         describe(
-            "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
-            "/workspace/model before the nodes start.",
+            "The URI of the model: s3://, hf://, gs://, http://, https://, file:// or pvc://. An initializer fetches "
+            "it to /workspace/model before the nodes start.",
             maxLength=MAX_URI,
         ),
     ] = ""
@@ -63,41 +63,41 @@ class StorageInput(_Value, frozen=True):
 
 
 class StorageOutput(_Value, frozen=True):
-    """Where the trained model goes."""
+    """The target of the trained model."""
 
     storage_uri: Annotated[
         str,
         describe(
-            "Where it goes when all nodes have succeeded: s3://, hf://, gs://, file:// or pvc://. What stands in "
-            "/workspace/output is taken there; so but for pvc://, the runtime must have a workspace.",
+            "The URI to which /workspace/output is exported when all nodes have succeeded: s3://, hf://, gs://, "
+            "file:// or pvc://. Except for pvc://, the runtime must have a workspace.",
             minLength=1,
             maxLength=MAX_URI,
         ),
     ]
     env: Annotated[
         tuple[dict[str, Any], ...],
-        describe("Environment variables of what takes it there, as in a container.", maxItems=MAX_ENV),
+        describe("Environment variables of the exporter, as in a container.", maxItems=MAX_ENV),
     ] = ()
     secret_ref: Annotated[
-        SecretRef | None, describe("A Secret whose keys become environment variables of what takes it there.")
+        SecretRef | None, describe("A Secret whose keys become environment variables of the exporter.")
     ] = None
 
 
 class ModelConfig(_Value, frozen=True):
-    """The model before and after training."""
+    """The model to start with, and the target of the trained model."""
 
-    input: Annotated[StorageInput | None, describe("A model to begin with.")] = None
-    output: Annotated[StorageOutput | None, describe("Where the trained model goes.")] = None
+    input: Annotated[StorageInput | None, describe("The model to start with.")] = None
+    output: Annotated[StorageOutput | None, describe("The target of the trained model.")] = None
 
 
 class DatasetConfig(_Value, frozen=True):
-    """What is trained on."""
+    """The dataset."""
 
     storage_uri: Annotated[
         str,
         describe(
-            "Where it is: s3://, hf://, gs://, http://, https://, file:// or pvc://. It is brought to "
-            "/workspace/dataset before the nodes start.",
+            "The URI of the dataset: s3://, hf://, gs://, http://, https://, file:// or pvc://. An initializer fetches "
+            "it to /workspace/dataset before the nodes start.",
             minLength=1,
             maxLength=MAX_URI,
         ),

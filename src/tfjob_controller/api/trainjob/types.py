@@ -1,8 +1,8 @@
 """TrainJob `kubeflow.org/v2alpha1` as data: one kind for every framework.
 
-The descriptions are what `kubectl explain` shows and docs/reference/trainjob.md lists. Absent fields stay absent here:
-what they then mean is said by `defaults`, what is allowed by `validation`. What the controller writes
-stands in `status`. Environment variables, volumes and the like are Kubernetes' own and stay as they are.
+`kubectl explain` and docs/reference/trainjob.md show the descriptions. An absent field stays absent here: `defaults`
+has its meaning and `validation` the rules. `status` has the fields that the controller writes. Environment variables,
+volumes and other parts of pods are kept as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob")
 
-# The steps of a job: what their pods are called by, and the container of each whose exit code counts.
+# The steps of a job. Their pods are named after them, and so is the container whose exit code is the pod's.
 NODE = "node"
 LAUNCHER = "launcher"
 DATASET_INITIALIZER = "dataset-initializer"
@@ -35,25 +35,25 @@ MODEL_INITIALIZER = "model-initializer"
 MODEL_EXPORTER = "model-exporter"
 ROLES = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 
-# Says the framework of a job that does not name one in its spec.
+# Names the framework of a job whose spec does not.
 FRAMEWORK_ANNOTATION = "kubeflow.org/framework"
-# Those that come with this project; others are found as entry points, so that no list of them can be complete.
+# The frameworks of this project; packages can add others by entry points.
 FRAMEWORKS = TORCH, TENSORFLOW, JAX, XGBOOST, MPI, PLAIN = ("torch", "tensorflow", "jax", "xgboost", "mpi", "plain")
 
 API_GROUP = "kubeflow.org"
-# What `managedBy` may say, beside nothing, of a job that this controller runs.
+# The value of `managedBy` of a job that this controller runs; the empty string means the same.
 MANAGED_HERE = "kubeflow.org/tfjob-controller"
 RUNTIME_KINDS = NAMESPACED_RUNTIME, CLUSTER_RUNTIME = ("TrainingRuntime", "ClusterTrainingRuntime")
 
-# What `numProcPerNode` may be beside a number.
+# Values of `numProcPerNode` other than numbers.
 PROC_WORDS = PROC_AUTO, PROC_CPU, PROC_GPU = ("auto", "cpu", "gpu")
 
-# A job's nodes know each other's addresses from one variable (see tfjob.types.MAX_REPLICAS).
+# One environment variable lists the addresses of all nodes (see tfjob.types.MAX_REPLICAS).
 MAX_NODES = 1000
 MAX_PROCS = 1024
 MAX_METRICS = 20
 DEFAULT_METRICS = ("loss", "accuracy", "throughput", "step", "epoch")
-# Longest of what the API server's rules walk through: it refuses rules that could take too long.
+# Limits of lists that CEL rules iterate over: the API server rejects rules whose estimated cost is too high.
 MAX_OVERRIDES = 16
 MAX_CONTAINERS = 16
 MAX_MOUNTS = 64
@@ -68,14 +68,14 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ResourcesPerNode(_Value, frozen=True):
-    """What the training container of one node gets."""
+    """The resources of the training container of one node."""
 
     requests: Annotated[
-        dict[str, int | str], describe("What it asks for, as quantities by resource name.", maxProperties=MAX_LABELS)
+        dict[str, int | str], describe("The requests, as quantities by resource name.", maxProperties=MAX_LABELS)
     ] = {}
     limits: Annotated[
         dict[str, int | str],
-        describe("What it gets at most, as quantities by resource name.", maxProperties=MAX_LABELS),
+        describe("The limits, as quantities by resource name.", maxProperties=MAX_LABELS),
     ] = {}
 
 
@@ -85,7 +85,7 @@ class Trainer(_Value, frozen=True):
     num_nodes: Annotated[
         int | None,
         describe(
-            "Another name for spec.numNodes; both may stand there if they say the same.",
+            "Another name for spec.numNodes; if both are set, they must be equal.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
@@ -99,32 +99,32 @@ class Trainer(_Value, frozen=True):
     env: Annotated[
         tuple[dict[str, Any], ...],
         describe(
-            "Environment variables, as in a container; they override the runtime's by name. The variables that the "
-            "frameworks set, such as PET_NNODES, RANK or TF_CONFIG, cannot be set here.",
+            "Environment variables, as in a container; they override the runtime's by name. Variables that frameworks "
+            "set, such as PET_NNODES, RANK or TF_CONFIG, are not allowed.",
             maxItems=MAX_ENV,
         ),
     ] = ()
     resources_per_node: Annotated[
-        ResourcesPerNode, describe("What each node requests and may use. Default: the runtime's.")
+        ResourcesPerNode, describe("The requests and limits of each node. Default: the runtime's.")
     ] = ResourcesPerNode()
     num_proc_per_node: Annotated[
         int | str | None,
         describe(
-            "Training processes on each node: a number, cpu (one for each CPU), gpu (one for each GPU), or auto: one "
-            "for each GPU; without GPUs one for each CPU with torch, and one with other frameworks. Default: the "
+            "The training processes on each node: a number, cpu (one per CPU), gpu (one per GPU) or auto. With auto, "
+            "there is one per GPU; without GPUs, torch has one per CPU and other frameworks have one. Default: the "
             "runtime's, or else auto."
         ),
     ] = None
 
 
 class RuntimeRef(_Value, frozen=True):
-    """A runtime: what the job leaves out is taken from there."""
+    """A reference to a runtime, which gives what the job leaves out."""
 
     name: Annotated[str, describe("The runtime's name.", minLength=1, **A_NAME)]
     kind: Annotated[
         str,
         describe(
-            "TrainingRuntime, in the job's namespace, or ClusterTrainingRuntime.",
+            "ClusterTrainingRuntime, or TrainingRuntime, which is in the job's namespace.",
             enum=list(RUNTIME_KINDS),
             default=CLUSTER_RUNTIME,
         ),
@@ -135,16 +135,16 @@ class RuntimeRef(_Value, frozen=True):
 class TargetJob(_Value, frozen=True):
     """One step of the job."""
 
-    name: Annotated[str, describe("The step whose pods are meant.", enum=list(ROLES))]
+    name: Annotated[str, describe("The name of the step.", enum=list(ROLES))]
 
 
 class ContainerOverride(_Value, frozen=True):
-    """What is added to one container."""
+    """Additions to one container."""
 
     name: Annotated[
         str,
         describe(
-            "The container's name: that of the step, or of another one in the runtime's template.",
+            "The name of the container: the name of the step, or of another container in the runtime's template.",
             minLength=1,
             maxLength=MAX_LABEL_VALUE,
         ),
@@ -152,8 +152,8 @@ class ContainerOverride(_Value, frozen=True):
     env: Annotated[
         tuple[dict[str, Any], ...],
         describe(
-            "Environment variables, as in a container; those of the runtime are overridden by name, those that the job "
-            "sets elsewhere win.",
+            "Environment variables, as in a container. They override the runtime's by name; those in trainer, "
+            "modelConfig and datasetConfig override them.",
             maxItems=MAX_ENV,
         ),
     ] = ()
@@ -163,41 +163,41 @@ class ContainerOverride(_Value, frozen=True):
 
 
 class PodSpecOverride(_Value, frozen=True):
-    """What the pods of some steps have otherwise than in the runtime."""
+    """Overrides of the runtime for the pods of some steps."""
 
     target_jobs: Annotated[
-        tuple[TargetJob, ...], describe("The steps whose pods are meant.", minItems=1, maxItems=len(ROLES))
+        tuple[TargetJob, ...], describe("The steps whose pods are overridden.", minItems=1, maxItems=len(ROLES))
     ]
-    service_account_name: Annotated[str, describe("Their service account.", **A_NAME)] = ""
-    node_selector: Annotated[
-        dict[str, str], describe("Labels that their nodes must have.", maxProperties=MAX_LABELS)
-    ] = {}
+    service_account_name: Annotated[str, describe("The service account of the pods.", **A_NAME)] = ""
+    node_selector: Annotated[dict[str, str], describe("The node selector of the pods.", maxProperties=MAX_LABELS)] = {}
     tolerations: Annotated[
-        tuple[dict[str, Any], ...], describe("Taints that they tolerate, as in a pod.", maxItems=MAX_LABELS)
+        tuple[dict[str, Any], ...], describe("The tolerations of the pods.", maxItems=MAX_LABELS)
     ] = ()
-    affinity: Annotated[dict[str, Any] | None, describe("Their affinity, as in a pod.")] = None
-    volumes: Annotated[tuple[dict[str, Any], ...], describe("Volumes, as in a pod.", maxItems=MAX_MOUNTS)] = ()
+    affinity: Annotated[dict[str, Any] | None, describe("The affinity of the pods.")] = None
+    volumes: Annotated[
+        tuple[dict[str, Any], ...], describe("Additional volumes of the pods.", maxItems=MAX_MOUNTS)
+    ] = ()
     image_pull_secrets: Annotated[
-        tuple[dict[str, Any], ...], describe("Secrets for pulling their images, as in a pod.", maxItems=MAX_CONTAINERS)
+        tuple[dict[str, Any], ...], describe("The imagePullSecrets of the pods.", maxItems=MAX_CONTAINERS)
     ] = ()
-    priority_class_name: Annotated[str, describe("Their PriorityClass.", maxLength=MAX_NAME)] = ""
-    scheduler_name: Annotated[str, describe("Their scheduler.", maxLength=MAX_NAME)] = ""
+    priority_class_name: Annotated[str, describe("The PriorityClass of the pods.", maxLength=MAX_NAME)] = ""
+    scheduler_name: Annotated[str, describe("The scheduler of the pods.", maxLength=MAX_NAME)] = ""
     containers: Annotated[
-        tuple[ContainerOverride, ...], describe("What is added to their containers.", maxItems=MAX_CONTAINERS)
+        tuple[ContainerOverride, ...], describe("Additions to the containers.", maxItems=MAX_CONTAINERS)
     ] = ()
     init_containers: Annotated[
-        tuple[ContainerOverride, ...], describe("What is added to their init containers.", maxItems=MAX_CONTAINERS)
+        tuple[ContainerOverride, ...], describe("Additions to the init containers.", maxItems=MAX_CONTAINERS)
     ] = ()
 
 
 class TrainJobGang(_Value, frozen=True):
-    """Whether the job's nodes run all together or not at all, and how long they may wait for that."""
+    """Whether the job's nodes start all together or not at all, and how long they may wait for capacity."""
 
     enabled: Annotated[
         bool | None,
         describe(
-            "True: no node starts before there is room for all of them. False: never so. Default: as the controller's "
-            "flag --gang-scheduling says. Fixed once the job has started."
+            "True: no node starts before there is capacity for all of them. False: nodes start at once. Default: the "
+            "controller's flag --gang-scheduling decides. Cannot change once the job has started."
         ),
     ] = None
     timeout_seconds: TimeoutSeconds = None
@@ -206,74 +206,76 @@ class TrainJobGang(_Value, frozen=True):
 
 
 class MetricsSource(_Value, frozen=True):
-    """What is read in the log of node 0."""
+    """The metrics that are read from the log of node 0."""
 
     names: Annotated[
         tuple[str, ...],
         describe(
-            "Names whose last value, written as name=value, is kept in the status and shown at /metrics. Without any, "
-            "the log is not read.",
+            "The names of metrics. The last value of each, logged as name=value, is in the status and at /metrics. "
+            "With an empty list, the log is not read.",
             maxItems=MAX_METRICS,
         ),
     ] = ()
 
 
 class TrainJobSpec(_Value, frozen=True):
-    """What the user asks for."""
+    """The desired state of a TrainJob."""
 
     num_nodes: Annotated[
         int | None,
         describe(
-            "How many nodes, which are pods, train together. Required unless the runtime gives it.",
+            "The number of nodes, which are pods, that train together. Required unless the runtime gives it.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
         ),
     ] = None
     trainer: Annotated[Trainer, describe("The training program, which runs on every node.")] = Trainer()
-    model_config: Annotated[ModelConfig | None, describe("The model before and after training.")] = None
-    dataset_config: Annotated[DatasetConfig | None, describe("What is trained on.")] = None
+    model_config: Annotated[
+        ModelConfig | None, describe("The model to start with, and the target of the trained model.")
+    ] = None
+    dataset_config: Annotated[DatasetConfig | None, describe("The dataset.")] = None
     runtime_ref: Annotated[
         RuntimeRef | None,
         describe(
-            "The runtime, from which is taken what the job leaves out; it never changes. Default: torch-distributed "
-            "for torchrun, mpi-distributed for mpirun and horovodrun, or else that of the framework."
+            "The runtime, which gives what the job leaves out. It cannot change. Default: torch-distributed for "
+            "torchrun, mpi-distributed for mpirun and horovodrun, or else the runtime of the framework."
         ),
     ] = None
     framework: Annotated[
         str,
         describe(
-            "How the nodes learn of each other, where neither the runtime nor the command (torchrun, mpirun) says it: "
-            "torch, tensorflow, jax, xgboost, mpi, plain (not at all), or one that was added. The annotation "
-            f"{FRAMEWORK_ANNOTATION} may say it instead. Default: plain.",
+            "The framework, which decides how the nodes find each other, if neither the runtime nor the command "
+            "(torchrun, mpirun) determines it: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or an added "
+            f"one. The annotation {FRAMEWORK_ANNOTATION} can be used instead. Default: plain.",
             **A_FRAMEWORK,
         ),
     ] = ""
     pod_spec_overrides: Annotated[
         tuple[PodSpecOverride, ...],
         describe(
-            "What the pods of some steps have otherwise than in the runtime, in order: later ones win. trainer, "
-            "modelConfig and datasetConfig win over all.",
+            "Overrides of the runtime for the pods of some steps, in order: later entries win. trainer, modelConfig "
+            "and datasetConfig override all of them.",
             maxItems=MAX_OVERRIDES,
         ),
     ] = ()
     labels: Annotated[dict[str, str], describe("Labels of all children.", maxProperties=MAX_LABELS)] = {}
     annotations: Annotated[dict[str, str], describe("Annotations of all children.", maxProperties=MAX_LABELS)] = {}
     suspend: Annotated[
-        bool, describe("True: no pods run; setting it while the job runs ends them. Default: false.")
+        bool, describe("True: the job has no pods; those of a running job are deleted. Default: false.")
     ] = False
     managed_by: Annotated[
         str,
         describe(
-            "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this one then leaves it alone. "
-            "It never changes. Default: this controller.",
+            "Another controller that runs this job, such as kueue.x-k8s.io/multikueue; this controller then ignores "
+            "the job. It cannot change. Default: this controller.",
             **A_PREFIXED_NAME,
         ),
     ] = ""
     ttl_seconds_after_finished: Annotated[
         int | None,
         describe(
-            "Seconds after its end at which the TrainJob is deleted with all its children. Default: never.",
+            "The seconds between the end of the TrainJob and its deletion with all its children. Default: never.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -282,8 +284,8 @@ class TrainJobSpec(_Value, frozen=True):
     active_deadline_seconds: Annotated[
         int | None,
         describe(
-            "Seconds after its start at which a job that has not ended fails. They are counted anew when a suspended "
-            "job is resumed. Default: no limit.",
+            "The seconds that the job may run before it fails. Counting restarts when a suspended job is resumed. "
+            "Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -292,24 +294,24 @@ class TrainJobSpec(_Value, frozen=True):
     max_restarts: Annotated[
         int | None,
         describe(
-            "How often all nodes may be started anew after one of them failed with an error that may pass; one more "
-            "fails the job. Default: no limit.",
+            "The number of restarts of all nodes after retryable errors, after which the next one fails the job. "
+            "Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
         ),
     ] = None
     gang: Annotated[
-        TrainJobGang | None, describe("Gang scheduling: all nodes at once, or none. Needs the gang scheduler.")
+        TrainJobGang | None, describe("Gang scheduling: all nodes start at once, or none. Requires the gang scheduler.")
     ] = None
     metrics: Annotated[
         MetricsSource | None,
-        describe("What is read in the log of node 0. Default: loss, accuracy, throughput, step and epoch."),
+        describe("The metrics in the log of node 0. Default: loss, accuracy, throughput, step and epoch."),
     ] = None
 
 
 class TrainJobAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Those that are read."""
+    """The annotations that the controller reads."""
 
     framework: str = msgspec.field(default="", name=FRAMEWORK_ANNOTATION)
 
@@ -319,9 +321,11 @@ class TrainJobMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
 
 
 class TrainJob(_Value, frozen=True):
-    """One job. `invalid` is not on the wire: why the object could not be read, naming the field; then spec is empty."""
+    """One job. `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty."""
 
     metadata: TrainJobMeta
-    spec: Annotated[TrainJobSpec, describe("What the user asks for.")] = TrainJobSpec()
-    status: Annotated[TrainJobStatus, describe("What the controller says of the job.")] = TrainJobStatus()
+    spec: Annotated[TrainJobSpec, describe("The desired state of the job.")] = TrainJobSpec()
+    status: Annotated[TrainJobStatus, describe("The observed state of the job. The controller writes it.")] = (
+        TrainJobStatus()
+    )
     invalid: str = msgspec.field(name="_invalid", default="")

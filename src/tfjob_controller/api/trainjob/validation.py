@@ -1,9 +1,9 @@
-"""Is this a TrainJob that can be run, and a runtime that can be used?
+"""Validates TrainJobs and runtimes.
 
-The CRDs ask the same before an object is stored (hack/generate/trainjobrules.py says it in CEL and uses the messages
-below); this is for clusters whose CRDs are older, and for what the API server cannot know: the annotation that names a
-framework, and the runtime that a job uses. What each field may hold by itself is said beside it (`common.schema`). Pure
-functions; an answer is a sentence that begins with the field and names the remedy, or None.
+The CRDs have the same rules in CEL (hack/generate/trainjobrules.py, with the messages below). The functions here are
+needed for clusters with older CRDs, and for what the API server cannot check: the annotation that names a framework,
+and a job together with its runtime. The limits of single fields stand beside the fields (`common.schema`). All
+functions are pure. They return None, or a sentence that begins with the field and names the remedy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tfjob_controller.api.trainjob.types import (
     TrainJobSpec,
 )
 
-# What the frameworks set in the training container, all of them together.
+# The variables that frameworks set in the training container.
 RESERVED_ENV = (
     "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
     "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK",
@@ -53,7 +53,7 @@ RESERVED_ENV = (
     "OMPI_MCA_plm_rsh_args",
 )  # fmt: skip
 
-# Of a job.
+# Messages about a job.
 NODES_TWICE = "numNodes and trainer.numNodes say different things: leave one of them out"
 MODEL_TWICE = "config and storageUri say different things: leave one of them out"
 MODEL_MISSING = "storageUri is required (or config, its other name)"
@@ -69,14 +69,14 @@ MODEL_COVERED = "volumeMounts must not cover /workspace/model, which modelConfig
 BAD_QUANTITY = "must be a quantity such as 500m, 2 or 16Gi, and not negative"
 LABEL_WORDS = "must be of at most 63 letters, digits, -, _ and . and begin and end with a letter or digit"
 BAD_METRIC = "must be of letters, digits, _, ., / and -, begin with a letter or _, and have at most 63 characters"
-# Only the controller sees annotations.
+# CEL rules cannot read annotations, so only the controller reports this.
 FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework say different things: leave one of them out"
 
-# Of a job and its runtime together, which only the controller knows.
+# Messages about a job with its runtime, which the API server does not know.
 NODES_MISSING = "spec.numNodes: is required, since the runtime does not say it"
 IMAGE_MISSING = "spec.trainer.image: is required, since the runtime gives none"
 
-# Of a change.
+# Messages about a change.
 RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it anew"
 MANAGED_BY_FIXED = "managedBy cannot change: delete the job and create it anew"
 STARTED_FIXED = (
@@ -84,10 +84,10 @@ STARTED_FIXED = (
     "maxRestarts, metrics, and gang (not gang.enabled): delete the job and create it anew"
 )
 
-# Of a runtime.
+# Message about a runtime.
 WORKER_MISSING = "needs a container named {}: it does the work"
 
-# Fields of the spec that are fixed once the job has started, as on the wire and here.
+# Fields of the spec that cannot change once the job has started: wire name and attribute.
 FIXED_FIELDS = (
     ("numNodes", "num_nodes"),
     ("trainer", "trainer"),
@@ -101,27 +101,27 @@ FIXED_FIELDS = (
 
 
 def validate(job: TrainJob) -> str | None:
-    """The first thing that is wrong with a job, in words; None for one that can be run, if its runtime suits it."""
+    """The first problem of a job without regard to its runtime; None for a valid job."""
     return job.invalid or next(_problems(job), None)
 
 
 def validate_with_runtime(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> str | None:
-    """What a job and its runtime, None for none, lack together."""
+    """The first problem of a job with its runtime, which is None if the job has none."""
     if num_nodes_of(spec, runtime) is None:
         return NODES_MISSING
     return None if image_of(spec, runtime) else IMAGE_MISSING
 
 
 def validate_change(old: TrainJob, new: TrainJob, has_children: bool = False) -> str | None:
-    """What a change may not touch; None for an allowed one.
+    """The first field that may not change; None for an allowed change.
 
-    A job has started when its status has a phase or, which may be a moment earlier, it `has_children`.
+    A job has started once its status has a phase or, possibly a moment earlier, it `has_children`.
     """
     return next(_forbidden_changes(old, new, has_children), None)
 
 
 def validate_runtime(runtime: TrainingRuntime) -> str | None:
-    """The first thing that is wrong with a runtime of either kind, in words."""
+    """The first problem of a runtime of either kind; None for a valid runtime."""
     return runtime.invalid or next(_runtime_problems(runtime.spec), None)
 
 
@@ -177,7 +177,7 @@ def _env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
 
 
 def _nameless(items: tuple[dict[str, Any], ...], at: str, *fields: str) -> Iterator[str]:
-    """Entries without the text that each must have. What comes after the first problem may rely on it."""
+    """Entries without a required string. Callers rely on these fields only if there is no such problem."""
     for index, each in enumerate(items):
         for field in fields:
             if not isinstance(each.get(field), str) or not each[field]:
@@ -244,7 +244,7 @@ def _mount_problems(spec: TrainJobSpec) -> Iterator[str]:
 
 
 def _covers(spec: TrainJobSpec, path: str) -> bool:
-    """Does an override put a volume of its own where a step of the job finds the dataset or the model?"""
+    """Whether an override mounts another volume over the dataset or the model of a step."""
     containers = (
         each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
     )
@@ -270,8 +270,8 @@ def _forbidden_changes(old: TrainJob, new: TrainJob, has_children: bool) -> Iter
         yield f"spec.runtimeRef: {RUNTIME_REF_FIXED}"
     if before.managed_by != after.managed_by:
         yield f"spec.managedBy: {MANAGED_BY_FIXED}"
-    # The old one is remembered as it was when its spec came, mostly before it had a status; nobody but the controller
-    # writes that, and never on a spec that it has not seen.
+    # The old job is usually remembered from before its first status, so both are checked. Only the controller writes a
+    # status, and only for a spec that it has validated.
     if not (has_children or old.status.phase or new.status.phase):
         return
     for wire_name, name in FIXED_FIELDS:

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, LogRecord, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
@@ -263,7 +264,6 @@ def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:
 
 
 def _replicas(group: Sequence[TimelineEntry]) -> str:
-    named = {each.replica for each in group if each.replica}
-    indexed = [each.rpartition("-") for each in named if each.rpartition("-")[2].isdecimal()]
-    ordered = [f"{role}-{index}" for role, _, index in sorted(indexed, key=lambda each: (each[0], int(each[2])))]
-    return replica_ranges(ordered)
+    named = {each.replica for each in group}
+    indexed = sorted((kind_of(each), index) for each in named if (index := index_of(each)) is not None)
+    return replica_ranges([f"{role}-{index}" for role, index in indexed])

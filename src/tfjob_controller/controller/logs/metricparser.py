@@ -51,10 +51,10 @@ class LoggedMetric:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """The last value of a metric, and when the program said it: RFC 3339 in UTC, whole seconds."""
+    """The last value of a metric, and when it was logged: RFC 3339 in UTC, whole seconds."""
 
     value: str
-    seen_at: str
+    log_time: str
 
 
 class MetricParser:

@@ -20,6 +20,7 @@ from tfjob_controller.api.gang import (
     MEMBER_LABEL,
     Gang,
     GangStatus,
+    parse_index,
     placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import GangMember
@@ -59,9 +60,12 @@ class GangPlacements:
         name = labels.get(GANG_LABEL, "")
         if not name:
             return None
-        attempt = labels.get(ATTEMPT_LABEL, "")
-        number = int(attempt) if attempt.isdecimal() and attempt.isascii() and len(attempt) < 10 else _NO_ATTEMPT
-        return GangMember(f"{pod.metadata.namespace}/{name}", number, labels.get(MEMBER_LABEL, ""))
+        attempt = parse_index(labels.get(ATTEMPT_LABEL, ""))
+        return GangMember(
+            f"{pod.metadata.namespace}/{name}",
+            attempt if attempt is not None else _NO_ATTEMPT,
+            labels.get(MEMBER_LABEL, ""),
+        )
 
     def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:
         gang = self._gangs.get(gang_key)

@@ -36,6 +36,7 @@ from tfjob_controller.api.gang import (
     GangCondition,
     GangStatus,
     members_in_words,
+    parse_index,
     placed_nodes,
     wanted_members,
 )
@@ -56,8 +57,6 @@ SUCCEEDED = "Succeeded"
 REPLACEMENT_SECONDS = 15.0
 # An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
 RESTART_SECONDS = 60.0
-# An excessive number in a pod's label must not become a gang's attempt.
-_ATTEMPT_DIGITS = 9
 
 
 class GangState(Enum):
@@ -108,8 +107,7 @@ def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
 
 def _attempt(pod: ScheduledPod) -> int:
     """Returns the attempt in the pod's label; 0 if it is invalid."""
-    text = pod.metadata.labels.get(ATTEMPT_LABEL, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS else 0
+    return parse_index(pod.metadata.labels.get(ATTEMPT_LABEL, "")) or 0
 
 
 def _rank(pod: ScheduledPod) -> tuple[bool, bool, str]:

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member, kind_of, placed_nodes, wanted_members
+from tfjob_controller.api.gang import (
+    Gang,
+    GangSpec,
+    GangStatus,
+    Member,
+    index_of,
+    kind_of,
+    placed_nodes,
+    wanted_members,
+)
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
 from tfjob_controller.scheduling.queue import NominatedNodes
@@ -152,8 +161,8 @@ def preferred_nodes(placed: Mapping[str, str], kind: str) -> frozenset[str]:
 
 def _index_of(member: str) -> int:
     """Returns -1 for an invalid member name."""
-    index = member.rpartition("-")[2]
-    return int(index) if index.isascii() and index.isdecimal() and len(index) < 10 else -1
+    index = index_of(member)
+    return -1 if index is None else index
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ from tfjob_controller.api.gang import (
     RELEASED,
     Gang,
     GangSpec,
+    index_of,
+    kind_of,
     placed_nodes,
 )
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
@@ -279,7 +281,7 @@ def _index(replica: Replica) -> int:
 
 def _free_seats(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
     """First those that the gang should have."""
-    own = sum(seat.rpartition("-")[0] == role for seat in taken)
+    own = sum(kind_of(seat) == role for seat in taken)
     wanted = [seat for seat in wanted_seats(gang, role, own + lacking) if seat not in taken]
     yield from wanted
     beyond = (replica_id(role, index) for index in itertools.count())
@@ -290,10 +292,10 @@ def _sizes(seats: Iterable[str], gang: Gang | None) -> dict[str, int]:
     """How many seats of each role the gang must have so that these are among them."""
     by_role: dict[str, set[int]] = {}
     for seat in seats:
-        role, _, index = seat.rpartition("-")
+        index = index_of(seat)
         # Labels are edited by hand, too.
-        if index.isdecimal() and int(index) < MAX_MEMBERS:
-            by_role.setdefault(role, set()).add(int(index))
+        if index is not None and index < MAX_MEMBERS:
+            by_role.setdefault(kind_of(seat), set()).add(index)
     return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.api.tfjob.types import WORKER
 from tfjob_controller.trainer.naming import replica_type_labels, selector_string
 from tfjob_controller.trainer.plan.model import Plan, Role
@@ -105,8 +106,7 @@ def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus)
 
 
 def _natural(replica_id: str) -> tuple[str, int, str]:
-    role, _, index = replica_id.rpartition("-")
-    return role, int(index) if index.isdecimal() else 0, index
+    return kind_of(replica_id), index_of(replica_id) or 0, replica_id
 
 
 def _worker_selector(plan: Plan) -> str:
