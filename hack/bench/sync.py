@@ -2,7 +2,7 @@
 
 A job of 100 replicas runs on a real control plane (its pods as a stand-in for kubelets reports them), made by the real
 controller. Once it is quiet, the caches of a second one are filled from the same API server in this process, and its
-engine syncs the job again and again in one thread: milliseconds per sync, and all requests that its transport sends
+reconciler syncs the job again and again in one thread: milliseconds per sync, and all requests that its transport sends
 meanwhile. The first sync, which plans the job, is told apart: `first_sync` is what the start of a controller costs for
 each job that runs.
 """
@@ -28,9 +28,9 @@ from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import DONE
+from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.tfjob import TFJobAdapter
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -48,9 +48,9 @@ KEY = f"{NAMESPACE}/{NAME}"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """An engine over real caches; nothing but this module calls it."""
+    """A reconciler over real caches; nothing but this module calls it."""
 
-    engine: Engine[TFJob]
+    reconciler: Reconciler[TFJob]
     transport: Transport
 
 
@@ -64,11 +64,11 @@ def bench(stage: Stage) -> Iterator[Bench]:
     kind = TFJobAdapter(store, ControllerConfig(), metrics.jobs, random.Random(), restart_rules=True)  # noqa: S311 -- names
     client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
     recorder = EventRecorder(transport, clock, "bench", "bench")
-    engine = Engine(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)
+    reconciler = Reconciler(kind, client, store, caches.snapshots(), caches.writer(Fanout(0)), recorder, clock)
     caches.informers.start()
     try:
         wait(lambda: caches.informers.is_synced and not caches.informers.problems(), "caches are not filled")
-        yield Bench(engine, transport)
+        yield Bench(reconciler, transport)
     finally:
         caches.informers.stop(10.0)
         transport.close()
@@ -78,14 +78,14 @@ def measure(stage: Stage) -> tuple[float, float, int]:
     """Milliseconds of the first sync, median of the others, and the requests sent."""
     with bench(stage) as made:
         before = made.transport.statistics().requests
-        milliseconds = [_sync(made.engine) for _ in range(SYNCS)]
+        milliseconds = [_sync(made.reconciler) for _ in range(SYNCS)]
         requests = made.transport.statistics().requests - before
         return milliseconds[0], statistics.median(milliseconds[1:]), requests
 
 
-def _sync(engine: Engine[TFJob]) -> float:
+def _sync(reconciler: Reconciler[TFJob]) -> float:
     begin = time.perf_counter()
-    outcome = engine.sync(KEY)
+    outcome = reconciler.sync(KEY)
     milliseconds = (time.perf_counter() - begin) * 1000
     if outcome != DONE:
         raise RuntimeError(f"there is something to do: {outcome}")

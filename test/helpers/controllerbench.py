@@ -14,9 +14,9 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.decode import decode_tfjob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
+from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.tfjob import TFJobAdapter
 from tfjob_controller.kube.cache.informer import Informer
@@ -96,19 +96,19 @@ class ControllerBench:
         self.fanout = Fanout(helpers)
         self.is_busy = False
         self.gangs = gangs
-        self.engine = self.new_engine()
+        self.reconciler = self.new_reconciler()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
         if of_backend is not None:
             self.api.watch(of_backend.plural, self._watcher(of_backend.plural))
 
-    def new_engine(self) -> Engine[TFJob]:
+    def new_reconciler(self) -> Reconciler[TFJob]:
         """Another process: nothing of the first one's memory."""
         store = self.caches.tfjobs.store
         kind = TFJobAdapter(
             store, ControllerConfig(), self.counted, random.Random(1), restart_rules=True, gangs=self.gangs
         )
-        return Engine(
+        return Reconciler(
             kind,
             ResourceClient(self.api, TFJOBS, decode_tfjob),
             store,
@@ -124,7 +124,7 @@ class ControllerBench:
         return self.api.put(TFJOB_PATH, tfjob(*replica_specs, **spec))
 
     def sync(self) -> Outcome:
-        return self.engine.sync(KEY)
+        return self.reconciler.sync(KEY)
 
     def settle(self, limit: int = 20) -> Outcome:
         """Sync until a sync sends nothing."""

@@ -14,10 +14,10 @@ from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.decode import decode_trainjob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
+from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.trainjob import TrainJobAdapter
 from tfjob_controller.controller.writer import ResponseCache
 from tfjob_controller.kube.cache.informer import Informer
@@ -77,7 +77,7 @@ class TrainBench:
         self.trainjobs = self.caches.trainjobs
         self.logs.is_read = True
         self.is_busy = False
-        self.engine = self.new_engine()
+        self.reconciler = self.new_reconciler()
         informers = {
             "trainjobs": self.trainjobs.jobs,
             "trainingruntimes": self.trainjobs.all[1],
@@ -89,9 +89,9 @@ class TrainBench:
         for name, informer in informers.items():
             self.api.watch(name, _watcher(informer))
 
-    def new_engine(self) -> Engine[TrainJob]:
+    def new_reconciler(self) -> Reconciler[TrainJob]:
         kind = TrainJobAdapter(self.trainjobs.runtimes, CONFIG, self.counted, self.logs, self.clock, restart_rules=True)
-        return Engine(
+        return Reconciler(
             kind,
             ResourceClient(self.api, TRAINJOBS, decode_trainjob),
             self.trainjobs.jobs.store,
@@ -105,13 +105,13 @@ class TrainBench:
     def forget_secrets(self) -> None:
         """As another process has: nobody watches them."""
         self.caches.secrets = ResponseCache()
-        self.engine = self.new_engine()
+        self.reconciler = self.new_reconciler()
 
     def create(self, **job: Any) -> Object:
         return self.api.put(TRAINJOB_PATH, trainjob(**job))
 
     def sync(self) -> Outcome:
-        return self.engine.sync(KEY)
+        return self.reconciler.sync(KEY)
 
     def settle(self, limit: int = 20) -> Outcome:
         """Sync until a sync sends nothing."""

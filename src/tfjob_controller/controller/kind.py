@@ -1,4 +1,4 @@
-"""The adapter of a kind of job: what the engine needs to know where kinds differ, and no more."""
+"""The adapter of a kind of job: what the reconciler must know where kinds differ."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ from tfjob_controller.api.controllerconfig import ControllerConfig, parse_contro
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.triggers import TriggerLog
 from tfjob_controller.controller.workers import Workers
@@ -56,9 +56,9 @@ from tfjob_controller.kube.workqueue.ratelimiting import (
     new_rate_limiting_queue,
 )
 from tfjob_controller.options import RunOptions
-from tfjob_controller.programs.engines import Shared, tfjob_engine, trainjob_engine
 from tfjob_controller.programs.gangpolicy import gang_policy
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
+from tfjob_controller.programs.reconcilers import Shared, tfjob_reconciler, trainjob_reconciler
 from tfjob_controller.telemetry import httpserver, logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
@@ -177,7 +177,7 @@ class Manager:
         connector = Connector(config, self._clock, observer=self.metrics.requests)
         self._follower = LogFollower(connector, self._train_queue.add, self._clock)
         self._workers: list[Workers] = []
-        self._engines: list[Engine[Any]] = []
+        self._reconcilers: list[Reconciler[Any]] = []
         self.metrics.collect_jobs(self._jobs_led)
         self.metrics.collect_trainjobs(self._trainjobs_led)
         self.metrics.collect_training(self._training)
@@ -267,17 +267,17 @@ class Manager:
             self._gangs,
             restart_rules,
         )
-        yield self._workers_for(tfjob_engine(shared, self._queue, self._logs), CONTROLLER, self._queue)
+        yield self._workers_for(tfjob_reconciler(shared, self._queue, self._logs), CONTROLLER, self._queue)
         if self.caches.trainjobs is not None:
-            engine = trainjob_engine(shared, self.caches.trainjobs, self._train_queue, self._follower)
-            yield self._workers_for(engine, TRAIN_CONTROLLER, self._train_queue)
+            reconciler = trainjob_reconciler(shared, self.caches.trainjobs, self._train_queue, self._follower)
+            yield self._workers_for(reconciler, TRAIN_CONTROLLER, self._train_queue)
 
-    def _workers_for(self, engine: Engine[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
-        self._engines.append(engine)
+    def _workers_for(self, reconciler: Reconciler[Any], name: str, queue: RateLimitingQueue[str]) -> Workers:
+        self._reconcilers.append(reconciler)
         return Workers(
             name,
             queue,
-            engine.sync,
+            reconciler.sync,
             count=self._options.workers,
             clock=self._clock,
             observer=self.metrics.syncs,
@@ -353,7 +353,7 @@ class Manager:
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
-            "syncs": lambda: {"jobs_remembered": sum(engine.remembered for engine in self._engines)},
+            "syncs": lambda: {"jobs_remembered": sum(reconciler.tracked_jobs for reconciler in self._reconcilers)},
         }
 
     def _jobs_led(self) -> Sequence[TFJob]:

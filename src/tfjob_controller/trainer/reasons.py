@@ -5,7 +5,7 @@ Machine words are CamelCase and never change; sentences are for people.
 
 from __future__ import annotations
 
-# Events that the engine emits for its writes.
+# Events that the reconciler emits for its writes.
 SUCCESSFUL_CREATE = "SuccessfulCreate"
 FAILED_CREATE = "FailedCreate"
 SUCCESSFUL_DELETE = "SuccessfulDelete"

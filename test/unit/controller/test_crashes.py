@@ -74,7 +74,7 @@ class Life:
                 return
             except Crash:
                 self.deaths += 1
-                self.bench.engine = self.bench.new_engine()
+                self.bench.reconciler = self.bench.new_reconciler()
 
     def _write_or_die(self, *arguments: Any, **options: Any) -> bytes:
         self.writes += 1

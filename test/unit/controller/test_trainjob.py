@@ -1,4 +1,4 @@
-"""The rules of controller/trainjob.py: TrainJob as a kind that the engine can sync."""
+"""The rules of controller/trainjob.py: TrainJob as a kind that the reconciler can sync."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_what_was_said_before_stays_until_it_is_said_anew_and_goes_when_nobody_a
 
 
 def test_metrics_alone_are_no_change_of_the_trainers_status() -> None:
-    """So they may wait: the engine compares what the trainer says."""
+    """So they may wait: the reconciler compares what the trainer says."""
     logs = Logs()
     logs.metrics = {"loss": "0.5"}
     job = running_train_world().job

@@ -1,4 +1,4 @@
-"""What is to be written for a job, as data; the engine carries it out. See `difference` for what may be relied on."""
+"""The writes that a job requires, as data; the reconciler sends them. `planner` states their contract."""
 
 from __future__ import annotations
 

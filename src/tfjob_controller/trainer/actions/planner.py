@@ -1,6 +1,6 @@
-"""What must be written so that the cluster holds what the plan says. Pure; the engine carries it out.
+"""What must be written so that the cluster holds what the plan says. Pure; the reconciler sends the writes.
 
-Contract with the engine:
+Contract with the reconciler:
 
 - The end of a job is acted on only once it stands in `status`: so a job is cleaned up after its end is on record, and a
   crash in between loses nothing. As long as an end is due but not recorded, there are no actions at all. Likewise a
@@ -12,7 +12,6 @@ Contract with the engine:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, BatchJob, PodGroup
@@ -58,57 +57,78 @@ from tfjob_controller.trainer.status.counts import unrecorded_successes
 
 
 def plan_actions(job_state: JobState) -> Actions:
-    """The writes that bring the cluster to the plan; `NOTHING` (the same object) when it is there."""
+    """The writes that bring the cluster to the plan; `NO_ACTIONS` (the same object) if there are none."""
     if job_state.job.metadata.deletion_timestamp is not None or is_finished(job_state.status):
         return NO_ACTIONS
     if job_state.status.phase == PHASE_CLEAN_UP:
-        return _cleaning(job_state) or NO_ACTIONS
+        return _clean_up(job_state) or NO_ACTIONS
     if job_state.completion is not None or job_state.must_restart_all:
+        # The status must say so first.
         return NO_ACTIONS
-    beside = Actions(
-        deletes=(*(_surplus(job_state.plan, job_state.observed) if job_state.plan.steps else ()), *_lost(job_state)),
+    current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
+    return merge(_pod_group(job_state), merge(current, _obsolete(job_state))) or NO_ACTIONS
+
+
+def _suspended(job_state: JobState) -> Actions:
+    """The actions in the current step of a suspended job.
+
+    Its Jobs stay, whatever their attempt: they have no pods. Stale Jobs are deleted when the job is resumed.
+    """
+    step = job_state.step
+    return Actions(
+        deletes=_deletes(job_state),
+        suspends=tuple(_suspends(step.observed, step.replica_states)),
+        patches=tuple(_gang_patches(job_state)),
+    )
+
+
+def _running(job_state: JobState) -> Actions:
+    """The actions in the current step of a job that is not suspended."""
+    return Actions(
+        creates=tuple(_creates(job_state)),
+        deletes=(*_deletes(job_state), *_stale_deletes(job_state)),
+        suspends=tuple(_resumes(job_state)),
+        patches=tuple(_gang_patches(job_state)),
+    )
+
+
+def _deletes(job_state: JobState) -> tuple[Delete, ...]:
+    """The children to delete whether or not the job is suspended."""
+    step, current = job_state.step, _without_stale(job_state)
+    return (
+        *_surplus_deletes(step.plan, step.observed),
+        *_recreated_deletes(step.plan, current, job_state.status),
+        *_reassigned_deletes(job_state.admission, current),
+    )
+
+
+def _without_stale(job_state: JobState) -> list[ReplicaState]:
+    stale = {job.metadata.name for job in job_state.stale.jobs}
+    return [state for state in job_state.step.replica_states if state.replica.name not in stale]
+
+
+def _resumes(job_state: JobState) -> Iterable[SetSuspend]:
+    """Resumes the Jobs of the current step; those that restart together only once all of them have stopped."""
+    step = job_state.step
+    active = tuple(active_beside_suspended(step.plan, step.replica_states, job_state.now))
+    if active or is_any_stopping(job_state.plan, job_state.replica_states, job_state.now):
+        return active
+    return suspension_changes(_without_stale(job_state), suspend=False)
+
+
+def _obsolete(job_state: JobState) -> Actions:
+    """The children outside of the current step: surplus ones, lost ones, and active ones of completed steps."""
+    surplus = _surplus_deletes(job_state.plan, job_state.observed) if job_state.plan.steps else ()
+    return Actions(
+        deletes=(*surplus, *_lost_deletes(job_state)),
         suspends=tuple(
             SetSuspend(state.replica.name, True) for state in job_state.step.completed if is_active(state.job)
         ),
     )
-    return merge(_grouped(job_state), merge(_together(job_state, _in_step(job_state)), beside)) or NO_ACTIONS
 
 
-def _in_step(job_state: JobState) -> Actions:
-    """What the due step lacks.
-
-    While the job is suspended its Jobs stay, whatever their attempt: they have no pods. What is stale is deleted when
-    the job is resumed.
-    """
-    plan, observed, states = job_state.step.plan, job_state.step.observed, job_state.step.replica_states
-    suspend = plan.policy.suspend
-    stale = {job.metadata.name for job in job_state.stale.jobs}
-    here = [state for state in states if state.replica.name not in stale]
-    return Actions(
-        creates=() if suspend else tuple(_creates(job_state)),
-        deletes=(
-            *_surplus(plan, observed),
-            *_redone(plan, here, job_state.status),
-            *_moved(job_state.admission, here),
-            *(() if suspend else _deleted_children(job_state)),
-        ),
-        suspends=tuple(_stopped(observed, states) if suspend else suspension_changes(here, suspend=False)),
-        patches=tuple(_asked(job_state)),
-    )
-
-
-def _together(job_state: JobState, actions: Actions) -> Actions:
-    """Those of a set may go on only once all of them have stopped."""
-    step = job_state.step
-    if step.plan.policy.suspend:
-        return actions
-    left = tuple(active_beside_suspended(step.plan, step.replica_states, job_state.now))
-    resumes = not left and not is_any_stopping(job_state.plan, job_state.replica_states, job_state.now)
-    return actions if resumes else dataclasses.replace(actions, suspends=left)
-
-
-def _grouped(job_state: JobState) -> Actions:
-    """The object that another scheduler knows the job's gang by. One on its way out is recreated once it is gone."""
+def _pod_group(job_state: JobState) -> Actions:
+    """The object that represents the gang to another scheduler. One that is being deleted is recreated afterwards."""
     plan, step, states = job_state.plan, job_state.step, job_state.replica_states
     terms, group = plan.pod_group, step.observed.pod_group
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
@@ -129,28 +149,28 @@ def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[t
     return Actions(
         deletes=tuple(build_delete(*group) for group in groups),
         suspends=tuple(SetSuspend(name, True) for name in active_jobs(jobs)),
-        patches=tuple(_let_go(gang) for gang in gangs if not gang.spec.suspend),
+        patches=tuple(_suspend_gang(gang) for gang in gangs if not gang.spec.suspend),
     )
 
 
-def _cleaning(job_state: JobState) -> Actions:
+def _clean_up(job_state: JobState) -> Actions:
     plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
     return Actions(
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
-            *_ended_group(plan, observed),
+            *_pod_group_deletes(plan, observed),
         ),
         suspends=tuple(SetSuspend(name, True) for name in jobs_to_suspend(plan, observed, states)),
-        patches=(_let_go(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
+        patches=(_suspend_gang(observed.gang),) if observed.gang is not None and must_suspend_gang(observed) else (),
     )
 
 
-def _ended_group(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+def _pod_group_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
     if plan.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
         yield build_delete(plan.pod_group.backend.resource, observed.pod_group)
 
 
-def _let_go(gang: Gang) -> Patch:
+def _suspend_gang(gang: Gang) -> Patch:
     return Patch(GANGS, gang.metadata.name, {"spec": {"suspend": True}})
 
 
@@ -164,14 +184,14 @@ def _creates(job_state: JobState) -> Iterator[Create]:
         yield Create(GANGS, plan.gang.name, build_gang(plan, desired_gang_spec(plan, plan.gang, admission)))
     if _must_wait(job_state):
         return
-    yield from _mounted(plan, observed)
-    told = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
+    yield from _mounted_creates(plan, observed)
+    announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
     for state in job_state.step.replica_states:
         replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
         seat = admission.assignments.get(replica.name) if admission is not None else None
         has_place = admission is None or seat is not None
         if has_place and not is_done and can_create_job(observed, replica.name):
-            yield Create(JOBS, replica.name, build_job(told, replica, seat=seat))
+            yield Create(JOBS, replica.name, build_job(announced, replica, seat=seat))
         if (has_place or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 
@@ -188,7 +208,7 @@ def _must_wait(job_state: JobState) -> bool:
     return is_scaling_unrecorded(plan, job_state.status.scaling, job_state.tf_config_workers)
 
 
-def _asked(job_state: JobState) -> Iterator[Patch]:
+def _gang_patches(job_state: JobState) -> Iterator[Patch]:
     """What the Gang should ask for and does not yet."""
     plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
     if plan.gang is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
@@ -198,18 +218,18 @@ def _asked(job_state: JobState) -> Iterator[Patch]:
         yield Patch(GANGS, gang.metadata.name, body)
 
 
-def _deleted_children(job_state: JobState) -> Iterator[Delete]:
+def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
     """Each stays as long as its pods do, so that none of the next attempt runs beside one of the last.
 
     Not before it is on record that its replica has succeeded: with the Job goes the pod, and nobody would know.
     """
-    untold = {state.replica.name for state in unrecorded_successes(job_state.step.replica_states, job_state.status)}
+    unrecorded = {state.replica.name for state in unrecorded_successes(job_state.step.replica_states, job_state.status)}
     for job in job_state.stale.jobs:
-        if job.metadata.deletion_timestamp is None and job.metadata.name not in untold:
+        if job.metadata.deletion_timestamp is None and job.metadata.name not in unrecorded:
             yield build_delete(JOBS, job, foreground=True)
 
 
-def _moved(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
+def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
     """Jobs that are pinned to a node that is not theirs any more."""
     for state in states if admission is not None else ():
         seat = admission.assignments.get(state.replica.name) if admission is not None else None
@@ -217,7 +237,7 @@ def _moved(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> I
             yield build_delete(JOBS, state.job, foreground=True)
 
 
-def _stopped(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
+def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
     """What a suspended job must stop.
 
     That includes the Jobs from before a restart that is on record, if they have not been deleted yet: no state shows
@@ -230,7 +250,7 @@ def _stopped(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterato
             yield SetSuspend(job.metadata.name, True)
 
 
-def _mounted(plan: Plan, observed: ObservedState) -> Iterator[Create]:
+def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
     """What pods mount: they wait for it, so it may come at the same time as they."""
     if plan.config_map and not observed.has_config_map:
         yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
@@ -242,7 +262,7 @@ def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
     return bool(replica.role.port) and replica.name not in observed.services
 
 
-def _surplus(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
+def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
     """Children of replicas that the job does not want any more.
 
     If one is wanted again, its new pod must not run beside the old one, so its Job stays as long as that does.
@@ -255,7 +275,7 @@ def _surplus(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
             yield build_delete(SERVICES, service)
 
 
-def _lost(job_state: JobState) -> Iterator[Delete]:
+def _lost_deletes(job_state: JobState) -> Iterator[Delete]:
     """Jobs of before whose pod is lost with its node: not in the foreground, where they would wait for it for ever."""
     if job_state.reachable is job_state.observed:
         return
@@ -269,21 +289,21 @@ def _lost(job_state: JobState) -> Iterator[Delete]:
             yield build_delete(JOBS, job)
 
 
-def _redone(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) -> Iterator[Delete]:
+def _recreated_deletes(plan: Plan, states: Sequence[ReplicaState], status: TrainingStatus) -> Iterator[Delete]:
     """Their pods have ended, or are lost with their node and would keep a Job for ever."""
     for state in states:
         if state.job is None or not state.must_redo or state.job.metadata.deletion_timestamp is not None:
             continue
         together = state.replica.role.restarts_together
         if (
-            _goes_alone(plan, state, state.job, status)
+            _is_recreated_alone(plan, state, state.job, status)
             if together
             else are_failures_recorded(state, status.restart_counts)
         ):
             yield build_delete(JOBS, state.job)
 
 
-def _goes_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
+def _is_recreated_alone(plan: Plan, state: ReplicaState, job: BatchJob, status: TrainingStatus) -> bool:
     """Of one that is recreated with all others otherwise. Not before its pods are gone and the status tells of it, or
     it would be taken for one that somebody deleted.
     """

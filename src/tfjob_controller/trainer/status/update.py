@@ -1,9 +1,9 @@
 """What the controller says of a job: the next status, the events to emit, and when to look again.
 
-Contract with the engine: call `next_status` after the writes of a sync, with what the caches then hold. If the answer's
-status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look again after
-`wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this status to be on
-record.
+Contract with the reconciler: call `next_status` after the writes of a sync, with what the caches then hold. If the
+answer's status `is` the job's own, nothing is written. Emit the events only after the status write succeeded. Look
+again after `wake_after_seconds`, even if nothing happens; 0 says that there are actions that only waited for this
+status to be on record.
 
 Here is decided which status is due; `counts` counts for it, `summary` writes it.
 

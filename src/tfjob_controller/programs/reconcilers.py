@@ -1,4 +1,4 @@
-"""The engine of each kind, put together from what they share and what is the kind's own."""
+"""Makes the reconciler of each kind of job, from the parts that all kinds share and those of the kind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tfjob_controller.api.decode import decode_tfjob, decode_trainjob
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches, TrainJobCaches
-from tfjob_controller.controller.engine import Engine
 from tfjob_controller.controller.fanout import Fanout
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import JobEventRecorder
 from tfjob_controller.controller.tfjob import TFJobAdapter
 from tfjob_controller.controller.trainjob import TrainJobAdapter
@@ -29,7 +29,7 @@ from tfjob_controller.util.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What engines of all kinds are given. `restart_rules`: see `trainer.children`."""
+    """What the reconcilers of all kinds share. `restart_rules`: see `trainer.actions.children`."""
 
     requester: Requester
     caches: ControllerCaches
@@ -42,8 +42,8 @@ class Shared:
     restart_rules: bool
 
 
-def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Engine[TFJob]:
-    """Syncs TFJobs; `queue` says whether others wait."""
+def tfjob_reconciler(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressReader) -> Reconciler[TFJob]:
+    """Syncs TFJobs; `queue` says whether other jobs wait for a worker."""
     store = shared.caches.tfjobs.store
     kind = TFJobAdapter(
         store,
@@ -53,7 +53,7 @@ def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressRe
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,
     )
-    return Engine(
+    return Reconciler(
         kind,
         ResourceClient(shared.requester, TFJOBS, decode_tfjob),
         store,
@@ -66,10 +66,10 @@ def tfjob_engine(shared: Shared, queue: RateLimitingQueue[str], logs: ProgressRe
     )
 
 
-def trainjob_engine(
+def trainjob_reconciler(
     shared: Shared, caches: TrainJobCaches, queue: RateLimitingQueue[str], follower: LogFollower
-) -> Engine[TrainJob]:
-    """Syncs TrainJobs; `queue` says whether others wait."""
+) -> Reconciler[TrainJob]:
+    """Syncs TrainJobs; `queue` says whether other jobs wait for a worker."""
     kind = TrainJobAdapter(
         caches.runtimes,
         shared.config,
@@ -79,7 +79,7 @@ def trainjob_engine(
         restart_rules=shared.restart_rules,
         gangs=shared.gangs,
     )
-    return Engine(
+    return Reconciler(
         kind,
         ResourceClient(shared.requester, TRAINJOBS, decode_trainjob),
         caches.jobs.store,

@@ -1,4 +1,4 @@
-"""What TrainJobs cost, and in which order they are written: the engine's rules, with another kind."""
+"""What TrainJobs cost, and in which order they are written: the reconciler's rules, with another kind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_job_that_runs_costs_no_request(bench: TrainBench) -> None:
 
 def test_a_controller_that_starts_anew_writes_nothing_either(bench: TrainBench) -> None:
     running(bench)
-    bench.engine = bench.new_engine()
+    bench.reconciler = bench.new_reconciler()
     sent = len(bench.api.sent)
     bench.settle()
     assert len(bench.api.sent) == sent

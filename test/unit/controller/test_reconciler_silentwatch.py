@@ -46,7 +46,7 @@ def test_nothing_is_made_anew_for_a_job_of_whose_deletion_the_cache_does_not_kno
     go_unheard(bench, lambda: bench.api.change(TFJOB, DELETED))
     vanish(bench)
     if in_another_process:
-        bench.engine = bench.new_engine()
+        bench.reconciler = bench.new_reconciler()
     so_far = len(bench.api.sent)
     for _ in range(3):
         assert bench.sync() == DONE

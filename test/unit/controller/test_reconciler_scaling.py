@@ -120,7 +120,7 @@ def test_another_process_that_finds_the_wish_on_record_goes_on(bench: Controller
     bench.api.fail(500, "InternalError", part="/scale")
     bench.sync()
     assert bench.job["spec"]["workerReplicas"] == 4
-    bench.engine = bench.new_engine()
+    bench.reconciler = bench.new_reconciler()
     bench.settle_minor()
     assert bench.job["spec"]["workerReplicas"] == 2
     assert ("Normal", "Resized", "shrunk 4 → 2 workers: room for b") in bench.recorder.events

@@ -17,8 +17,8 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
-from tfjob_controller.controller.engine import YIELD_SECONDS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
+from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.tfjob import STATUS_DEBOUNCE_SECONDS
 from tfjob_controller.trainer.plan.model import Plan, Replica, UnplannableError
@@ -105,11 +105,11 @@ def test_a_finished_job_costs_nothing_ever_again_also_in_another_process(bench: 
     bench.settle()
     assert bench.status["phase"] == "Done"
     sent = len(bench.api.sent)
-    bench.engine = bench.new_engine()
+    bench.reconciler = bench.new_reconciler()
     bench.api.remove(f"{JOB_PATH}/{bench.child('master-0')}")
     assert bench.sync() == DONE
     assert len(bench.api.sent) == sent
-    assert bench.engine.remembered == 0
+    assert bench.reconciler.tracked_jobs == 0
 
 
 def test_a_finished_job_is_deleted_when_its_time_to_live_is_over(bench: ControllerBench) -> None:
@@ -405,7 +405,7 @@ def test_a_deleted_job_is_left_to_the_garbage_collector_and_forgotten(
     deleted(bench)  # type: ignore[operator]  # pytest gives objects
     assert bench.sync() == outcome
     assert len(bench.api.sent) == sent
-    assert bench.engine.remembered == 0
+    assert bench.reconciler.tracked_jobs == 0
 
 
 def test_many_writers_make_what_one_makes() -> None:
@@ -418,7 +418,7 @@ def test_many_writers_make_what_one_makes() -> None:
 
 
 def test_a_key_of_no_job_is_nothing_and_never_will_be(bench: ControllerBench) -> None:
-    assert bench.engine.sync(KEY) == NOT_FOUND
+    assert bench.reconciler.sync(KEY) == NOT_FOUND
 
 
 class RefusesLater:
@@ -438,7 +438,7 @@ class RefusesLater:
 
 
 def test_a_plan_that_cannot_say_what_a_child_is_made_of_ends_the_job_in_its_words(bench: ControllerBench) -> None:
-    bench.engine._kind = RefusesLater(bench.engine._kind)
+    bench.reconciler._kind = RefusesLater(bench.reconciler._kind)
     bench.create()
     assert isinstance(bench.settle(), TerminalFailure | Done)
     assert bench.api.paths("/jobs/") == []

@@ -1,0 +1,360 @@
+"""The reconciler: compares what the cluster holds of a job with what it should hold, and writes the difference.
+
+Theory of operation. `Reconciler.sync(key)` is level-triggered: it reads the caches as they are, whatever event queued
+the job. `_reconcile` applies the rules of a sync in their order:
+
+    being deleted       nothing: the garbage collector deletes the children
+    not managed         nothing: another controller runs the job
+    finished            the job is deleted once its time to live is over
+    invalid             its children are stopped, then its status says Failed
+    without identity    its RuntimeId is written before the first child
+    not plannable yet   its status says what it waits for
+    all others          `_sync_children`: writes, then one status, then the spec, then events
+
+The last row is the same for all jobs that run, are suspended or end. `trainer.actions.planner.plan_actions` decides
+which children are suspended, cleaned up, deleted and created, `trainer.status.update.next_status` whether the job has
+failed or completed and whether it must be suspended or scaled. Both read one evaluation of the job. What differs
+between kinds of jobs is in the `KindAdapter`.
+
+The response to each write is put into the cache at once, so the next sync sees it. A job with nothing to do costs no
+request. A status that differs only in counts is delayed (reporter.py).
+
+A watch whose connection is half open delivers nothing, so the cache may not show yet that a job is being deleted. The
+garbage collector deletes its children then, and each sync would recreate them. Therefore the API server is asked
+whether the job still exists before a child is recreated (client-go's `RecheckDeletionTimestamp`). A new job does not
+need this request.
+
+While other jobs wait for a worker, a job whose children have just been created is queued again before its status is
+written: children have priority over statuses. The write is often not needed at all by then.
+
+Threads: `sync` may be called by many workers, but not for the same key at the same time, which the queue guarantees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic
+
+import structlog
+
+from tfjob_controller.api.common.core import Scale
+from tfjob_controller.controller.kind import KindAdapter
+from tfjob_controller.controller.outcome import (
+    DONE,
+    NOT_FOUND,
+    Fault,
+    Outcome,
+    RequeueAfter,
+    Retry,
+    TerminalFailure,
+    obstacles_of,
+    outcome_after,
+    outcome_of,
+)
+from tfjob_controller.controller.reporter import JobEventRecorder, Reporter, StatusDebounce
+from tfjob_controller.controller.snapshot import Snapshots
+from tfjob_controller.controller.writer import Writer, WriteResult
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import ObjectT, key_of
+from tfjob_controller.trainer.actions.model import Actions
+from tfjob_controller.trainer.actions.planner import plan_actions, stop_all
+from tfjob_controller.trainer.plan.model import Plan, UnplannableError
+from tfjob_controller.trainer.state.evaluation import evaluate
+from tfjob_controller.trainer.state.observed import ObservedState, is_finished
+from tfjob_controller.trainer.status.update import (
+    StatusResult,
+    finished_status,
+    invalid_status,
+    next_status,
+    waiting_status,
+)
+from tfjob_controller.util.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+# The delay of a job that yields to others: it comes after all jobs that are queued by then.
+YIELD_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class _JobRecord(Generic[ObjectT]):
+    """What is kept of a job between two syncs: the results for its generation, and what is not reported yet."""
+
+    job: ObjectT
+    # Why this generation is invalid; None if it is valid.
+    problem: str | None
+    debounce: StatusDebounce
+    # The plan of this generation; None until it has been made.
+    plan: Plan | None = None
+    # Reports whether any generation has had children: a change may arrive before the status that says so.
+    has_children: bool = False
+    # How many children existed before some were deleted that are not recreated yet. None if another process created
+    # children, so that the number is unknown.
+    child_count: int | None = 0
+    # Writes whose events wait for a status. Not empty between two syncs only if the job has yielded.
+    unreported: list[WriteResult] = field(default_factory=list)
+
+    def has_lost_children(self, observed_count: int) -> bool:
+        return self.child_count is None or observed_count < self.child_count
+
+    def record_observed(self, observed_count: int, actions: Actions) -> None:
+        self.child_count = observed_count if actions.creates else max(observed_count, self.child_count or 0)
+
+    def record_writes(self, result: WriteResult) -> None:
+        self.has_children |= bool(result.created)
+        self.child_count = (self.child_count or 0) + len(result.created)
+        self.unreported.append(result)
+
+
+class Reconciler(Generic[ObjectT]):
+    """Syncs jobs of one kind."""
+
+    def __init__(
+        self,
+        kind: KindAdapter[ObjectT],
+        client: ResourceClient[ObjectT],
+        store: Store[ObjectT],
+        snapshots: Snapshots,
+        writer: Writer,
+        recorder: JobEventRecorder,
+        clock: Clock,
+        is_busy: Callable[[], bool] = lambda: False,
+        scales: ResourceClient[Scale] | None = None,
+    ) -> None:
+        """`is_busy` reports whether other jobs wait for a worker. `scales` writes the scale subresource of jobs;
+        without it no job is scaled.
+        """
+        self._kind = kind
+        self._client = client
+        self._store = store
+        self._snapshots = snapshots
+        self._writer = writer
+        self._reporter = Reporter(kind.resource, recorder)
+        self._clock = clock
+        self._is_busy = is_busy
+        self._scales = scales
+        self._records: dict[str, _JobRecord[ObjectT]] = {}
+        # The UIDs, by key, of expired jobs whose deletion was accepted but is not in the cache yet.
+        self._deletions: dict[str, str] = {}
+
+    @property
+    def tracked_jobs(self) -> int:
+        """The number of jobs that are kept in memory beyond the cache: those that are not finished."""
+        return len(self._records)
+
+    def sync(self, key: str) -> Outcome:
+        """Brings one job closer to its desired state. Raises nothing that a retry could correct."""
+        job = self._store.get(key)
+        if job is None:
+            self._forget_deleted(key)
+            return NOT_FOUND
+        try:
+            return self._reconcile(key, job)
+        except ApiError as error:
+            return outcome_of(error, f"write {self._kind.resource.kind} {job.metadata.name}")
+
+    def _reconcile(self, key: str, job: ObjectT) -> Outcome:
+        """Applies the rules of a sync in their order; the table at the top lists them."""
+        if job.metadata.deletion_timestamp is not None:
+            self._forget_deleted(key)
+            return DONE
+        if not self._kind.is_managed(job):
+            return DONE
+        if is_finished(self._kind.work_of(job).status):
+            self._forget(key)
+            return self._delete_if_expired(key, job)
+        record = self._record_of(key, job)
+        if record.problem is not None:
+            return self._fail_invalid(job, record, record.problem)
+        identity = self._kind.identity_patch(job)
+        if identity is not None:
+            job = self._write_identity(job, identity)
+            record = self._record_of(key, job)
+        try:
+            plan = record.plan = record.plan or self._kind.plan(job)
+            return self._sync_children(job, record, plan)
+        except UnplannableError as error:
+            # A framework may raise it as late as a child's environment is built.
+            return self._wait_for_plan(job, record, error)
+
+    def _sync_children(self, job: ObjectT, record: _JobRecord[ObjectT], plan: Plan) -> Outcome:
+        """Evaluates the job, and writes children, status and spec in this order. Events follow their writes."""
+        now = self._clock.now()
+        current = record.debounce.with_pending(self._kind.work_of(job))
+        observed = self._observe(job, plan)
+        state = evaluate(current, plan, observed, now)
+        actions = plan_actions(state)
+        if actions.creates and record.has_lost_children(observed.count) and not self._still_exists(job):
+            return DONE
+        record.record_observed(observed.count, actions)
+        faults: Sequence[Fault] = ()
+        if actions:
+            result = self._writer.apply(job, actions)
+            faults = result.faults
+            record.record_writes(result)
+            if self._must_yield(record):
+                return RequeueAfter(YIELD_SECONDS)
+        try:
+            if actions:
+                state = evaluate(current, plan, self._observe(job, plan), now)
+            due = next_status(state, obstacles_of(faults))
+            delay_seconds = self._write_status(job, record, due)
+            if delay_seconds is None:
+                self._write_spec(job, due)
+        finally:
+            self._report_writes(job, record)
+        return outcome_after(faults, _earliest(due.wake_after_seconds, delay_seconds))
+
+    def _delete_if_expired(self, key: str, job: ObjectT) -> Outcome:
+        """Deletes a finished job once its time to live is over.
+
+        The deletion of its children may arrive before its own, and queue it again. Its deletion is therefore kept until
+        the watch confirms it, and not requested twice.
+        """
+        result = finished_status(self._kind.work_of(job), self._clock.now())
+        if not result.delete_job:
+            return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+        meta = job.metadata
+        if self._deletions.get(key) == meta.uid:
+            return DONE
+        try:
+            self._client.delete(meta.namespace, meta.name, uid=meta.uid)
+        except ApiError as error:
+            # A conflict means that another job has the name by now.
+            return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
+        self._deletions[key] = meta.uid
+        log.info("job deleted: its time to live is over")
+        return DONE
+
+    def _fail_invalid(self, job: ObjectT, record: _JobRecord[ObjectT], problem: str) -> Outcome:
+        """Ends an invalid job. A job may become invalid while it runs, if an older CRD admits the change.
+
+        Its children are stopped before its status says Failed, since children of a finished job are not synced.
+        """
+        result = self._writer.apply(job, stop_all(*self._snapshots.children_to_stop(job)))
+        outcome = outcome_after(result.faults, None)
+        if isinstance(outcome, Retry):
+            return outcome
+        self._write_status(job, record, invalid_status(self._kind.work_of(job), problem, self._clock.now()))
+        return TerminalFailure(problem)
+
+    def _wait_for_plan(self, job: ObjectT, record: _JobRecord[ObjectT], error: UnplannableError) -> Outcome:
+        """Waits for an object that the job refers to, or fails the job if it has waited for too long."""
+        if error.seconds_left <= 0:
+            return self._fail_invalid(job, record, str(error))
+        self._write_status(job, record, waiting_status(self._kind.work_of(job), str(error), self._clock.now()))
+        return RequeueAfter(error.seconds_left)
+
+    def _write_identity(self, job: ObjectT, identity: Mapping[str, Any]) -> ObjectT:
+        """Writes the identity before the first child is created, if nobody has changed the job since it was read."""
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, **identity}
+        identified = self._client.patch(meta.namespace, meta.name, body)
+        self._store.assume(identified)
+        log.info("identity written", **identity)
+        return identified
+
+    def _observe(self, job: ObjectT, plan: Plan) -> ObservedState:
+        return self._kind.follow_logs(job, plan, self._snapshots.take(job, plan))
+
+    def _still_exists(self, job: ObjectT) -> bool:
+        """Asks the API server whether the job exists and is not being deleted.
+
+        The request is a list, because the controller has no right to get single jobs.
+        """
+        meta = job.metadata
+        for live in self._client.list(meta.namespace, field_selector=f"metadata.name={meta.name}"):
+            if live.metadata.uid == meta.uid and live.metadata.deletion_timestamp is None:
+                return True
+            self._store.assume(live)
+        log.info("the job is being deleted: children are not recreated")
+        return False
+
+    def _must_yield(self, record: _JobRecord[ObjectT]) -> bool:
+        """Reports whether other jobs come before this one's status: once, after creates without faults."""
+        (*earlier, result) = record.unreported
+        return not earlier and bool(result.created) and not result.faults and self._is_busy()
+
+    def _write_status(self, job: ObjectT, record: _JobRecord[ObjectT], result: StatusResult) -> float | None:
+        """Writes the status if it differs, and emits its events.
+
+        Returns for how many seconds the write is still delayed; None if it is not.
+        """
+        change = self._kind.status_change(job, result.status)
+        if change is None:
+            record.debounce.clear()
+            return None
+        before = self._kind.work_of(job)
+        delay_seconds = record.debounce.remaining_seconds(before, result, self._clock.monotonic())
+        if delay_seconds > 0:
+            return delay_seconds
+        meta = job.metadata
+        self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
+        record.debounce.record_write(before, result)
+        self._kind.status_written(before, result.status, self._clock.now())
+        self._reporter.report_status(job, result.events)
+        return None
+
+    def _write_spec(self, job: ObjectT, result: StatusResult) -> None:
+        """Suspends or scales the job, as its status on record says."""
+        if result.suspend_job:
+            self._suspend(job)
+        if result.scale_to is not None:
+            self._scale(job, result.scale_to)
+
+    def _suspend(self, job: ObjectT) -> None:
+        """Sets spec.suspend, also if other fields have changed since the job was read."""
+        meta = job.metadata
+        body = {"metadata": {"uid": meta.uid}, "spec": {"suspend": True}}
+        self._store.assume(self._client.patch(meta.namespace, meta.name, body))
+        log.info("job suspended")
+
+    def _scale(self, job: ObjectT, workers: int) -> None:
+        """Sets the number of workers, unless the spec has changed since it was read: the number may be outdated."""
+        meta, cached = job.metadata, self._store.get(key_of(job))
+        if self._scales is None or cached is None or cached.metadata.generation != meta.generation:
+            return
+        body = {"metadata": {"resourceVersion": cached.metadata.resource_version}, "spec": {"replicas": workers}}
+        try:
+            self._scales.patch(meta.namespace, meta.name, body, subresource="scale")
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            log.info("job not scaled: another writer was first", workers=workers)
+        else:
+            log.info("job scaled", workers=workers)
+
+    def _report_writes(self, job: ObjectT, record: _JobRecord[ObjectT]) -> None:
+        results, record.unreported = record.unreported, []
+        for result in results:
+            self._reporter.report_writes(job, result)
+
+    def _record_of(self, key: str, job: ObjectT) -> _JobRecord[ObjectT]:
+        """Returns the job's record. Each generation is validated once."""
+        known = self._records.get(key)
+        if known is None or known.job.metadata.uid != job.metadata.uid:
+            record = _JobRecord(job, self._kind.problem(job, None), StatusDebounce(self._kind.status_debounce_seconds))
+            record.child_count = None if self._kind.work_of(job).status.phase else 0
+        elif known.job.metadata.generation == job.metadata.generation:
+            return known
+        else:
+            last_valid = known.job if known.problem is None else None
+            problem = self._kind.problem(job, last_valid, has_children=known.has_children)
+            record = replace(known, job=job, problem=problem, plan=None)
+        self._records[key] = record
+        return record
+
+    def _forget(self, key: str) -> None:
+        self._records.pop(key, None)
+        self._kind.forget(key)
+
+    def _forget_deleted(self, key: str) -> None:
+        self._forget(key)
+        self._deletions.pop(key, None)
+
+
+def _earliest(first: float | None, second: float | None) -> float | None:
+    return min((seconds for seconds in (first, second) if seconds is not None), default=None)
