@@ -41,7 +41,7 @@ from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.actions.model import Actions, Patch
 from tfjob_controller.trainer.actions.planner import plan_actions
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, Replica
 from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.state.evaluation import JobState, evaluate

@@ -24,7 +24,7 @@ from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.trainer.frameworks.base import Framework
 from tfjob_controller.trainer.frameworks.plain import FRAMEWORK as PLAIN
 from tfjob_controller.trainer.frameworks.registry import by_command, frameworks
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan

@@ -294,10 +294,10 @@ def test_with_restart_the_gang_keeps_its_attempt(autoscaled: Trial) -> None:
     for replica in ("master-0", "worker-0", "worker-1"):
         autoscaled.await_running(replica)
     await_resized(autoscaled, f"shrunk 3 → 2 workers: {WHY}")
-    seats = {
+    members = {
         job["metadata"]["labels"]["scheduling.kubeflow.org/member"] for job in autoscaled.children("jobs").values()
     }
-    assert seats == {"master-0", "worker-0", "worker-2"}
+    assert members == {"master-0", "worker-0", "worker-2"}
     assert gang.get()["status"]["attempt"] == 1
 
 

@@ -98,8 +98,8 @@ def what_runs_stays(state: JobState, actions: Actions) -> None:
     past = {view.replica.name for view in state.step.completed}
     for view in state.step.replica_states:
         name = view.replica.name
-        seat = state.admission.assignments.get(name) if state.admission is not None else None
-        is_in_place = seat is None or not is_misplaced(view, seat)
+        assignment = state.admission.assignments.get(name) if state.admission is not None else None
+        is_in_place = assignment is None or not is_misplaced(view, assignment)
         if view.is_up and not view.must_redo and name not in stale | past and is_in_place:
             is_beside_a_stopped_one = state.plan.restarts_together and any(
                 each.job is not None and each.job.spec.suspend for each in state.step.replica_states

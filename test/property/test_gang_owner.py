@@ -24,7 +24,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete
 from tfjob_controller.trainer.gang.admission import is_placed
-from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.pods import is_finished
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE, job_outcome
 from tfjob_controller.trainer.status.update import next_status
@@ -63,7 +63,7 @@ class Play:
         cluster.carry_out(
             replace_deletes(actions, tuple(delete for delete in actions.deletes if not delete.foreground))
         )
-        self._check_seats()
+        self._check_members()
         before = cluster.job.status
         result = next_status(cluster.state)
         cluster.job = replace(cluster.job, status=result.status)
@@ -94,15 +94,15 @@ class Play:
             for pod in pods:
                 assert pod.metadata.labels[ATTEMPT_LABEL] == attempt or is_finished(pod)
 
-    def _check_seats(self) -> None:
-        """No two replicas of an attempt have the same seat, and none has one without a node when it is made."""
+    def _check_members(self) -> None:
+        """No two replicas of an attempt have the same member, and none has one without a node when it is made."""
         gang = self.cluster.gang
         if gang is None or not is_placed(gang):
             return
         attempt = str(gang.status.attempt)
         jobs = [job for job in self.cluster.jobs.values() if job.metadata.labels[ATTEMPT_LABEL] == attempt]
-        seats = [job.metadata.labels[MEMBER_LABEL] for job in jobs]
-        assert len(seats) == len(set(seats))
+        members = [job.metadata.labels[MEMBER_LABEL] for job in jobs]
+        assert len(members) == len(set(members))
 
     def happens(self, word: str, index: int) -> None:
         cluster, gang = self.cluster, self.cluster.gang

@@ -16,7 +16,7 @@ from tfjob_controller.controller.observer import JobObserver, observe_status
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import new_runtime_id
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.tfjob import build_plan, gang_problem

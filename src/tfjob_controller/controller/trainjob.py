@@ -24,7 +24,7 @@ from tfjob_controller.controller.observer import JobObserver, observe_status
 from tfjob_controller.controller.runtimes import RuntimeResolver
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy
 from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan

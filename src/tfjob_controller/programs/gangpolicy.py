@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfjob_controller.options import RunOptions
-from tfjob_controller.trainer.gangterms import OFF, GangPolicy
+from tfjob_controller.trainer.gang.terms import OFF, GangPolicy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 # As manifests/base/extender calls it.

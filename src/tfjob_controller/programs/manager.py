@@ -62,7 +62,7 @@ from tfjob_controller.programs.reconcilers import Shared, tfjob_reconciler, trai
 from tfjob_controller.telemetry import httpserver, logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
-from tfjob_controller.trainer import gangterms
+from tfjob_controller.trainer.gang import terms
 from tfjob_controller.trainer.state.observed import TrainingJob
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock, RealClock
@@ -164,7 +164,7 @@ class Manager:
             self.transport,
             options.namespace,
             self._clock,
-            gangs=options.gang_scheduling != gangterms.OFF and self._gangs.backend is None,
+            gangs=options.gang_scheduling != terms.OFF and self._gangs.backend is None,
             pod_groups=self._gangs.backend.resource if self._gangs.backend is not None else None,
             trainjobs=options.trainjobs,
         )

@@ -22,7 +22,7 @@ from helpers.trainworld import (
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.api.gang import BOUND, WAITING, member_ids
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.failure_attribution import GRACE_SECONDS
 from tfjob_controller.trainer.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.trainer.state.restarts import BASE_SECONDS

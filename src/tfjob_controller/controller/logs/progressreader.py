@@ -30,7 +30,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.naming import JOB_TYPE
-from tfjob_controller.trainer.progress import last_match, worker_id
+from tfjob_controller.trainer.scaling.progress import last_match, worker_id
 from tfjob_controller.trainer.state.observed import Reading, is_finished
 from tfjob_controller.trainer.state.pods import all_containers_ended, was_started
 from tfjob_controller.util.clock import Clock

@@ -26,7 +26,7 @@ from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SECRETS, SERVICE
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.trainer.gangseat import Seat, take_seat
+from tfjob_controller.trainer.gang.assignment import MemberAssignment, apply_assignment
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT, replica_labels
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica
 from tfjob_controller.trainer.podgroup.podgroup import join_pod_group, pod_group_label
@@ -43,10 +43,12 @@ _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 BACKOFF_LIMIT = 2**31 - 1
 
 
-def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat | None = None) -> Body:
-    """The batch/v1 Job that runs one replica; `seat` is its place in a gang."""
+def build_job(
+    plan: Plan, replica: Replica, *, suspend: bool = False, assignment: MemberAssignment | None = None
+) -> Body:
+    """The batch/v1 Job that runs one replica; `assignment` is its member of a gang and its node."""
     generation = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_generation(plan, replica) else {}
-    labels = _labels(plan, replica) | generation | (seat.labels if seat is not None else {})
+    labels = _labels(plan, replica) | generation | (assignment.labels if assignment is not None else {})
     together = replica.role.restarts_together
     restart_policy = NEVER if together else restart_policy_of(replica.role.template)
     in_place = replica.fails_itself and restart_policy == ON_FAILURE
@@ -59,8 +61,8 @@ def build_job(plan: Plan, replica: Replica, *, suspend: bool = False, seat: Seat
     }
     if replica.fails_itself:
         spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
-    if seat is not None:
-        take_seat(spec["template"]["spec"], seat)
+    if assignment is not None:
+        apply_assignment(spec["template"]["spec"], assignment)
     if plan.pod_group is not None:
         labels = labels | pod_group_label(plan.pod_group)
         join_pod_group(spec["template"], plan.pod_group)

@@ -175,7 +175,8 @@ def _suspend_gang(gang: Gang) -> Patch:
 
 
 def _creates(job_state: JobState) -> Iterator[Create]:
-    """What is missing, the chief's first; of a gang the Gang alone until it is placed, then all that has a seat.
+    """The missing children, those of the chief first. Of a gang, only the Gang until it is placed, and then the
+    children of all replicas that have an assignment.
 
     A succeeded replica keeps its name, but never runs again.
     """
@@ -188,11 +189,11 @@ def _creates(job_state: JobState) -> Iterator[Create]:
     announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
     for state in job_state.step.replica_states:
         replica, is_done = state.replica, state.state == replica_state.SUCCEEDED
-        seat = admission.assignments.get(replica.name) if admission is not None else None
-        has_place = admission is None or seat is not None
-        if has_place and not is_done and can_create_job(observed, replica.name):
-            yield Create(JOBS, replica.name, build_job(announced, replica, seat=seat))
-        if (has_place or is_done) and _lacks_service(replica, observed):
+        assignment = admission.assignments.get(replica.name) if admission is not None else None
+        is_assigned = admission is None or assignment is not None
+        if is_assigned and not is_done and can_create_job(observed, replica.name):
+            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment))
+        if (is_assigned or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 
 
@@ -232,8 +233,8 @@ def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
 def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
     """Jobs that are pinned to a node that is not theirs any more."""
     for state in states if admission is not None else ():
-        seat = admission.assignments.get(state.replica.name) if admission is not None else None
-        if state.job is not None and seat is not None and is_misplaced(state, seat):
+        assignment = admission.assignments.get(state.replica.name) if admission is not None else None
+        if state.job is not None and assignment is not None and is_misplaced(state, assignment):
             yield build_delete(JOBS, state.job, foreground=True)
 
 

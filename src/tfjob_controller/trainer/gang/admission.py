@@ -49,8 +49,8 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
-from tfjob_controller.trainer.gangseat import NODE_LABEL, Seat, node_value, wanted_seats
-from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.gang.assignment import NODE_LABEL, MemberAssignment, node_value, wanted_role_members
+from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.naming import replica_id
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
 from tfjob_controller.trainer.state import replica_state
@@ -72,7 +72,7 @@ class GangAdmission:
     """
 
     is_admitted: bool
-    assignments: Mapping[str, Seat]
+    assignments: Mapping[str, MemberAssignment]
     member_counts: Mapping[str, int]
     stale: StaleChildren
 
@@ -95,11 +95,13 @@ def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[Replica
     stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
     pods = (pod for some in observed.pods.values() for pod in some)
     placed = gang if attempt else None
-    taken = _taken_seats(plan, observed, done, now, placed)
+    taken = _taken_members(plan, observed, done, now, placed)
     nodes = placed_nodes(placed.status) if placed is not None else {}
     return GangAdmission(
         is_admitted=attempt > 0,
-        assignments={name: _seat(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
+        assignments={
+            name: _assignment(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes
+        },
         member_counts=_sizes(taken.values(), placed),
         stale=StaleChildren(stale, not stale and not any(_is_left_over(pod, now) for pod in pods)),
     )
@@ -250,52 +252,58 @@ def must_suspend_gang(observed: ObservedState) -> bool:
     return gang is not None and not gang.spec.suspend and gang.status.phase not in (BOUND, RELEASED)
 
 
-def is_misplaced(state: ReplicaState, seat: Seat) -> bool:
-    """Is the replica's Job pinned to another node than its seat, and does not run there either?"""
-    if not seat.node or state.job is None or state.is_up or state.must_redo or state.state == replica_state.SUCCEEDED:
+def is_misplaced(state: ReplicaState, assignment: MemberAssignment) -> bool:
+    """Reports whether the replica's Job is pinned to another node than the assigned one, and does not run."""
+    if (
+        not assignment.node
+        or state.job is None
+        or state.is_up
+        or state.must_redo
+        or state.state == replica_state.SUCCEEDED
+    ):
         return False
-    return state.job.metadata.labels.get(NODE_LABEL) != node_value(seat.node)
+    return state.job.metadata.labels.get(NODE_LABEL) != node_value(assignment.node)
 
 
-def _taken_seats(
+def _taken_members(
     plan: Plan, observed: ObservedState, done: set[str], now: CurrentAttempt, gang: Gang | None
 ) -> dict[str, str]:
-    """The seat of each replica that takes one, by its name. `gang` is None while it has no placement."""
-    seats = {
+    """The member of each replica that takes one, by the replica's name. `gang` is None while it has no placement."""
+    members = {
         name: job.metadata.labels.get(MEMBER_LABEL, "")
         for name, job in observed.jobs.items()
         if name in plan.by_name and now.has(job)
     }
-    settled = seats.keys() | done
+    settled = members.keys() | done
     for role in plan.roles:
         lacking = [each for each in plan.replicas if each.role is role and each.name not in settled]
         if lacking:
-            free = _free_seats(role.name, set(seats.values()), len(lacking), gang)
-            seats.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
-    return seats
+            free = _free_members(role.name, set(members.values()), len(lacking), gang)
+            members.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))
+    return members
 
 
 def _index(replica: Replica) -> int:
     return replica.index
 
 
-def _free_seats(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
+def _free_members(role: str, taken: set[str], lacking: int, gang: Gang | None) -> Iterator[str]:
     """First those that the gang should have."""
-    own = sum(kind_of(seat) == role for seat in taken)
-    wanted = [seat for seat in wanted_seats(gang, role, own + lacking) if seat not in taken]
+    own = sum(kind_of(member) == role for member in taken)
+    wanted = [member for member in wanted_role_members(gang, role, own + lacking) if member not in taken]
     yield from wanted
     beyond = (replica_id(role, index) for index in itertools.count())
-    yield from (seat for seat in beyond if seat not in taken and seat not in wanted)
+    yield from (member for member in beyond if member not in taken and member not in wanted)
 
 
-def _sizes(seats: Iterable[str], gang: Gang | None) -> dict[str, int]:
-    """How many seats of each role the gang must have so that these are among them."""
+def _sizes(members: Iterable[str], gang: Gang | None) -> dict[str, int]:
+    """How many members of each role the gang must have so that these are among them."""
     by_role: dict[str, set[int]] = {}
-    for seat in seats:
-        index = index_of(seat)
+    for member in members:
+        index = index_of(member)
         # Labels are edited by hand, too.
         if index is not None and index < MAX_MEMBERS:
-            by_role.setdefault(kind_of(seat), set()).add(index)
+            by_role.setdefault(kind_of(member), set()).add(index)
     return {role: _size(role, indexes, gang) for role, indexes in by_role.items()}
 
 
@@ -307,11 +315,13 @@ def _size(role: str, indexes: set[int], gang: Gang | None) -> int:
     needed = {replica_id(role, index) for index in indexes}
     # Who is wanted in a smaller gang is wanted in a larger one.
     sizes = range(len(indexes), most)
-    return sizes.start + bisect_left(sizes, True, key=lambda size: needed.issubset(wanted_seats(gang, role, size)))
+    return sizes.start + bisect_left(
+        sizes, True, key=lambda size: needed.issubset(wanted_role_members(gang, role, size))
+    )
 
 
-def _seat(terms: GangTerms, member: str, attempt: int, node: str) -> Seat:
-    return Seat(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
+def _assignment(terms: GangTerms, member: str, attempt: int, node: str) -> MemberAssignment:
+    return MemberAssignment(terms.name, member, attempt, terms.scheduler_name, node if terms.pins else "")
 
 
 @dataclass(frozen=True, slots=True)

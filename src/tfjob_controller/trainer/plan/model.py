@@ -18,7 +18,7 @@ from typing import Any
 
 from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.gangterms import OFF, GangTerms, GroupTerms
+from tfjob_controller.trainer.gang.terms import OFF, GangTerms, PodGroupTerms
 
 # The role of workers, whom a gang knows as a member of that name.
 WORKER_ROLE = WORKER.lower()
@@ -136,7 +136,7 @@ class Plan:
     priority_class_name: str = ""
     gang: GangTerms | None = None
     # The same, where another scheduler sees to it.
-    pod_group: GroupTerms | None = None
+    pod_group: PodGroupTerms | None = None
     # Its scheduler wants no pods now: `policy.suspend` is True for that, and not because the user says so.
     is_held: bool = False
     # The job asks to be a gang, and the controller's flags say that none is.
@@ -150,11 +150,11 @@ class Plan:
     # How a worker's log says how many steps it has done; None: an annotation of its pod does.
     progress_pattern: re.Pattern[str] | None = None
     total_steps: int | None = None
-    # Of a job with total_steps: see `progress`.
+    # Of a job with total_steps: see `scaling.progress`.
     step_shares: StepShares | None = None
     # Bounds of the workers; None without autoscaling.
     worker_bounds: tuple[int, int] | None = None
-    # What is done about the gang scheduler's wishes: see `gangterms.GangPolicy`.
+    # What is done about the gang scheduler's resize requests: see `gang.terms.GangPolicy`.
     autoscaling: str = OFF
     # Which field says how many workers there should be.
     workers_field: str = ""

@@ -36,7 +36,7 @@ from tfjob_controller.api.tfjob.types import (
 )
 from tfjob_controller.api.tfjob.validation import has_training_container
 from tfjob_controller.kube.meta import OwnerReference
-from tfjob_controller.trainer.gangterms import (
+from tfjob_controller.trainer.gang.terms import (
     NO_GANGS,
     OFF,
     GangPolicy,

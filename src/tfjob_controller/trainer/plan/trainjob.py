@@ -35,7 +35,7 @@ from tfjob_controller.api.trainjob.types import (
 )
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
-from tfjob_controller.trainer.gangterms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
+from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, child_name, gang_name, job_labels, replica_id, runtime_id_of
 from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica, Role, RunPolicy, UnplannableError
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL

@@ -24,7 +24,7 @@ from tfjob_controller.api.common.core import PodGroup
 from tfjob_controller.api.common.podrequests import amounts_of
 from tfjob_controller.api.common.quantity import PODS, quantity_of
 from tfjob_controller.api.gang import Member
-from tfjob_controller.trainer.gangterms import GangTerms, GroupTerms
+from tfjob_controller.trainer.gang.terms import GangTerms, PodGroupTerms
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
 from tfjob_controller.trainer.podgroup.backend import Body, PodGroupRequest, add_metadata
 from tfjob_controller.trainer.state import replica_state
@@ -65,7 +65,7 @@ def has_pod_group(observed: ObservedState) -> bool:
     return observed.pod_group is not None and observed.pod_group.metadata.deletion_timestamp is None
 
 
-def must_delete_pod_group(plan: Plan, step: Step, terms: GroupTerms) -> bool:
+def must_delete_pod_group(plan: Plan, step: Step, terms: PodGroupTerms) -> bool:
     """Reports whether no pod needs the object now, or whether an evicted gang has no running pod left."""
     admission = terms.backend.admission
     if plan.is_suspended or (step.plan.pod_group is None and admission is None):
@@ -76,7 +76,7 @@ def must_delete_pod_group(plan: Plan, step: Step, terms: GroupTerms) -> bool:
     return all(is_finished(pod) for pods in step.observed.pods.values() for pod in pods)
 
 
-def build_pod_group(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]) -> Body:
+def build_pod_group(plan: Plan, terms: PodGroupTerms, views: Sequence[ReplicaState]) -> Body:
     """Returns the object, ready for JSON."""
     resource = terms.backend.resource
     metadata: Body = {
@@ -89,13 +89,13 @@ def build_pod_group(plan: Plan, terms: GroupTerms, views: Sequence[ReplicaState]
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
-def pod_group_patch(terms: GroupTerms, group: PodGroup, views: Sequence[ReplicaState]) -> Body | None:
+def pod_group_patch(terms: PodGroupTerms, group: PodGroup, views: Sequence[ReplicaState]) -> Body | None:
     """The merge patch that updates what the object requests; None if it is up to date."""
     spec = terms.backend.spec(_request(terms, views))
     return None if terms.backend.is_satisfied(group.spec, spec) else {"spec": spec}
 
 
-def _request(terms: GroupTerms, views: Sequence[ReplicaState]) -> PodGroupRequest:
+def _request(terms: PodGroupTerms, views: Sequence[ReplicaState]) -> PodGroupRequest:
     done = Counter(view.replica.role.name for view in views if view.state == replica_state.SUCCEEDED)
     counts = min_counts(terms.terms, done)
     least = [replace(member, count=counts[member.name]) for member in terms.terms.members]
@@ -140,11 +140,11 @@ def _amounts(member: Member) -> dict[str, int]:
 GROUP_LABEL = "scheduling.kubeflow.org/pod-group"
 
 
-def pod_group_label(group: GroupTerms) -> dict[str, str]:
+def pod_group_label(group: PodGroupTerms) -> dict[str, str]:
     return {GROUP_LABEL: group.terms.name}
 
 
-def join_pod_group(template: dict[str, Any], group: GroupTerms) -> None:
+def join_pod_group(template: dict[str, Any], group: PodGroupTerms) -> None:
     """Changes a pod template in place, so that its pods belong to the job's group."""
     add_metadata(template, "labels", GROUP_LABEL, group.terms.name)
     if group.terms.scheduler_name:

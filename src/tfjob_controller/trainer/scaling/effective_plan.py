@@ -3,7 +3,7 @@
 Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
 somebody names those that leave (the Gang's status), and a worker that comes takes the lowest free index. Nothing is
 remembered of that. Which there should be follows from the Jobs that there are: those stay, as far as they are wanted
-(of too many the highest indexes leave, of a gang those whose seat it has no longer), and the lowest free indexes make
+(of too many the highest indexes leave, of a gang those whose member was removed), and the lowest free indexes make
 up for what is lacking. A Job on its way out is there no longer, so that the answer is the same before, while and after
 it goes. Worker 0 always stays. A replica that has succeeded keeps its index.
 
@@ -21,10 +21,10 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
 from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.trainer.gang.admission import is_placed, is_run_as_gang
-from tfjob_controller.trainer.gangseat import wanted_seats
+from tfjob_controller.trainer.gang.assignment import wanted_role_members
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, Replica
 from tfjob_controller.trainer.podgroup.podgroup import plan_for_pod_group
-from tfjob_controller.trainer.progress import with_shares
+from tfjob_controller.trainer.scaling.progress import with_shares
 from tfjob_controller.trainer.state.observed import ObservedState
 
 
@@ -76,7 +76,7 @@ def _chosen(
 def _chosen_of_gang(
     gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
 ) -> set[int]:
-    """Those that have succeeded need no seat, unless their Job still has one."""
+    """Replicas that have succeeded need no member, unless their Job still has one."""
     attempt = str(gang.status.attempt) if gang is not None else ""
     held = {
         index: job.metadata.labels.get(MEMBER_LABEL, "")
@@ -84,12 +84,12 @@ def _chosen_of_gang(
         if attempt and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
     }
     over = sorted(done - held.keys())
-    seats = max(wanted - len(over), min(wanted, 1))
-    wanted_now = frozenset(wanted_seats(gang, WORKER_ROLE, seats))
-    staying = [index for index, seat in sorted(held.items()) if seat in wanted_now][:seats]
-    # A Job whose seat is not wanted goes, so its index is the last to take.
+    member_count = max(wanted - len(over), min(wanted, 1))
+    wanted_now = frozenset(wanted_role_members(gang, WORKER_ROLE, member_count))
+    staying = [index for index, member in sorted(held.items()) if member in wanted_now][:member_count]
+    # A Job whose member is not wanted is deleted, so its index is taken last.
     free = sorted(by_index.keys() - set(over), key=lambda index: (index in held, index))
-    return _filled(staying, free, seats) | set(over[: wanted - seats])
+    return _filled(staying, free, member_count) | set(over[: wanted - member_count])
 
 
 def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[int]:

@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import BOUND, Gang
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.gangterms import OFF, ON
+from tfjob_controller.trainer.gang.terms import OFF, ON
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState

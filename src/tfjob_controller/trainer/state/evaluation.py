@@ -20,9 +20,9 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions
 from tfjob_controller.trainer.gang.admission import GangAdmission, gang_admission, without_deleted
-from tfjob_controller.trainer.gangwait import Wait, wait_of
-from tfjob_controller.trainer.groupwait import group_wait
+from tfjob_controller.trainer.gang.waiting import GangWait, gang_wait
 from tfjob_controller.trainer.plan.model import Plan
+from tfjob_controller.trainer.podgroup.waiting import pod_group_wait
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
 from tfjob_controller.trainer.state.completion import (
     Completion,
@@ -79,7 +79,7 @@ class JobState:
     # With resize Restart: how many workers TF_CONFIG should list; 0 otherwise.
     tf_config_workers: int
     # None for a job that no scheduler runs as a gang.
-    wait: Wait | None
+    wait: GangWait | None
     # How the job ends; None while it goes on. The refusal of a write may end it as well: see `next_status`.
     completion: Completion | None
 
@@ -121,7 +121,7 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)
-    wait = wait_of(step.plan, admission, step.observed, status, now) or group_wait(plan, step, status, now)
+    wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
     completion = job_completion(plan, states, unfinished, causes, restarts, status.start_time, now)
     if completion is None and wait is not None and not plan.is_suspended:
         completion = wait.verdict

@@ -126,15 +126,16 @@ def stale_children(plan: Plan, observed: ObservedState, states: Sequence[Replica
     return StaleChildren(stale, not stale and not left_over)
 
 
-def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], seated: Collection[str] | None) -> int:
-    """How many workers TF_CONFIG should list. `seated`: those with a place, by name; None where none needs one.
+def tf_config_workers(plan: Plan, states: Sequence[ReplicaState], assigned: Collection[str] | None) -> int:
+    """How many workers TF_CONFIG should list. `assigned`: the names of replicas with an assignment; None if they need
+    none.
 
     One that was known in this generation stays so: nobody is restarted because a node was lost.
     """
     workers = [state for state in states if state.replica.role.replica_type == WORKER]
-    if seated is None:
+    if assigned is None:
         return len(workers)
-    known = [state for state in workers if state.replica.name in seated or _was_known(plan, state)]
+    known = [state for state in workers if state.replica.name in assigned or _was_known(plan, state)]
     return max((state.replica.index + 1 for state in known), default=0)
 
 

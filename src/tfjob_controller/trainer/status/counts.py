@@ -12,7 +12,7 @@ from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.api.tfjob.types import WORKER
 from tfjob_controller.trainer.naming import replica_type_labels, selector_string
 from tfjob_controller.trainer.plan.model import Plan, Role
-from tfjob_controller.trainer.progress import next_progress
+from tfjob_controller.trainer.scaling.progress import next_progress
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.evaluation import JobState
 from tfjob_controller.trainer.state.replica_state import ReplicaState

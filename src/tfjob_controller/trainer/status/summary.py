@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.gangwait import Wait
+from tfjob_controller.trainer.gang.waiting import GangWait
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import Completion, Step
@@ -142,7 +142,7 @@ def _are_up_together(states: Sequence[ReplicaState]) -> bool:
     return all(state.is_up or state.state == replica_state.SUCCEEDED for state in together)
 
 
-def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: Wait | None) -> Iterator[str]:
+def _why_waiting(step: Step, obstacles: Sequence[Obstacle], wait: GangWait | None) -> Iterator[str]:
     """Passing obstacles, then what the job as a whole or else the first replica waits for beyond its turn."""
     yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
     if wait is not None and wait.words:

@@ -23,7 +23,7 @@ from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.actions.cleanup import is_cleaned_up, ttl_seconds_left
 from tfjob_controller.trainer.conditions import Conditions
-from tfjob_controller.trainer.progress import has_last_words, is_unread
+from tfjob_controller.trainer.scaling.progress import has_last_words, is_unread
 from tfjob_controller.trainer.scaling.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.completion import refusal, seconds_until_deadline

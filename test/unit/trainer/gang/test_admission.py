@@ -25,7 +25,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.trainer.actions.model import NO_ACTIONS, Patch
 from tfjob_controller.trainer.actions.planner import stop_all
-from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.tfjob import gang_problem
 from tfjob_controller.util.timestamps import format_time
 
@@ -194,7 +194,7 @@ def body_of(cluster: World, replica: str) -> dict[str, Any]:
     return next(each.body for each in cluster.actions().creates if each.name == cluster.name(replica))
 
 
-def test_pods_name_their_seat_and_the_gang_scheduler_whatever_their_template_says() -> None:
+def test_pods_name_their_member_and_the_gang_scheduler_whatever_their_template_says() -> None:
     cluster = gang_world(master(template=pod_template(container(), schedulerName="mine")), workers(1))
     cluster.settle()
     admit(cluster)

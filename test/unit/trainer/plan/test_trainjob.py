@@ -15,7 +15,7 @@ from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig,
 from tfjob_controller.trainer.actions.children import build_config_map, build_job, build_secret, build_service
 from tfjob_controller.trainer.frameworks import mpi, torch
 from tfjob_controller.trainer.frameworks.base import Setting
-from tfjob_controller.trainer.gangterms import ALWAYS, OFF, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ALWAYS, OFF, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.trainjob import build_train_plan
 from tfjob_controller.trainer.podtemplate.workspace import NO_WORKSPACE

@@ -12,7 +12,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition, PodGroup, PodStatus
 from tfjob_controller.trainer.actions.model import NO_ACTIONS
-from tfjob_controller.trainer.gangterms import ALWAYS, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ALWAYS, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.podgroup.backends import BACKENDS
 
 NAME = "example-job-a6no"

@@ -24,7 +24,7 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.trainer.actions.model import Actions, Delete
-from tfjob_controller.trainer.gangterms import ON, ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ON, ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
 
 MOST = 6
@@ -341,8 +341,8 @@ def test_whatever_happens_the_job_has_as_many_workers_as_it_should_and_worker_0_
     assert cluster.gang is not None
     attempt = str(cluster.gang.status.attempt)
     present = [job for job in worker_jobs(cluster).values() if job.metadata.labels[ATTEMPT_LABEL] == attempt]
-    seats = [job.metadata.labels[MEMBER_LABEL] for job in present]
-    assert len(seats) == len(set(seats))
+    members = [job.metadata.labels[MEMBER_LABEL] for job in present]
+    assert len(members) == len(set(members))
 
 
 def happen(gangs: Gangs, word: str, number: int) -> int:
@@ -357,9 +357,9 @@ def happen(gangs: Gangs, word: str, number: int) -> int:
     elif word == "reap":
         cluster.reap()
     elif word == "leaving":
-        seats = [each for each in wanted_members(gang) if each.startswith("worker-") and each != "worker-0"]
+        members = [each for each in wanted_members(gang) if each.startswith("worker-") and each != "worker-0"]
         if gang.status.phase == BOUND:
-            gangs.says("leaving", tuple(seats[:number]))
+            gangs.says("leaving", tuple(members[:number]))
     elif word in ("ends", "lost"):
         go(cluster, word, number)
     elif word in ("follows", "bound") and gang.status.phase in (ADMITTED, BOUND):

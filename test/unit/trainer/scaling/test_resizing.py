@@ -11,7 +11,7 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.trainer.gangterms import OFF, ON, ON_REQUEST, RECOMMEND, GangPolicy
+from tfjob_controller.trainer.gang.terms import OFF, ON, ON_REQUEST, RECOMMEND, GangPolicy
 from tfjob_controller.trainer.state.replica_state import JOB_COMPLETE
 from tfjob_controller.trainer.status.events import StatusEvent
 from tfjob_controller.trainer.status.update import StatusResult

@@ -14,7 +14,7 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, parameter_servers, workers
 from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.trainer.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.trainer.gang.terms import ON_REQUEST, GangPolicy
 from tfjob_controller.trainer.naming import RESTART_ATTEMPT
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.scaling.effective_plan import effective_plan
@@ -215,7 +215,7 @@ def test_nobody_is_restarted_because_a_worker_has_lost_its_place() -> None:
     assert len(cluster.jobs) == 4
 
 
-def test_a_gang_keeps_its_attempt_and_takes_the_seats_that_stay() -> None:
+def test_a_gang_keeps_its_attempt_and_takes_the_members_that_stay() -> None:
     cluster = gang_world(3)
     place(cluster, phase=ADMITTED)
     cluster.all_run()
@@ -223,8 +223,8 @@ def test_a_gang_keeps_its_attempt_and_takes_the_seats_that_stay() -> None:
     scale(cluster, 2)
     cluster.reap()
     cluster.settle()
-    seats = {job.metadata.labels["scheduling.kubeflow.org/member"] for job in cluster.jobs.values()}
-    assert seats == {"master-0", "worker-0", "worker-2"}
+    members = {job.metadata.labels["scheduling.kubeflow.org/member"] for job in cluster.jobs.values()}
+    assert members == {"master-0", "worker-0", "worker-2"}
     assert {job.metadata.labels["task_index"] for job in cluster.jobs.values()} == {"0", "1"}
     assert cluster.gang is not None
     assert [member.count for member in cluster.gang.spec.members] == [1, 2]

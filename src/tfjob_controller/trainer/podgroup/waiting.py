@@ -12,8 +12,8 @@ from datetime import datetime
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.trainer import conditions, reasons
-from tfjob_controller.trainer.gangterms import GroupTerms
-from tfjob_controller.trainer.gangwait import Wait, waiting
+from tfjob_controller.trainer.gang.terms import PodGroupTerms
+from tfjob_controller.trainer.gang.waiting import GangWait, wait_with_timeout
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.podgroup.podgroup import min_counts
 from tfjob_controller.trainer.state import replica_state
@@ -23,7 +23,7 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState
 _SCHEDULED = "All replicas that must run together have a node"
 
 
-def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> Wait | None:
+def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> GangWait | None:
     """None for a job that no other scheduler runs as a gang, and in steps that are not part of the gang."""
     terms = plan.pod_group
     if terms is None or (step.plan.pod_group is None and not plan.is_held):
@@ -33,16 +33,16 @@ def group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) ->
     said = conditions.find(status.conditions, conditions.SCHEDULED)
     was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
     if not plan.is_held and placed >= (1 if was_scheduled else least):
-        return Wait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
+        return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
     words = _words(terms, step)
     if not words:
         name = f"{terms.backend.resource.kind} {terms.terms.name}"
         message = f"{name} has no word of its scheduler yet: does it run?"
-        return waiting(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
-    return waiting(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
+        return wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
+    return wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
 
 
-def _words(terms: GroupTerms, step: Step) -> str:
+def _words(terms: PodGroupTerms, step: Step) -> str:
     """The scheduler's messages for the gang, and for its first pod with another message."""
     group = step.observed.pod_group
     of_group = terms.backend.pending_message(group) if group is not None else ""

@@ -17,7 +17,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class MemberAssignment:
     """`node` is set if the pod is pinned to it; otherwise the scheduler `scheduler_name` assigns the node."""
 
     gang: str
@@ -32,7 +32,7 @@ class Seat:
         return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
 
 
-def wanted_seats(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
+def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, ...]:
     """The members of a role with `count` members, by index. `gang` is None while there is no placement."""
     if gang is None:
         return tuple(replica_id(role, index) for index in range(count))
@@ -44,12 +44,12 @@ def node_value(node: str) -> str:
     return hashlib.sha256(node.encode()).hexdigest()[:16]
 
 
-def take_seat(pod_spec: dict[str, Any], seat: Seat) -> None:
+def apply_assignment(pod_spec: dict[str, Any], assignment: MemberAssignment) -> None:
     """Changes a pod spec in place, so that the pod runs as assigned."""
-    if seat.scheduler_name:
-        pod_spec["schedulerName"] = seat.scheduler_name
-    if seat.node:
-        pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, seat.node)
+    if assignment.scheduler_name:
+        pod_spec["schedulerName"] = assignment.scheduler_name
+    if assignment.node:
+        pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, assignment.node)
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class GangTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTerms:
+class PodGroupTerms:
     """The gang of one job that another scheduler runs."""
 
     terms: GangTerms
@@ -71,22 +71,22 @@ class GroupTerms:
     queue: str = ""
 
 
-class Scheduled(TypedDict):
+class GangFields(TypedDict):
     """The plan's fields for the scheduler of its gang, of which at most one is not None."""
 
     gang: GangTerms | None
-    pod_group: GroupTerms | None
+    pod_group: PodGroupTerms | None
 
 
-def scheduled_by(policy: GangPolicy, terms: GangTerms | None, labels: Mapping[str, str]) -> Scheduled:
+def scheduled_by(policy: GangPolicy, terms: GangTerms | None, labels: Mapping[str, str]) -> GangFields:
     """`labels` are the job's, which may name its queue."""
     if terms is None or policy.backend is None:
         return {"gang": terms, "pod_group": None}
     queue = labels.get(policy.backend.queue_label, "")
-    return {"gang": None, "pod_group": GroupTerms(terms, policy.backend, queue)}
+    return {"gang": None, "pod_group": PodGroupTerms(terms, policy.backend, queue)}
 
 
-class Wishes(Protocol):
+class GangSettings(Protocol):
     """The gang settings in a job's spec."""
 
     @property
@@ -100,7 +100,7 @@ class Wishes(Protocol):
 def terms_of(
     name: str,
     policy: GangPolicy,
-    wishes: Wishes | None,
+    settings: GangSettings | None,
     members: tuple[Member, ...],
     *,
     min_workers: int | None = None,
@@ -112,9 +112,9 @@ def terms_of(
         members=members,
         min_workers=min_workers,
         max_workers=max_workers,
-        timeout_seconds=wishes.timeout_seconds if wishes is not None else None,
-        on_timeout=(wishes.on_timeout if wishes is not None else "") or ON_TIMEOUT_WAIT,
-        priority=(wishes.priority if wishes is not None else None) or 0,
+        timeout_seconds=settings.timeout_seconds if settings is not None else None,
+        on_timeout=(settings.on_timeout if settings is not None else "") or ON_TIMEOUT_WAIT,
+        priority=(settings.priority if settings is not None else None) or 0,
         scheduler_name="" if policy.pins else policy.scheduler_name,
         pins=policy.pins,
     )

@@ -13,7 +13,7 @@ from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND, RELEASED, UNSCHEDULABLE, Gang, placed_nodes
 from tfjob_controller.trainer import conditions, reasons
 from tfjob_controller.trainer.gang.admission import GangAdmission
-from tfjob_controller.trainer.gangterms import GangTerms
+from tfjob_controller.trainer.gang.terms import GangTerms
 from tfjob_controller.trainer.plan.model import Plan
 from tfjob_controller.trainer.state.completion import Completion
 from tfjob_controller.trainer.state.observed import ObservedState
@@ -26,7 +26,7 @@ _WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job 
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class GangWait:
     """The desired condition Scheduled, and `words` for the job's own reason.
 
     `seconds_left` is the time until the wait times out; None if it never does, or if the job does not wait.
@@ -41,41 +41,41 @@ class Wait:
     suspends: bool = False
 
 
-def wait_of(
+def gang_wait(
     plan: Plan, admission: GangAdmission | None, observed: ObservedState, status: TrainingStatus, now: datetime
-) -> Wait | None:
+) -> GangWait | None:
     """None for a job that neither is a gang nor requests to be one. `status` is the current one."""
     if plan.is_gang_refused:
-        return Wait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
+        return GangWait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
     if plan.gang is None or admission is None:
         return None
     if admission.is_admitted and observed.gang is not None:
         return _admitted(admission, observed.gang)
-    return waiting(plan.gang, *_why(observed.gang), status, now)
+    return wait_with_timeout(plan.gang, *_why(observed.gang), status, now)
 
 
-def _admitted(admission: GangAdmission, gang: Gang) -> Wait:
+def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
     message = f"There is room for {len(placed_nodes(gang.status))} of {sum(admission.member_counts.values())} replicas"
-    return Wait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.is_gone else _STOPPING)
+    return GangWait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.is_gone else _STOPPING)
 
 
-def waiting(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> Wait:
+def wait_with_timeout(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> GangWait:
     """The wait of a job for this reason, which may time out."""
     if terms.timeout_seconds is None:
-        return Wait(False, reason, message, _in_words(message))
+        return GangWait(False, reason, message, _in_words(message))
     end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)
     seconds_left = (end - now).total_seconds()
     if seconds_left > 0:
         follows = _WHAT_FOLLOWS.get(terms.on_timeout, "that is told")
         message = f"{message}; {follows} at {format_time(end)}"
-        return Wait(False, reason, message, _in_words(message), seconds_left)
+        return GangWait(False, reason, message, _in_words(message), seconds_left)
     return _timed_out(terms, message)
 
 
-def _timed_out(terms: GangTerms, why: str) -> Wait:
+def _timed_out(terms: GangTerms, why: str) -> GangWait:
     message = f"No room within {terms.timeout_seconds} s: {why}"
     fails = terms.on_timeout == ON_TIMEOUT_FAIL
-    return Wait(
+    return GangWait(
         False,
         reasons.TIMED_OUT,
         message,
