@@ -58,7 +58,7 @@ def plan_of(created: Object) -> Plan:
 def children_of(created: Object) -> tuple[list[Object], list[Object]]:
     """Bodies of the child Jobs and of the Services."""
     plan = plan_of(created)
-    replicas = list(plan.by_name.values())
+    replicas = list(plan.replicas.by_name.values())
     return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
 
 
@@ -77,7 +77,7 @@ def children_of_trainjob(created: Object) -> tuple[list[Object], list[Object]]:
     """Bodies of the child Jobs and of the Services; there is no runtime."""
     job = decode_trainjob(msgspec.json.encode(created))
     plan = build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
-    replicas = list(plan.by_name.values())
+    replicas = list(plan.replicas.by_name.values())
     return [build_job(plan, each) for each in replicas], [build_service(plan, each) for each in replicas]
 
 

@@ -156,7 +156,7 @@ class World:
 
     def replica(self, replica_id: str) -> Replica:
         plan = self.plan
-        return next(replica for replica in plan.candidates or plan.replicas if replica.id == replica_id)
+        return next(replica for replica in plan.replicas.candidates or plan.replicas.all if replica.id == replica_id)
 
     def name(self, replica_id: str) -> str:
         return self.replica(replica_id).name
@@ -370,7 +370,7 @@ class World:
             ]
 
     def all_run(self) -> None:
-        for replica in self.state.plan.replicas:
+        for replica in self.state.plan.replicas.all:
             if replica.id not in self.status.succeeded_indexes and replica.name in self.jobs:
                 self.runs(replica.id)
 

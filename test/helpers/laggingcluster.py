@@ -208,7 +208,7 @@ class LaggingCluster:
 
     def runs_on(self) -> None:
         """Everybody does what is to do, and sees it, until nothing changes any more."""
-        replicas = [replica.id for replica in self.truth.plan.replicas]
+        replicas = [replica.id for replica in self.truth.plan.replicas.all]
         for _ in range(100):
             before = self._everything()
             self.gang_scheduler()

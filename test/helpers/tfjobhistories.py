@@ -18,7 +18,7 @@ OTHERS = ("worker-0", "worker-1", "ps-0")
 
 
 def _exists(cluster: World, replica_id: str) -> bool:
-    return any(replica.id == replica_id and replica.name in cluster.jobs for replica in cluster.plan.replicas)
+    return any(replica.id == replica_id and replica.name in cluster.jobs for replica in cluster.plan.replicas.all)
 
 
 def _has_pod(cluster: World, replica_id: str) -> bool:

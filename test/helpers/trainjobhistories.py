@@ -23,7 +23,7 @@ IDS = st.sampled_from((*NODES, *NODES, "launcher-0", *CARRIERS))
 
 def _makes_pods(cluster: World, replica_id: str) -> bool:
     """Would the Job controller?"""
-    found = [each for each in cluster.plan.replicas if each.id == replica_id]
+    found = [each for each in cluster.plan.replicas.all if each.id == replica_id]
     job = cluster.jobs.get(found[0].name) if found else None
     if job is None or job.metadata.deletion_timestamp is not None:
         return False
@@ -107,13 +107,13 @@ def sync(cluster: World) -> None:
 
 
 def all_run(cluster: World) -> None:
-    for each in cluster.plan.replicas:
+    for each in cluster.plan.replicas.all:
         runs(each.id)(cluster)
 
 
 def all_end(cluster: World) -> None:
     """Those that are here, in whatever step, do so well."""
-    for each in cluster.plan.replicas:
+    for each in cluster.plan.replicas.all:
         exits(each.id, 0, counted=True)(cluster)
 
 
@@ -125,7 +125,7 @@ def goes(replica_id: str) -> Step:
     """Its Job, on its way out, goes, and its pods with it; or a pod without a Job does."""
 
     def step(cluster: World) -> None:
-        name = next((each.name for each in cluster.plan.replicas if each.id == replica_id), "")
+        name = next((each.name for each in cluster.plan.replicas.all if each.id == replica_id), "")
         if name in cluster.jobs and cluster.jobs[name].metadata.deletion_timestamp is not None:
             cluster.delete_job(name)
         elif name not in cluster.jobs:

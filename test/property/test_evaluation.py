@@ -64,7 +64,7 @@ def a_job_that_ends_or_restarts_is_left_alone_until_that_is_on_record(
     state: JobState, actions: Actions, result: StatusResult
 ) -> None:
     ends = result.status.completion_time is not None and state.status.completion_time is None
-    if ends or (state.plan.restarts_together and result.status.restarts > state.status.restarts):
+    if ends or (state.plan.replicas.restarts_together and result.status.restarts > state.status.restarts):
         assert actions is NO_ACTIONS
     if result.status.completion_time is not None:
         assert actions.creates == ()
@@ -79,11 +79,11 @@ def a_suspended_job_starts_nothing(state: JobState, actions: Actions, result: St
 
 def only_what_may_run_is_created(state: JobState, actions: Actions, result: StatusResult) -> None:
     created = {each.name for each in actions.creates if each.resource is JOBS}
-    assert created <= state.plan.by_name.keys()
+    assert created <= state.plan.replicas.by_name.keys()
     assert not created & state.observed.jobs.keys()
     assert not created & {view.replica.name for view in state.replica_states if view.state == SUCCEEDED}
-    assert not {state.plan.by_name[name].id for name in created} & set(result.status.succeeded_indexes)
-    if state.step.plan.gang is not None and not _is_true(result, "Scheduled"):
+    assert not {state.plan.replicas.by_name[name].id for name in created} & set(result.status.succeeded_indexes)
+    if state.step.plan.scheduling.gang is not None and not _is_true(result, "Scheduled"):
         assert not created
 
 
@@ -101,7 +101,7 @@ def what_runs_stays(state: JobState, actions: Actions) -> None:
         assignment = state.admission.assignments.get(name) if state.admission is not None else None
         is_in_place = assignment is None or not is_misplaced(view, assignment)
         if view.is_up and not view.must_redo and name not in stale | past and is_in_place:
-            is_beside_a_stopped_one = state.plan.restarts_together and any(
+            is_beside_a_stopped_one = state.plan.replicas.restarts_together and any(
                 each.job is not None and each.job.spec.suspend for each in state.step.replica_states
             )
             assert name not in touched or is_beside_a_stopped_one
@@ -119,13 +119,13 @@ def a_job_is_recreated_only_once_its_failures_are_counted(
 
 
 def a_restart_deletes_exactly_the_set(cluster: World, state: JobState, result: StatusResult) -> None:
-    if not state.plan.restarts_together or result.status.restarts == state.status.restarts:
+    if not state.plan.replicas.restarts_together or result.status.restarts == state.status.restarts:
         return
     before = cluster.job
     cluster.job = cluster.kind.written(cluster.job, result.status)
     deletes = plan_actions(cluster.state).deletes
     cluster.job = before
-    together = {each.name for each in state.plan.replicas if each.role.restarts_together}
+    together = {each.name for each in state.plan.replicas.all if each.role.restarts_together}
     here = {
         name
         for name, job in state.observed.jobs.items()

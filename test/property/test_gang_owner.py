@@ -120,7 +120,7 @@ class Play:
             self.says(word)
 
     def _is_wanted(self, replica: str) -> bool:
-        return any(each.id == replica for each in self.cluster.plan.replicas)
+        return any(each.id == replica for each in self.cluster.plan.replicas.all)
 
     def _pod(self, word: str, replica: str, *, is_going: bool) -> None:
         cluster = self.cluster
@@ -188,7 +188,7 @@ def test_attempts_never_meet_and_a_job_that_is_let_ends_up_whole(happenings: lis
     gang = cluster.gang
     assert gang is not None
     assert is_placed(gang)
-    due = [each for each in cluster.plan.replicas if each.id not in cluster.job.status.succeeded_indexes]
+    due = [each for each in cluster.plan.replicas.all if each.id not in cluster.job.status.succeeded_indexes]
     for replica in due:
         job = cluster.jobs[replica.name]
         assert job.metadata.labels[ATTEMPT_LABEL] == str(gang.status.attempt)

@@ -39,9 +39,9 @@ def test_every_replica_has_a_job_and_a_service_of_its_name_and_knows_all_the_oth
 ) -> None:
     plan = plan_of(*spec["replicaSpecs"], restart_rules=restart_rules, failurePolicy=spec["failurePolicy"])
     wanted = sum(entry.get("replicas", 1) for entry in spec["replicaSpecs"])
-    assert len(plan.by_name) == len(plan.replicas) == wanted
-    assert plan.replicas[0] is plan.chief
-    for replica in plan.replicas:
+    assert len(plan.replicas.by_name) == len(plan.replicas.all) == wanted
+    assert plan.replicas.all[0] is plan.replicas.chief
+    for replica in plan.replicas.all:
         job, service = build_job(plan, replica), build_service(plan, replica)
         assert job["metadata"]["name"] == service["metadata"]["name"] == replica.name
         assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
@@ -49,14 +49,14 @@ def test_every_replica_has_a_job_and_a_service_of_its_name_and_knows_all_the_oth
         (value,) = (each["value"] for each in training["env"] if each["name"] == "TF_CONFIG")
         config = json.loads(value)
         addresses = [address for role in config["cluster"].values() for address in role]
-        assert sorted(addresses) == sorted(f"{name}:2222" for name in plan.by_name)
+        assert sorted(addresses) == sorted(f"{name}:2222" for name in plan.replicas.by_name)
         assert config["cluster"][config["task"]["type"]][config["task"]["index"]] == f"{replica.name}:2222"
 
 
 @given(spec=specs(), restart_rules=st.booleans())
 def test_a_pod_failure_policy_always_comes_with_never(spec: dict[str, Any], restart_rules: bool) -> None:
     plan = plan_of(*spec["replicaSpecs"], restart_rules=restart_rules, failurePolicy=spec["failurePolicy"])
-    for replica in plan.replicas:
+    for replica in plan.replicas.all:
         job = build_job(plan, replica)["spec"]
         if "podFailurePolicy" in job:
             assert job["template"]["spec"]["restartPolicy"] == "Never"

@@ -44,7 +44,7 @@ def test_a_succeeded_index_is_never_run_again(history: list[Step], options: dict
         cluster.created.clear()
         step(cluster)
         assert set(succeeded) <= set(cluster.job.status.succeeded_indexes)
-        jobs = {f"Job/{replica.name}" for replica in cluster.plan.replicas if replica.id in succeeded}
+        jobs = {f"Job/{replica.name}" for replica in cluster.plan.replicas.all if replica.id in succeeded}
         assert jobs.isdisjoint(cluster.created)
 
 

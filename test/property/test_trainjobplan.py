@@ -56,7 +56,7 @@ def test_whatever_is_valid_is_planned_or_refused_in_one_line(spec: Any, its: Any
     if refused:
         return
     # The first and the last: there may be a thousand.
-    for replica in (*plan.replicas[:3], plan.replicas[-1]):
+    for replica in (*plan.replicas.all[:3], plan.replicas.all[-1]):
         json.dumps(build_job(plan, replica))
 
 
@@ -67,12 +67,12 @@ def env_of(plan: Plan, replica: Replica) -> dict[str, str]:
 
 
 def nodes_of(plan: Plan) -> list[Replica]:
-    return [each for each in plan.replicas if each.role.name == "node"]
+    return [each for each in plan.replicas.all if each.role.name == "node"]
 
 
 def services(plan: Plan) -> dict[str, int]:
     """Port by name."""
-    made = (build_service(plan, each) for each in plan.replicas if each.role.port)
+    made = (build_service(plan, each) for each in plan.replicas.all if each.role.port)
     return {each["metadata"]["name"]: each["spec"]["ports"][0]["port"] for each in made}
 
 
@@ -90,13 +90,13 @@ def test_all_nodes_agree_on_where_to_meet_and_who_is_who(name: str, framework: s
 @given(name=names, nodes=st.integers(1, 12), framework=st.sampled_from(["torch", "jax", "xgboost"]))
 def test_where_nodes_meet_there_is_a_service(name: str, nodes: int, framework: str) -> None:
     plan = train_plan(name=name, framework=framework, nodes=nodes)
-    env, known = env_of(plan, plan.chief), services(plan)
+    env, known = env_of(plan, plan.replicas.chief), services(plan)
     address, port = {
         "torch": lambda: (env["MASTER_ADDR"], env["MASTER_PORT"]),
         "jax": lambda: env["JAX_COORDINATOR_ADDRESS"].split(":"),
         "xgboost": lambda: (env["DMLC_TRACKER_URI"], env["DMLC_TRACKER_PORT"]),
     }[framework]()
-    assert address == plan.chief.name
+    assert address == plan.replicas.chief.name
     assert known[address] == int(port)
 
 
@@ -124,13 +124,13 @@ def test_names_are_valid_and_steps_are_parts_of_the_whole(
 ) -> None:
     given_fields = {"runtime": runtime_spec(workspace=CLAIM), **IN_STEPS} if in_steps else {}
     plan = train_plan(name=name, framework=framework, nodes=nodes, **given_fields)
-    assert len(plan.by_name) == len(plan.replicas)
-    assert plan.replicas[0] is plan.chief
-    for each in plan.replicas:
+    assert len(plan.replicas.by_name) == len(plan.replicas.all)
+    assert plan.replicas.all[0] is plan.replicas.chief
+    for each in plan.replicas.all:
         assert DNS_1035.fullmatch(each.name)
         job = build_job(plan, each)
         assert job["metadata"]["name"] == each.name
         assert job["spec"]["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
-    parts = [each.name for step in plan.steps for each in step.replicas]
-    assert sorted(parts) == (sorted(plan.by_name) if in_steps else [])
-    assert {each.name for each in plan.needed} <= set(plan.by_name)
+    parts = [each.name for step in plan.steps for each in step.replicas.all]
+    assert sorted(parts) == (sorted(plan.replicas.by_name) if in_steps else [])
+    assert {each.name for each in plan.replicas.needed} <= set(plan.replicas.by_name)

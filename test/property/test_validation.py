@@ -36,8 +36,8 @@ def test_any_object_is_read_judged_and_if_it_is_good_compiled(spec: Any, status:
     if validate(job) is None:
         named = msgspec.structs.replace(job, metadata=ObjectMeta(name="a", uid="u"))
         plan = build_plan(named, ControllerConfig("i", accelerators=CONFIG))
-        assert plan.chief.is_chief
-        assert {build_job(plan, replica)["metadata"]["name"] for replica in plan.replicas[:5]}
+        assert plan.replicas.chief.is_chief
+        assert {build_job(plan, replica)["metadata"]["name"] for replica in plan.replicas.all[:5]}
 
 
 @given(spec=specs)
@@ -71,5 +71,5 @@ def test_the_largest_job_fits_into_an_environment_variable() -> None:
         decoded({**longest["spec"], "RuntimeId": "a000"}), metadata=ObjectMeta(name="n" * 253, namespace="x", uid="u")
     )
     plan = build_plan(job, ControllerConfig())
-    (value,) = plan.environment(plan.replicas[-1]).values()
+    (value,) = plan.environment(plan.replicas.all[-1]).values()
     assert len(f"TF_CONFIG={value}") + 1 <= MAX_ENVIRONMENT_STRING

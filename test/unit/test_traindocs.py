@@ -49,7 +49,7 @@ def runtimes() -> RuntimeResolver:
 def framework_and_nodes(job: TrainJob) -> tuple[str, int]:
     found = runtimes().resolve(job, datetime.now(UTC))
     plan = build_train_plan(Recipe(job, found.framework, found.spec, CONFIG))
-    return found.framework.name, sum(each.role.name == types.NODE for each in plan.replicas)
+    return found.framework.name, sum(each.role.name == types.NODE for each in plan.replicas.all)
 
 
 @pytest.mark.parametrize("each", JOBS, ids=lambda each: each.name)

@@ -76,17 +76,18 @@ class Snapshots:
             services={service.metadata.name: service for service in self._services.by_index(BY_OWNER, uid)},
             pods=pods,
             orphans=orphans,
-            has_config_map=bool(plan.config_map) and _holds(self._config_maps, f"{namespace}/{plan.config_map}", uid),
+            has_config_map=bool(plan.mounts.config_map)
+            and _holds(self._config_maps, f"{namespace}/{plan.mounts.config_map}", uid),
             has_secret=self._has_secret(namespace, plan, uid),
-            gang=self._gang_of(owner, plan.gang.name) if plan.gang is not None else None,
+            gang=self._gang_of(owner, plan.scheduling.gang.name) if plan.scheduling.gang is not None else None,
             pod_group=self._pod_group_of(owner, plan),
-            readings=self._readings(uid) if self._readings is not None and plan.progress_pattern is not None else None,
+            readings=self._readings(uid) if self._readings is not None and plan.progress.pattern is not None else None,
         )
 
     def _has_secret(self, namespace: str, plan: Plan, uid: str) -> bool:
-        if plan.secret is None or self._secrets is None:
+        if plan.mounts.secret is None or self._secrets is None:
             return False
-        return _holds(self._secrets, f"{namespace}/{plan.secret.name}", uid)
+        return _holds(self._secrets, f"{namespace}/{plan.mounts.secret.name}", uid)
 
     def children_to_stop(
         self, owner: Object
@@ -102,9 +103,9 @@ class Snapshots:
         return next((gang for gang in self._gangs_of(owner) if gang.metadata.name == name), None)
 
     def _pod_group_of(self, owner: Object, plan: Plan) -> PodGroup | None:
-        if self._pod_groups is None or plan.pod_group is None:
+        if self._pod_groups is None or plan.scheduling.pod_group is None:
             return None
-        name = plan.pod_group.terms.name
+        name = plan.scheduling.pod_group.terms.name
         return next((group for _, group in self._pod_groups.of(owner) if group.metadata.name == name), None)
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, BatchJob], plan: Plan) -> tuple[_ByJob, _ByJob]:
@@ -116,7 +117,7 @@ class Snapshots:
         born = owner.metadata.creation_timestamp or ""
         by_job: _ByJob = {}
         orphans: _ByJob = {}
-        for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.runtime_id)):
+        for pod in self._pods.by_index(BY_RUNTIME, runtime_key(owner.metadata.namespace, plan.identity.runtime_id)):
             if (pod.metadata.creation_timestamp or "") < born:
                 continue
             name = child_job_of(pod)
@@ -133,12 +134,12 @@ class Snapshots:
         """
         if not name or self._jobs.get(f"{owner.metadata.namespace}/{name}") is not None:
             return False
-        return plan.labels.items() <= pod.metadata.labels.items()
+        return plan.identity.labels.items() <= pod.metadata.labels.items()
 
 
 def _is_orphan(plan: Plan, pod: Pod) -> bool:
     """Reports whether the pod has no controller and carries the labels of the job's pods."""
-    return controller_of(pod) is None and plan.labels.items() <= pod.metadata.labels.items()
+    return controller_of(pod) is None and plan.identity.labels.items() <= pod.metadata.labels.items()
 
 
 def _holds(known: ObjectLookup, key: str, uid: str) -> bool:

@@ -110,12 +110,12 @@ class TrainJobAdapter:
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
-        pod = newest(observed.pods.get(plan.chief.name, ()))
+        pod = newest(observed.pods.get(plan.replicas.chief.name, ()))
         names = metric_names_of(job.spec)
-        if pod is None or not names or not was_started(pod, plan.chief.role.container):
+        if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
             return observed
         uid = job.metadata.uid
-        self._follower.follow(key_of(job), uid, pod, plan.chief.role.container, names)
+        self._follower.follow(key_of(job), uid, pod, plan.replicas.chief.role.container, names)
         if not all_containers_ended(pod) or self._follower.has_read_all(uid):
             return observed
         return observed.with_unread()

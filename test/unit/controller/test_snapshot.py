@@ -29,7 +29,7 @@ CHILD = ObjectMeta(
     creation_timestamp="2026-01-01T00:00:01Z",
     labels={
         "kubeflow.org": "",
-        "runtime_id": PLAN.runtime_id,
+        "runtime_id": PLAN.identity.runtime_id,
         "tf_job_name": "example-job",
         "batch.kubernetes.io/job-name": "child",
     },
@@ -79,7 +79,7 @@ def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> Non
     stores.services.upsert(Service(CHILD))
     stores.pods.upsert(Pod(replace(A_POD, name="pod-1")))
     stores.pods.upsert(Pod(replace(A_POD, name="pod-2")))
-    stores.config_maps.upsert(ConfigMap(replace(CHILD, name=PLAN.config_map)))
+    stores.config_maps.upsert(ConfigMap(replace(CHILD, name=PLAN.mounts.config_map)))
     observed = stores.snapshots.take(OWNER, PLAN)
     assert list(observed.jobs) == list(observed.services) == ["child"]
     assert sorted(pod.metadata.name for pod in observed.pods["child"]) == ["pod-1", "pod-2"]
@@ -97,7 +97,7 @@ def test_children_are_keyed_by_name_and_pods_by_their_job(stores: Stores) -> Non
 def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: ObjectMeta) -> None:
     stores.jobs.upsert(BatchJob(meta))
     stores.services.upsert(Service(meta))
-    stores.config_maps.upsert(ConfigMap(replace(meta, name=PLAN.config_map)))
+    stores.config_maps.upsert(ConfigMap(replace(meta, name=PLAN.mounts.config_map)))
     observed = stores.snapshots.take(OWNER, PLAN)
     assert (dict(observed.jobs), dict(observed.services), observed.has_config_map) == ({}, {}, False)
 
@@ -107,7 +107,7 @@ def test_what_the_job_does_not_control_is_not_its_own(stores: Stores, meta: Obje
     [
         pytest.param(replace(A_POD, creation_timestamp="2025-12-31T23:59:59Z"), id="older than the job"),
         pytest.param(replace(A_POD, namespace="other"), id="of another namespace"),
-        pytest.param(replace(A_POD, labels={"runtime_id": PLAN.runtime_id}), id="of no Job"),
+        pytest.param(replace(A_POD, labels={"runtime_id": PLAN.identity.runtime_id}), id="of no Job"),
         pytest.param(replace(A_POD, owner_references=()), id="planted with our labels"),
         pytest.param(CHILD, id="planted with our labels and the job itself as its controller"),
         pytest.param(

@@ -87,7 +87,7 @@ def test_a_job_whose_runtime_is_not_there_has_no_plan_yet() -> None:
     job = decoded_train(trainjob(runtimeRef={"name": "mine", "kind": "TrainingRuntime"}))
     with pytest.raises(UnplannableError, match="there is no TrainingRuntime mine"):
         kind_with().plan(job)
-    assert [each.id for each in kind_with().plan(decoded_train(trainjob(nodes=1))).replicas] == ["node-0"]
+    assert [each.id for each in kind_with().plan(decoded_train(trainjob(nodes=1))).replicas.all] == ["node-0"]
 
 
 # Its log

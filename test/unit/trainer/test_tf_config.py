@@ -10,7 +10,7 @@ from tfjob_controller.trainer.plan.model import Plan
 
 
 def config_of(plan: Plan, replica_id: str) -> str:
-    replica = next(replica for replica in plan.replicas if replica.id == replica_id)
+    replica = next(replica for replica in plan.replicas.all if replica.id == replica_id)
     return plan.environment(replica)["TF_CONFIG"]
 
 

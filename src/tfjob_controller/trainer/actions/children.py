@@ -63,16 +63,16 @@ def build_job(
         spec["podFailurePolicy"] = _pod_failure_policy(replica.role.container)
     if assignment is not None:
         apply_assignment(spec["template"]["spec"], assignment)
-    if plan.pod_group is not None:
-        labels = labels | pod_group_label(plan.pod_group)
-        join_pod_group(spec["template"], plan.pod_group)
+    if plan.scheduling.pod_group is not None:
+        labels = labels | pod_group_label(plan.scheduling.pod_group)
+        join_pod_group(spec["template"], plan.scheduling.pod_group)
     if suspend:
         spec["suspend"] = True
     return {**_head(plan, JOBS, replica.name, labels), "spec": spec}
 
 
 def _has_generation(plan: Plan, replica: Replica) -> bool:
-    return replica.role.restarts_together or plan.resize == BY_RESTART
+    return replica.role.restarts_together or plan.scaling.resize == BY_RESTART
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
@@ -89,27 +89,32 @@ def build_service(plan: Plan, replica: Replica) -> Body:
 
 
 def build_config_map(plan: Plan) -> Body:
-    """The ConfigMap with files that pods mount (`plan.config_map` is its name)."""
-    return {**_head(plan, CONFIG_MAPS, plan.config_map, plan.labels), "data": dict(plan.files)}
+    """The ConfigMap with files that pods mount (`plan.mounts.config_map` is its name)."""
+    return {**_head(plan, CONFIG_MAPS, plan.mounts.config_map, plan.identity.labels), "data": dict(plan.mounts.files)}
 
 
 def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
     """Its data is made here, so this is not pure: called only when it is to be written."""
     data = {name: b64encode(value).decode() for name, value in secret.make().items()}
-    return {**_head(plan, SECRETS, secret.name, plan.labels), "immutable": True, "type": secret.type, "data": data}
+    return {
+        **_head(plan, SECRETS, secret.name, plan.identity.labels),
+        "immutable": True,
+        "type": secret.type,
+        "data": data,
+    }
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
-    return replica_labels(plan.labels, replica.role.replica_type, replica.index)
+    return replica_labels(plan.identity.labels, replica.role.replica_type, replica.index)
 
 
 def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) -> Body:
     metadata: Body = {
         "name": name,
-        "namespace": plan.namespace,
-        "labels": {**plan.added_labels, **labels},
-        **({"annotations": dict(plan.added_annotations)} if plan.added_annotations else {}),
-        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+        "namespace": plan.identity.namespace,
+        "labels": {**plan.identity.added_labels, **labels},
+        **({"annotations": dict(plan.identity.added_annotations)} if plan.identity.added_annotations else {}),
+        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
@@ -121,18 +126,18 @@ def _template(plan: Plan, replica: Replica, labels: Mapping[str, str], restart_p
     spec["containers"] = [_container(plan, replica, container, in_place) for container in spec["containers"]]
     if in_place and spec.get("initContainers"):
         spec["initContainers"] = [{"restartPolicy": ON_FAILURE, **container} for container in spec["initContainers"]]
-    if plan.scheduler_name and not spec.get("schedulerName"):
-        spec["schedulerName"] = plan.scheduler_name
-    if plan.priority_class_name and not spec.get("priorityClassName"):
-        spec["priorityClassName"] = plan.priority_class_name
+    if plan.scheduling.scheduler_name and not spec.get("schedulerName"):
+        spec["schedulerName"] = plan.scheduling.scheduler_name
+    if plan.scheduling.priority_class_name and not spec.get("priorityClassName"):
+        spec["priorityClassName"] = plan.scheduling.priority_class_name
     return {"metadata": _pod_metadata(plan, metadata, labels), "spec": spec}
 
 
 def _pod_metadata(plan: Plan, metadata: Mapping[str, Any], labels: Mapping[str, str]) -> Body:
-    annotations = {**plan.added_annotations, **(metadata.get("annotations") or {})}
+    annotations = {**plan.identity.added_annotations, **(metadata.get("annotations") or {})}
     return {
         **metadata,
-        "labels": {**plan.added_labels, **(metadata.get("labels") or {}), **labels},
+        "labels": {**plan.identity.added_labels, **(metadata.get("labels") or {}), **labels},
         **({"annotations": annotations} if annotations else {}),
     }
 
@@ -143,17 +148,17 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any], in_pl
         return {"restartPolicy": ON_FAILURE, **container} if in_place else container
     own_rules = "restartPolicy" in container
     rules = _restart_rules() if in_place and not own_rules else {}
-    env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.step_shares is not None)]
+    env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     return {**_LAST_WORDS, **container, **rules, "env": env}
 
 
 def _steps(plan: Plan, replica: Replica) -> list[Any]:
     """First of all, since a variable can only use what stands before it."""
-    if plan.step_shares is None:
+    if plan.progress.shares is None:
         return []
-    values = {TOTAL_STEPS: plan.step_shares.total}
+    values = {TOTAL_STEPS: plan.progress.shares.total}
     if replica.role.replica_type == WORKER:
-        values[STEPS] = plan.step_shares.by_index.get(replica.index, 0)
+        values[STEPS] = plan.progress.shares.by_index.get(replica.index, 0)
     return [{"name": name, "value": str(value)} for name, value in values.items()]
 
 

@@ -130,7 +130,7 @@ def _obsolete(job_state: JobState) -> Actions:
 def _pod_group(job_state: JobState) -> Actions:
     """The object that represents the gang to another scheduler. One that is being deleted is recreated afterwards."""
     plan, step, states = job_state.plan, job_state.step, job_state.replica_states
-    terms, group = plan.pod_group, step.observed.pod_group
+    terms, group = plan.scheduling.pod_group, step.observed.pod_group
     if terms is None or (group is not None and group.metadata.deletion_timestamp is not None):
         return NO_ACTIONS
     resource = terms.backend.resource
@@ -166,8 +166,8 @@ def _clean_up(job_state: JobState) -> Actions:
 
 
 def _pod_group_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
-    if plan.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
-        yield build_delete(plan.pod_group.backend.resource, observed.pod_group)
+    if plan.scheduling.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
+        yield build_delete(plan.scheduling.pod_group.backend.resource, observed.pod_group)
 
 
 def _suspend_gang(gang: Gang) -> Patch:
@@ -181,8 +181,9 @@ def _creates(job_state: JobState) -> Iterator[Create]:
     A succeeded replica keeps its name, but never runs again.
     """
     plan, observed, admission = job_state.step.plan, job_state.step.observed, job_state.admission
-    if plan.gang is not None and admission is not None and observed.gang is None:
-        yield Create(GANGS, plan.gang.name, build_gang(plan, desired_gang_spec(plan, plan.gang, admission)))
+    terms = plan.scheduling.gang
+    if terms is not None and admission is not None and observed.gang is None:
+        yield Create(GANGS, terms.name, build_gang(plan, desired_gang_spec(plan, terms, admission)))
     if _must_wait(job_state):
         return
     yield from _mounted_creates(plan, observed)
@@ -212,9 +213,10 @@ def _must_wait(job_state: JobState) -> bool:
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:
     """What the Gang should ask for and does not yet."""
     plan, gang, admission = job_state.step.plan, job_state.step.observed.gang, job_state.admission
-    if plan.gang is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
+    terms = plan.scheduling.gang
+    if terms is None or admission is None or gang is None or gang.metadata.deletion_timestamp is not None:
         return
-    body = gang_spec_patch(gang, desired_gang_spec(plan, plan.gang, admission), plan.gang)
+    body = gang_spec_patch(gang, desired_gang_spec(plan, terms, admission), terms)
     if body is not None:
         yield Patch(GANGS, gang.metadata.name, body)
 
@@ -253,10 +255,10 @@ def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterat
 
 def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
     """What pods mount: they wait for it, so it may come at the same time as they."""
-    if plan.config_map and not observed.has_config_map:
-        yield Create(CONFIG_MAPS, plan.config_map, build_config_map(plan))
-    if plan.secret is not None and not observed.has_secret:
-        yield Create(SECRETS, plan.secret.name, build_secret(plan, plan.secret))
+    if plan.mounts.config_map and not observed.has_config_map:
+        yield Create(CONFIG_MAPS, plan.mounts.config_map, build_config_map(plan))
+    if plan.mounts.secret is not None and not observed.has_secret:
+        yield Create(SECRETS, plan.mounts.secret.name, build_secret(plan, plan.mounts.secret))
 
 
 def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
@@ -269,10 +271,10 @@ def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
     If one is wanted again, its new pod must not run beside the old one, so its Job stays as long as that does.
     """
     for name, job in observed.jobs.items():
-        if name not in plan.by_name and job.metadata.deletion_timestamp is None:
+        if name not in plan.replicas.by_name and job.metadata.deletion_timestamp is None:
             yield build_delete(JOBS, job, foreground=True)
     for name, service in observed.services.items():
-        if name not in plan.by_name and service.metadata.deletion_timestamp is None:
+        if name not in plan.replicas.by_name and service.metadata.deletion_timestamp is None:
             yield build_delete(SERVICES, service)
 
 

@@ -41,7 +41,7 @@ def active_beside_suspended(plan: Plan, states: Sequence[ReplicaState], now: dat
     The controller may have been killed, or a write refused, when only some were stopped, and the job be resumed by
     then; or somebody stopped one alone. So all are stopped first, and none goes on beside one that starts anew.
     """
-    together = [state for state in states if plan.restarts_together and state.replica.role.restarts_together]
+    together = [state for state in states if plan.replicas.restarts_together and state.replica.role.restarts_together]
     stopped = max((_stopped_at(state, now) for state in together), default="")
     for state in together:
         if is_active(state.job) and any(_began_before(pod, stopped) for pod in state.pods):
@@ -71,7 +71,7 @@ def is_any_stopping(plan: Plan, states: Sequence[ReplicaState], now: datetime) -
 
     The Job controller may not have looked at a suspended Job yet: then its pod does not even know that it must go.
     """
-    if not plan.restarts_together:
+    if not plan.replicas.restarts_together:
         return False
     lost_before = replica_state.lost_before(now)
     return any(_is_stopping(state, pod, lost_before) for state in states for pod in state.pods)

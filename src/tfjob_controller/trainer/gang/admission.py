@@ -79,29 +79,27 @@ class GangAdmission:
 
 def is_run_as_gang(plan: Plan, observed: ObservedState) -> bool:
     """Is the job run as a gang?"""
-    if plan.gang is None:
+    if plan.scheduling.gang is None:
         return False
     return all(ATTEMPT_LABEL in job.metadata.labels for job in observed.jobs.values())
 
 
 def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> GangAdmission | None:
     """None for a job that is no gang."""
-    if plan.gang is None or not is_run_as_gang(plan, observed):
+    terms, gang = plan.scheduling.gang, observed.gang
+    if terms is None or not is_run_as_gang(plan, observed):
         return None
-    gang = observed.gang
     attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
     done = {state.replica.name for state in states if _is_done(state)}
     now = CurrentAttempt(plan, str(attempt) if attempt else "")
-    stale = [job for name, job in observed.jobs.items() if name in plan.by_name and _is_stale(job, now, done)]
+    stale = [job for name, job in observed.jobs.items() if name in plan.replicas.by_name and _is_stale(job, now, done)]
     pods = (pod for some in observed.pods.values() for pod in some)
     placed = gang if attempt else None
     taken = _taken_members(plan, observed, done, now, placed)
     nodes = placed_nodes(placed.status) if placed is not None else {}
     return GangAdmission(
         is_admitted=attempt > 0,
-        assignments={
-            name: _assignment(plan.gang, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes
-        },
+        assignments={name: _assignment(terms, id_, attempt, nodes[id_]) for name, id_ in taken.items() if id_ in nodes},
         member_counts=_sizes(taken.values(), placed),
         stale=StaleChildren(stale, not stale and not any(_is_left_over(pod, now) for pod in pods)),
     )
@@ -120,7 +118,7 @@ def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
 
     A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
     """
-    if (plan.gang is None and plan.resize != BY_RESTART) or not _is_anything_going(observed):
+    if (plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART) or not _is_anything_going(observed):
         return observed
     now = _attempt_of(plan, observed)
     jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
@@ -138,18 +136,18 @@ def _tells(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: st
     looks as if it stayed. Where all replicas are restarted together, it counts only if it is of the attempt that runs:
     we have deleted the Jobs of any other one.
     """
-    replica = plan.by_name.get(name)
+    replica = plan.replicas.by_name.get(name)
     if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
         return True
     if name in observed.jobs or _is_going(pod):
         return False
-    return not plan.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
+    return not plan.replicas.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
 
 
 def _attempt_of(plan: Plan, observed: ObservedState) -> str:
     """Where all are restarted because one has failed: the attempt that runs. Else, and while none does, it is empty."""
     gang = observed.gang
-    runs = plan.restarts_together and gang is not None and is_placed(gang)
+    runs = plan.replicas.restarts_together and gang is not None and is_placed(gang)
     return str(gang.status.attempt) if runs and gang is not None else ""
 
 
@@ -190,20 +188,20 @@ def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[Rep
     told of all: parameter servers wait for nobody, and could not send to a worker that they do not know when it comes.
     Where workers come and go all are told of all, and wait for nobody.
     """
-    if plan.resize == IN_PLACE or plan.restarts_together:
+    if plan.scaling.resize == IN_PLACE or plan.replicas.restarts_together:
         return plan
     known = [
         state.replica
         for state in states
         if state.replica.name in admission.assignments or state.job is not None or _is_done(state)
     ]
-    if len(known) == len(plan.replicas):
+    if len(known) == len(plan.replicas.all):
         return plan
     # The place in the list is a replica's index, so none before the last one can be left out.
     counts: dict[str, int] = {}
     for each in known:
         counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
-    part = environment_of([each for each in plan.replicas if each.index < counts.get(each.role.name, 0)])
+    part = environment_of([each for each in plan.replicas.all if each.index < counts.get(each.role.name, 0)])
     return replace(plan, environment=lambda each: plan.environment(each) if each.role.serves else part(each))
 
 
@@ -214,10 +212,10 @@ def _is_done(state: ReplicaState) -> bool:
 def build_gang(plan: Plan, spec: GangSpec) -> Body:
     """The Gang, ready for JSON."""
     metadata: Body = {
-        "name": plan.gang.name if plan.gang is not None else "",
-        "namespace": plan.namespace,
-        "labels": {**plan.added_labels, **plan.labels},
-        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+        "name": plan.scheduling.gang.name if plan.scheduling.gang is not None else "",
+        "namespace": plan.identity.namespace,
+        "labels": {**plan.identity.added_labels, **plan.identity.labels},
+        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
     }
     return {
         "apiVersion": GANGS.api_version,
@@ -272,11 +270,11 @@ def _taken_members(
     members = {
         name: job.metadata.labels.get(MEMBER_LABEL, "")
         for name, job in observed.jobs.items()
-        if name in plan.by_name and now.has(job)
+        if name in plan.replicas.by_name and now.has(job)
     }
     settled = members.keys() | done
-    for role in plan.roles:
-        lacking = [each for each in plan.replicas if each.role is role and each.name not in settled]
+    for role in plan.replicas.roles:
+        lacking = [each for each in plan.replicas.all if each.role is role and each.name not in settled]
         if lacking:
             free = _free_members(role.name, set(members.values()), len(lacking), gang)
             members.update(zip((each.name for each in sorted(lacking, key=_index)), free, strict=False))

@@ -72,7 +72,7 @@ class PodGroupTerms:
 
 
 class GangFields(TypedDict):
-    """The plan's fields for the scheduler of its gang, of which at most one is not None."""
+    """The fields of `PodScheduling` for the scheduler of the gang, of which at most one is not None."""
 
     gang: GangTerms | None
     pod_group: PodGroupTerms | None

@@ -45,13 +45,13 @@ def gang_wait(
     plan: Plan, admission: GangAdmission | None, observed: ObservedState, status: TrainingStatus, now: datetime
 ) -> GangWait | None:
     """None for a job that neither is a gang nor requests to be one. `status` is the current one."""
-    if plan.is_gang_refused:
+    if plan.scheduling.is_gang_refused:
         return GangWait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
-    if plan.gang is None or admission is None:
+    if plan.scheduling.gang is None or admission is None:
         return None
     if admission.is_admitted and observed.gang is not None:
         return _admitted(admission, observed.gang)
-    return wait_with_timeout(plan.gang, *_why(observed.gang), status, now)
+    return wait_with_timeout(plan.scheduling.gang, *_why(observed.gang), status, now)
 
 
 def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:

@@ -1,12 +1,16 @@
-"""What a job is made of: roles, and for each of their replicas one child Job and one Service.
+"""What a job consists of: roles, and a child Job and a Service for each of their replicas.
 
-Theory of operation. A kind is compiled into a `Plan`, once per generation: a TFJob by `tfjobplan`, a TrainJob by
-`trainjobplan`. Everything else in this package knows only plans, what is observed in the cluster, and a status:
-children are built from a plan, the difference between plan and cluster gives the writes, and the states of the plan's
-replicas give the next status. All of it is pure: no I/O, no clock but arguments, nothing is mutated, so any thread may
-call it and results may be cached by `(uid, generation)`.
+Theory of operation. Each kind of job is compiled into a `Plan` once per generation, a TFJob by `tfjob`, a TrainJob by
+`trainjob`. The rest of `trainer` knows only plans, the observed state and statuses: the children are built from the
+plan, the difference between plan and cluster gives the writes, and the states of the plan's replicas give the next
+status. All of it is pure: no I/O, no clock but arguments, and nothing is mutated. Any thread may call it, and results
+may be cached by `(uid, generation)`.
 
-A plan may have steps, each a plan of its own with a part of the replicas: one begins when the one before is done.
+A plan has one part per concern: whose children they are (`identity`), the rules of the run (`policy`), `replicas`,
+`scheduling`, `scaling`, what pods mount (`mounts`), and how completed steps are counted (`progress`).
+
+A plan may have steps, each of which is a plan with a part of the replicas. A step begins when the one before it has
+succeeded.
 """
 
 from __future__ import annotations
@@ -80,22 +84,104 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What the children of a job are named after, and what they carry."""
+
+    namespace: str
+    job_name: str
+    runtime_id: str
+    owner: OwnerReference
+    # All children carry these labels, and are found by them.
+    labels: Mapping[str, str]
+    # The user's, for all children and their pods.
+    added_labels: Mapping[str, str] = field(default_factory=dict)
+    added_annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The rules that a job as a whole runs by. Counts and seconds are None where there is no limit."""
+    """The rules that apply to a job as a whole. Counts and seconds are None if there is no limit."""
 
     clean_pod_policy: str
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
+    # The scheduler of its gang wants no pods now: this sets `suspend`, rather than the user.
+    is_held: bool = False
+
+    @property
+    def is_suspended_by_user(self) -> bool:
+        return self.suspend and not self.is_held
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """The replicas that a job should have."""
+
+    # In the job's order, including those with 0 replicas.
+    roles: tuple[Role, ...]
+    # The chief first, then role by role, by index.
+    all: tuple[Replica, ...]
+    by_name: Mapping[str, Replica]
+    chief: Replica
+    # Replicas whose success completes the job. If there are none, the chief's success does.
+    needed: tuple[Replica, ...] = ()
+    # With resize InPlace: all replicas that the job may ever have, in the same order; `all` has the current ones.
+    candidates: tuple[Replica, ...] = ()
+
+    @property
+    def restarts_together(self) -> bool:
+        return any(role.restarts_together for role in self.roles)
+
+
+@dataclass(frozen=True, slots=True)
+class PodScheduling:
+    """Who assigns nodes to the pods. At most one of `gang` and `pod_group` is not None."""
+
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    # The gang, if this project's gang scheduler runs it.
+    gang: GangTerms | None = None
+    # The gang, if another scheduler runs it.
+    pod_group: PodGroupTerms | None = None
+    # The job requests gang scheduling, which the controller's flags turn off.
+    is_gang_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """How the number of workers changes."""
+
+    # How a resize is carried out; empty for a job without autoscaling.
+    resize: str = ""
+    # The minimum and maximum of workers; None without autoscaling.
+    worker_bounds: tuple[int, int] | None = None
+    # What happens with the gang scheduler's resize requests: see `gang.terms.GangPolicy`.
+    autoscaling: str = OFF
+    # The field that has the number of workers, for messages.
+    workers_field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSecret:
-    """Data that is made once, and never looked at again. `type`: as Kubernetes calls what it holds."""
+    """A Secret whose data is generated once and never read again. `type` is its type in Kubernetes."""
 
     name: str
     type: str
     make: Callable[[], Mapping[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodMounts:
+    """What pods mount, and which of their containers only transfer data."""
+
+    # The name of the ConfigMap and its content. An empty name: none is needed.
+    config_map: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    # Created together with the first pod.
+    secret: GeneratedSecret | None = None
+    # The names of the containers that fetch or upload data.
+    data_containers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,78 +193,38 @@ class StepShares:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All children that a job should have, and the rules that they run by."""
+class StepCounting:
+    """How the steps that workers complete are counted: see `scaling.progress`."""
 
-    namespace: str
-    job_name: str
-    runtime_id: str
-    owner: OwnerReference
-    # What all children carry, and are found by.
-    labels: Mapping[str, str]
+    # Finds the number of steps in a line of a worker's log. None: an annotation of its pod has the number.
+    pattern: re.Pattern[str] | None = None
+    total: int | None = None
+    # For a job with a total.
+    shares: StepShares | None = None
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.total is not None or self.pattern is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All children that a job should have, and the rules that apply to them."""
+
+    identity: JobIdentity
     policy: RunPolicy
-    # As the job lists them, those with 0 replicas too.
-    roles: tuple[Role, ...]
-    # The chief first, then role by role, by index.
-    replicas: tuple[Replica, ...]
-    by_name: Mapping[str, Replica]
-    chief: Replica
-    # Variables that the training container of a replica gets, after the user's own.
+    replicas: PlannedReplicas
+    # The variables of a replica's training container, which come after the user's.
     environment: Callable[[Replica], Mapping[str, str]]
-    # Replicas whose success is the job's; only the chief's if there are none.
-    needed: tuple[Replica, ...] = ()
-    # Name of the ConfigMap that pods mount, and what is in it; empty: none is needed.
-    config_map: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    # A GeneratedSecret that pods mount, made when the first of them is.
-    secret: GeneratedSecret | None = None
-    scheduler_name: str = ""
-    priority_class_name: str = ""
-    gang: GangTerms | None = None
-    # The same, where another scheduler sees to it.
-    pod_group: PodGroupTerms | None = None
-    # Its scheduler wants no pods now: `policy.suspend` is True for that, and not because the user says so.
-    is_held: bool = False
-    # The job asks to be a gang, and the controller's flags say that none is.
-    is_gang_refused: bool = False
-    # How the number of workers changes; empty for a job without autoscaling.
-    resize: str = ""
-    # With resize InPlace: all replicas that there may ever be, in the same order. Those that there are: see `elastic`.
-    candidates: tuple[Replica, ...] = ()
-    # Where all are restarted at once: children of another generation are stopped.
+    scheduling: PodScheduling = field(default_factory=PodScheduling)
+    scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
+    mounts: PodMounts = field(default_factory=PodMounts)
+    progress: StepCounting = field(default_factory=StepCounting)
+    # Children of another restart attempt are stale.
     restart_attempt: int = 0
-    # How a worker's log says how many steps it has done; None: an annotation of its pod does.
-    progress_pattern: re.Pattern[str] | None = None
-    total_steps: int | None = None
-    # Of a job with total_steps: see `scaling.progress`.
-    step_shares: StepShares | None = None
-    # Bounds of the workers; None without autoscaling.
-    worker_bounds: tuple[int, int] | None = None
-    # What is done about the gang scheduler's resize requests: see `gang.terms.GangPolicy`.
-    autoscaling: str = OFF
-    # Which field says how many workers there should be.
-    workers_field: str = ""
-    # Of the user, for all children and their pods.
-    added_labels: Mapping[str, str] = field(default_factory=dict)
-    added_annotations: Mapping[str, str] = field(default_factory=dict)
-    # Containers that only bring data or take it away, by name.
-    data_containers: frozenset[str] = frozenset()
-    # Parts of this plan that run one after another; none: it is one step.
+    # Parts of this plan that run one after another. Empty: the plan is one step.
     steps: tuple[Plan, ...] = ()
 
     @property
-    def restarts_together(self) -> bool:
-        return any(role.restarts_together for role in self.roles)
-
-    @property
-    def is_suspended(self) -> bool:
-        """By its user."""
-        return self.policy.suspend and not self.is_held
-
-    @property
     def has_restart_attempts(self) -> bool:
-        return self.restarts_together or self.resize == BY_RESTART
-
-    @property
-    def counts_steps(self) -> bool:
-        return self.total_steps is not None or self.progress_pattern is not None
+        return self.replicas.restarts_together or self.scaling.resize == BY_RESTART

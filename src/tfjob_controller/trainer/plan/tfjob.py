@@ -46,7 +46,18 @@ from tfjob_controller.trainer.gang.terms import (
     terms_of,
 )
 from tfjob_controller.trainer.naming import child_name, config_map_name, gang_name, job_labels, replica_id
-from tfjob_controller.trainer.plan.model import Plan, Replica, Role, RunPolicy
+from tfjob_controller.trainer.plan.model import (
+    JobIdentity,
+    Plan,
+    PlannedReplicas,
+    PodMounts,
+    PodScheduling,
+    Replica,
+    Role,
+    RunPolicy,
+    ScalingPolicy,
+    StepCounting,
+)
 from tfjob_controller.trainer.podtemplate.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
 from tfjob_controller.trainer.tf_config import environment_of
 
@@ -63,29 +74,36 @@ def build_plan(
     every = tuple(sorted(_replicas(job, roles, restart_rules), key=lambda replica: not replica.is_chief))
     replicas = tuple(each for each in every if each.index < each.role.replicas)
     return Plan(
-        namespace=job.metadata.namespace,
-        job_name=job.metadata.name,
-        runtime_id=spec.runtime_id,
-        owner=owner_of(job),
-        labels=job_labels(job.metadata.name, spec.runtime_id),
+        identity=JobIdentity(
+            namespace=job.metadata.namespace,
+            job_name=job.metadata.name,
+            runtime_id=spec.runtime_id,
+            owner=owner_of(job),
+            labels=job_labels(job.metadata.name, spec.runtime_id),
+        ),
         policy=_policy(spec),
-        roles=roles,
-        replicas=replicas,
-        by_name={replica.name: replica for replica in replicas},
-        chief=replicas[0],
+        replicas=PlannedReplicas(
+            roles=roles,
+            all=replicas,
+            by_name={replica.name: replica for replica in replicas},
+            chief=replicas[0],
+            candidates=every if resize_of(spec) == IN_PLACE else (),
+        ),
         environment=environment_of(every),
-        **_default_server_files(spec),
-        scheduler_name=spec.scheduler_name,
-        priority_class_name=spec.priority_class_name,
-        **scheduled_by(gangs, _gang(job, gangs, roles), job.metadata.labels),
-        is_gang_refused=gangs.refuses(gang_enabled(spec)),
-        resize=resize_of(spec),
-        candidates=every if resize_of(spec) == IN_PLACE else (),
-        progress_pattern=pattern_of(spec),
-        total_steps=total_steps_of(spec),
-        worker_bounds=bounds_of(spec),
-        autoscaling=gangs.autoscaling,
-        workers_field="spec.workerReplicas" if spec.worker_replicas is not None else "replicas of WORKER",
+        scheduling=PodScheduling(
+            scheduler_name=spec.scheduler_name,
+            priority_class_name=spec.priority_class_name,
+            **scheduled_by(gangs, _gang(job, gangs, roles), job.metadata.labels),
+            is_gang_refused=gangs.refuses(gang_enabled(spec)),
+        ),
+        scaling=ScalingPolicy(
+            resize=resize_of(spec),
+            worker_bounds=bounds_of(spec),
+            autoscaling=gangs.autoscaling,
+            workers_field="spec.workerReplicas" if spec.worker_replicas is not None else "replicas of WORKER",
+        ),
+        mounts=_default_server_mounts(spec),
+        progress=StepCounting(pattern=pattern_of(spec), total=total_steps_of(spec)),
     )
 
 
@@ -155,10 +173,10 @@ def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role
     )
 
 
-def _default_server_files(spec: TFJobSpec) -> dict[str, Any]:
+def _default_server_mounts(spec: TFJobSpec) -> PodMounts:
     if not any(map(_uses_default_server, spec.replica_specs)):
-        return {}
-    return {"config_map": config_map_name(spec.runtime_id), "files": {SCRIPT_NAME: SCRIPT}}
+        return PodMounts()
+    return PodMounts(config_map=config_map_name(spec.runtime_id), files={SCRIPT_NAME: SCRIPT})
 
 
 def _uses_default_server(entry: ReplicaSpec) -> bool:

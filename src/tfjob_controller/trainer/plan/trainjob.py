@@ -14,7 +14,7 @@ The contract of the questions is `frameworks.base`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,7 +37,18 @@ from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.frameworks.base import LAUNCHER, NODE, Framework, Setting
 from tfjob_controller.trainer.gang.terms import NO_GANGS, GangPolicy, GangTerms, member_problem, scheduled_by, terms_of
 from tfjob_controller.trainer.naming import TRAIN_JOB_NAME, child_name, gang_name, job_labels, replica_id, runtime_id_of
-from tfjob_controller.trainer.plan.model import GeneratedSecret, Plan, Replica, Role, RunPolicy, UnplannableError
+from tfjob_controller.trainer.plan.model import (
+    GeneratedSecret,
+    JobIdentity,
+    Plan,
+    PlannedReplicas,
+    PodMounts,
+    PodScheduling,
+    Replica,
+    Role,
+    RunPolicy,
+    UnplannableError,
+)
 from tfjob_controller.trainer.podgroup.backends import QUEUE_LABEL
 from tfjob_controller.trainer.podtemplate.merge import container_of, spec_of
 from tfjob_controller.trainer.podtemplate.trainjob import node_resources, trainer_template
@@ -115,7 +126,8 @@ def build_train_plan(recipe: Recipe) -> Plan:
     steps = tuple(_steps(whole))
     if len(steps) == 1:
         return whole
-    return dataclasses.replace(whole, steps=steps, needed=steps[-1].needed)
+    needed = dataclasses.replace(whole.replicas, needed=steps[-1].replicas.needed)
+    return dataclasses.replace(whole, steps=steps, replicas=needed)
 
 
 def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: tuple[Replica, ...]) -> Plan:
@@ -128,28 +140,36 @@ def _whole(recipe: Recipe, setting: Setting, roles: tuple[Role, ...], replicas: 
         if replica.index == 0:
             _environment(framework, setting, replica)
     return Plan(
-        namespace=job.metadata.namespace,
-        job_name=name,
-        runtime_id=recipe.runtime_id,
-        owner=OwnerReference(TRAINJOBS.api_version, TRAINJOBS.kind, name, job.metadata.uid, True, True),
-        labels=job_labels(name, recipe.runtime_id, TRAIN_JOB_NAME),
+        identity=JobIdentity(
+            namespace=job.metadata.namespace,
+            job_name=name,
+            runtime_id=recipe.runtime_id,
+            owner=OwnerReference(TRAINJOBS.api_version, TRAINJOBS.kind, name, job.metadata.uid, True, True),
+            labels=job_labels(name, recipe.runtime_id, TRAIN_JOB_NAME),
+            # Kueue would suspend each child that names a queue by itself, and we resume it.
+            added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
+            added_annotations=spec.annotations,
+        ),
         policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
-        roles=roles,
-        replicas=replicas,
-        by_name={each.name: each for each in replicas},
-        chief=replicas[0],
+        replicas=_planned(roles, replicas, _needed(framework, replicas)),
         environment=lambda each: _environment(framework, setting, each),
-        needed=_needed(framework, replicas),
-        config_map=_config_map(recipe) if files else "",
-        files=files,
-        secret=GeneratedSecret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
-        **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
-        is_gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
-        # Kueue would suspend each child that names a queue by itself, and we resume it.
-        added_labels={name: value for name, value in spec.labels.items() if name != QUEUE_LABEL},
-        added_annotations=spec.annotations,
-        data_containers=_CARRIERS,
+        scheduling=PodScheduling(
+            **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),
+            is_gang_refused=recipe.gangs.refuses(gang_enabled(spec)),
+        ),
+        mounts=PodMounts(
+            config_map=_config_map(recipe) if files else "",
+            files=files,
+            secret=GeneratedSecret(_secret(recipe), _KEYS_TYPE, make) if make is not None else None,
+            data_containers=_CARRIERS,
+        ),
     )
+
+
+def _planned(roles: Iterable[Role], replicas: tuple[Replica, ...], needed: tuple[Replica, ...]) -> PlannedReplicas:
+    """The first replica is the chief."""
+    by_name = {each.name: each for each in replicas}
+    return PlannedReplicas(tuple(roles), replicas, by_name, chief=replicas[0], needed=needed)
 
 
 def _environment(framework: Framework, setting: Setting, replica: Replica) -> Mapping[str, str]:
@@ -271,23 +291,24 @@ _STEPS = ((DATASET_INITIALIZER, MODEL_INITIALIZER), (NODE, LAUNCHER), (MODEL_EXP
 
 def _steps(whole: Plan) -> Iterator[Plan]:
     for names in _STEPS:
-        replicas = tuple(each for each in whole.replicas if each.role.name in names)
+        replicas = tuple(each for each in whole.replicas.all if each.role.name in names)
         if not replicas:
             continue
         trains = NODE in names
         yield dataclasses.replace(
             whole,
-            roles=tuple(role for role in whole.roles if role.name in names),
-            replicas=replicas,
-            by_name={each.name: each for each in replicas},
-            chief=replicas[0],
-            needed=whole.needed if trains else replicas,
-            gang=whole.gang if trains else None,
-            pod_group=whole.pod_group if trains else None,
-            is_gang_refused=whole.is_gang_refused and trains,
-            config_map=whole.config_map if trains else "",
-            secret=whole.secret if trains else None,
+            replicas=_planned(
+                (role for role in whole.replicas.roles if role.name in names),
+                replicas,
+                whole.replicas.needed if trains else replicas,
+            ),
+            scheduling=whole.scheduling if trains else _without_gang(whole.scheduling),
+            mounts=whole.mounts if trains else dataclasses.replace(whole.mounts, config_map="", secret=None),
         )
+
+
+def _without_gang(scheduling: PodScheduling) -> PodScheduling:
+    return dataclasses.replace(scheduling, gang=None, pod_group=None, is_gang_refused=False)
 
 
 _T = TypeVar("_T")

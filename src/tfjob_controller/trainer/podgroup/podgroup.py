@@ -36,29 +36,32 @@ from tfjob_controller.trainer.state.replica_state import ReplicaState
 
 def plan_for_pod_group(plan: Plan, observed: ObservedState) -> Plan:
     """The plan with the suspension that the backend requires, and without a group if the job was started without."""
-    if plan.pod_group is None:
+    if plan.scheduling.pod_group is None:
         return plan
     if not _is_member_of_group(plan, observed):
-        return _with(plan, pod_group=None)
-    admission = plan.pod_group.backend.admission
+        return _without_pod_group(plan)
+    admission = plan.scheduling.pod_group.backend.admission
     if plan.policy.suspend or admission is None or not admission.holds(observed.pod_group):
         return plan
-    return _with(plan, policy=dataclasses.replace(plan.policy, suspend=True), is_held=True)
+    held = dataclasses.replace(plan.policy, suspend=True, is_held=True)
+    steps = tuple(dataclasses.replace(step, policy=held) for step in plan.steps)
+    return dataclasses.replace(plan, policy=held, steps=steps)
 
 
-def _with(plan: Plan, **changes: Any) -> Plan:
-    steps = tuple(dataclasses.replace(step, **changes) for step in plan.steps)
-    return dataclasses.replace(plan, steps=steps, **changes)
+def _without_pod_group(plan: Plan) -> Plan:
+    scheduling = dataclasses.replace(plan.scheduling, pod_group=None)
+    return dataclasses.replace(plan, scheduling=scheduling, steps=tuple(map(_without_pod_group, plan.steps)))
 
 
 def _is_member_of_group(plan: Plan, observed: ObservedState) -> bool:
-    members = {member.name for member in plan.pod_group.terms.members} if plan.pod_group is not None else set()
-    of_gang = (job for name, job in observed.jobs.items() if name in plan.by_name and _role(plan, name) in members)
+    group, by_name = plan.scheduling.pod_group, plan.replicas.by_name
+    members = {member.name for member in group.terms.members} if group is not None else set()
+    of_gang = (job for name, job in observed.jobs.items() if name in by_name and _role(plan, name) in members)
     return all(GROUP_LABEL in job.metadata.labels for job in of_gang)
 
 
 def _role(plan: Plan, name: str) -> str:
-    return plan.by_name[name].role.name
+    return plan.replicas.by_name[name].role.name
 
 
 def has_pod_group(observed: ObservedState) -> bool:
@@ -68,7 +71,7 @@ def has_pod_group(observed: ObservedState) -> bool:
 def must_delete_pod_group(plan: Plan, step: Step, terms: PodGroupTerms) -> bool:
     """Reports whether no pod needs the object now, or whether an evicted gang has no running pod left."""
     admission = terms.backend.admission
-    if plan.is_suspended or (step.plan.pod_group is None and admission is None):
+    if plan.policy.is_suspended_by_user or (step.plan.scheduling.pod_group is None and admission is None):
         return True
     group = step.observed.pod_group
     if group is None or admission is None or not admission.is_evicted(group):
@@ -81,9 +84,9 @@ def build_pod_group(plan: Plan, terms: PodGroupTerms, views: Sequence[ReplicaSta
     resource = terms.backend.resource
     metadata: Body = {
         "name": terms.terms.name,
-        "namespace": plan.namespace,
-        "labels": {**plan.added_labels, **plan.labels},
-        "ownerReferences": [msgspec.to_builtins(plan.owner)],
+        "namespace": plan.identity.namespace,
+        "labels": {**plan.identity.added_labels, **plan.identity.labels},
+        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
     }
     spec = terms.backend.spec(_request(terms, views))
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}

@@ -25,14 +25,14 @@ _SCHEDULED = "All replicas that must run together have a node"
 
 def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> GangWait | None:
     """None for a job that no other scheduler runs as a gang, and in steps that are not part of the gang."""
-    terms = plan.pod_group
-    if terms is None or (step.plan.pod_group is None and not plan.is_held):
+    terms = plan.scheduling.pod_group
+    if terms is None or (step.plan.scheduling.pod_group is None and not plan.policy.is_held):
         return None
     placed = sum(_has_node(view) for view in step.replica_states)
     least = sum(min_counts(terms.terms, {}).values())
     said = conditions.find(status.conditions, conditions.SCHEDULED)
     was_scheduled = said is not None and said.reason == reasons.GANG_SCHEDULED
-    if not plan.is_held and placed >= (1 if was_scheduled else least):
+    if not plan.policy.is_held and placed >= (1 if was_scheduled else least):
         return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
     words = _words(terms, step)
     if not words:

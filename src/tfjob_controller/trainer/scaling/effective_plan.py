@@ -34,14 +34,14 @@ def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) 
 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
-    if plan.restarts_together:
+    if plan.replicas.restarts_together:
         return _of_generation(plan, status.restarts)
-    if plan.resize == BY_RESTART:
+    if plan.scaling.resize == BY_RESTART:
         generation = status.scaling.generation if status.scaling is not None else 0
         return _of_generation(plan, generation)
-    if plan.resize != IN_PLACE:
+    if plan.scaling.resize != IN_PLACE:
         return plan
-    workers = [each for each in plan.candidates if each.role.replica_type == WORKER]
+    workers = [each for each in plan.replicas.candidates if each.role.replica_type == WORKER]
     wanted = workers[0].role.replicas if workers else 0
     chosen = _chosen(plan, observed, workers, wanted, frozenset(status.succeeded_indexes))
     if chosen == set(range(wanted)):
@@ -57,8 +57,9 @@ def _of_generation(plan: Plan, generation: int) -> Plan:
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
-    some = tuple(each for each in plan.candidates if each.role.replica_type != WORKER or each.index in indexes)
-    return dataclasses.replace(plan, replicas=some, by_name={each.name: each for each in some})
+    some = tuple(each for each in plan.replicas.candidates if each.role.replica_type != WORKER or each.index in indexes)
+    present = dataclasses.replace(plan.replicas, all=some, by_name={each.name: each for each in some})
+    return dataclasses.replace(plan, replicas=present)
 
 
 def _chosen(
@@ -67,7 +68,7 @@ def _chosen(
     by_index = {each.index: each for each in workers}
     done = {each.index for each in workers if each.id in succeeded}
     jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
-    if plan.gang is None or not is_run_as_gang(plan, observed):
+    if plan.scheduling.gang is None or not is_run_as_gang(plan, observed):
         return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
     gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None
     return _chosen_of_gang(gang, jobs, done, by_index, wanted)

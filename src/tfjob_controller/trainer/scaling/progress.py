@@ -39,7 +39,7 @@ class Report:
 
 def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
     """The progress with all current reports; None for a job that counts no steps."""
-    if not plan.counts_steps:
+    if not plan.progress.is_enabled:
         return old
     known = old or Progress()
     counts, ignored = dict(known.counts), known.ignored
@@ -51,31 +51,31 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
         elif steps is not None and steps > counts.get(report.uid, -1):
             counts[report.uid] = steps
     counts = fold_counts(counts, _present(observed))
-    return Progress(done=sum(counts.values()), total=plan.total_steps or 0, counts=counts, ignored=ignored)
+    return Progress(done=sum(counts.values()), total=plan.progress.total or 0, counts=counts, ignored=ignored)
 
 
 def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     """The plan with the number of steps for each worker that starts now."""
-    if plan.total_steps is None:
+    if plan.progress.total is None:
         return plan
     progress = next_progress(plan, observed, status.progress)
-    left = max(0, plan.total_steps - (progress.done if progress is not None else 0))
-    members = status.scaling.members if plan.resize == BY_RESTART and status.scaling is not None else 0
+    left = max(0, plan.progress.total - (progress.done if progress is not None else 0))
+    members = status.scaling.members if plan.scaling.resize == BY_RESTART and status.scaling is not None else 0
     workers = sorted(
         each.index
-        for each in plan.replicas
+        for each in plan.replicas.all
         if each.role.replica_type == WORKER
         and each.id not in status.succeeded_indexes
         and (each.index < members or not members)
     )
     share, rest = divmod(left, max(len(workers), 1))
     shares = {index: share + (place < rest) for place, index in enumerate(workers)}
-    return replace(plan, step_shares=StepShares(plan.total_steps, shares))
+    return replace(plan, progress=replace(plan.progress, shares=StepShares(plan.progress.total, shares)))
 
 
 def is_unread(plan: Plan, observed: ObservedState) -> bool:
     """Reports whether a worker has ended whose log is not read to its end. False if logs are not read at all."""
-    if plan.progress_pattern is None or observed.readings is None:
+    if plan.progress.pattern is None or observed.readings is None:
         return False
     readings = observed.readings
     return any(
@@ -119,13 +119,13 @@ def last_match(pattern: re.Pattern[str], text: str) -> str | None:
 def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
     for pod in workers_of(observed):
         uid, name = pod.metadata.uid, worker_id(pod)
-        if plan.progress_pattern is None:
+        if plan.progress.pattern is None:
             if pod.metadata.annotations.steps:
                 yield Report(uid, name, pod.metadata.annotations.steps)
-        elif (said := _last_words(plan.progress_pattern, pod)) is not None:
+        elif (said := _last_words(plan.progress.pattern, pod)) is not None:
             yield Report(uid, name, said)
     for uid, reading in (observed.readings or {}).items():
-        if plan.progress_pattern is not None and (reading.text or reading.problem):
+        if plan.progress.pattern is not None and (reading.text or reading.problem):
             yield Report(uid, reading.replica, reading.text, reading.problem)
 
 

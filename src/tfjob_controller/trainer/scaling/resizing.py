@@ -61,7 +61,12 @@ def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
     scaling = _followed(job_state, old or ScalingStatus(workers=wanted), wanted)
     wish = None if changed else _wish(job_state, wanted)
     _say(job_state, scaling, said, changed=changed)
-    if wish is None or job_state.plan.autoscaling != ON or job_state.plan.policy.suspend or _is_turning(job_state):
+    if (
+        wish is None
+        or job_state.plan.scaling.autoscaling != ON
+        or job_state.plan.policy.suspend
+        or _is_turning(job_state)
+    ):
         told = tuple(_recommended(job_state, wanted, wish, said))
         return ScalingDecision(replace(scaling, target=0, target_reason=""), (*events, *told))
     return ScalingDecision(replace(scaling, target=wish.workers, target_reason=wish.reason), events, wish.workers)
@@ -75,7 +80,7 @@ def resize_message(before: int, after: int, reason: str, by: str = "spec.workerR
 
 
 def _workers_of(plan: Plan) -> int | None:
-    return next((role.replicas for role in plan.roles if role.replica_type == WORKER), None)
+    return next((role.replicas for role in plan.replicas.roles if role.replica_type == WORKER), None)
 
 
 def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
@@ -84,7 +89,7 @@ def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingSt
     if old.workers != wanted:
         reason = old.target_reason if old.target == wanted else ""
         new = replace(old, workers=wanted, before=old.workers, reason=reason)
-    if job_state.plan.resize != BY_RESTART:
+    if job_state.plan.scaling.resize != BY_RESTART:
         return new
     return new if job_state.tf_config_workers == new.members else next_attempt(new, job_state.tf_config_workers)
 
@@ -94,7 +99,7 @@ def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[St
     yield StatusEvent(
         NORMAL,
         reasons.RESIZED,
-        resize_message(old.workers, wanted, old.target_reason if own else "", job_state.plan.workers_field),
+        resize_message(old.workers, wanted, old.target_reason if own else "", job_state.plan.scaling.workers_field),
     )
     against = _overruled(old, wanted)
     if against and not own:
@@ -118,9 +123,9 @@ def _wish(job_state: JobState, wanted: int) -> RequestedWorkers | None:
 
     Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
     """
-    gang, bounds = job_state.observed.gang, job_state.plan.worker_bounds
+    gang, bounds = job_state.observed.gang, job_state.plan.scaling.worker_bounds
     if (
-        job_state.plan.autoscaling == OFF
+        job_state.plan.scaling.autoscaling == OFF
         or bounds is None
         or gang is None
         or job_state.admission is None
@@ -155,7 +160,7 @@ def _recommended(
 ) -> Iterator[StatusEvent]:
     """Once for each wish; and that there is none any more."""
     before = said.find(conditions.RESIZING)
-    if wish is None or job_state.plan.autoscaling == ON or said.is_true(conditions.RESIZING):
+    if wish is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
             said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, "No other number of workers is recommended")
         return
@@ -169,7 +174,7 @@ def _say(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, chang
     turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
     before = said.find(conditions.RESIZING)
     if changed:
-        words = resize_message(scaling.before, scaling.workers, scaling.reason, job_state.plan.workers_field)
+        words = resize_message(scaling.before, scaling.workers, scaling.reason, job_state.plan.scaling.workers_field)
         said.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
     elif before is not None and said.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state):
         said.set(conditions.RESIZING, False, reasons.RESIZED, before.message)
@@ -189,8 +194,8 @@ def _lags(job_state: JobState) -> bool:
 def _is_turning(job_state: JobState) -> bool:
     """Is somebody still on the way out?"""
     plan, jobs = job_state.plan, job_state.observed.jobs
-    if any(name not in plan.by_name for name in jobs):
+    if any(name not in plan.replicas.by_name for name in jobs):
         return True
-    if plan.resize != BY_RESTART:
+    if plan.scaling.resize != BY_RESTART:
         return False
     return (job_state.admission is None or job_state.admission.is_admitted) and not job_state.stale.is_gone

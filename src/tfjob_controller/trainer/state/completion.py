@@ -51,21 +51,25 @@ def job_completion(
     return (
         _failed_replica(unfinished, causes, now)
         or _not_carried(plan, unfinished, now)
-        or (_no_restart_left(plan, causes, restarts) if plan.restarts_together else _too_many_restarts(plan, restarts))
+        or (
+            _no_restart_left(plan, causes, restarts)
+            if plan.replicas.restarts_together
+            else _too_many_restarts(plan, restarts)
+        )
         or _too_late(plan, started, now)
     )
 
 
 def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
     """Have all that must? `views` may be of more replicas than the plan's."""
-    if not plan.needed:
+    if not plan.replicas.needed:
         return states[0].state == replica_state.SUCCEEDED
-    names = {replica.name for replica in plan.needed}
+    names = {replica.name for replica in plan.replicas.needed}
     return all(state.state == replica_state.SUCCEEDED for state in states if state.replica.name in names)
 
 
 def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
-    needed = plan.needed or (states[0].replica,)
+    needed = plan.replicas.needed or (states[0].replica,)
     if len(needed) == 1:
         return f"{needed[0].id} succeeded"
     return f"all {len(needed)} {needed[0].role.name}s succeeded"
@@ -73,7 +77,7 @@ def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
 
 def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
     """Those for which all must be started again; none while the job is suspended, since nothing runs then."""
-    if not plan.restarts_together or plan.policy.suspend:
+    if not plan.replicas.restarts_together or plan.policy.suspend:
         return ()
     left = [state for state in unfinished if state.replica.role.restarts_together]
     over = [state for state in left if _is_over(state)]
@@ -83,7 +87,7 @@ def restart_causes(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence[R
 
 def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
     """Without those of steps that are done: what becomes of a node once the launcher has succeeded is no matter."""
-    done = {name for step in plan.steps if has_succeeded(step, states) for name in step.by_name}
+    done = {name for step in plan.steps if has_succeeded(step, states) for name in step.replicas.by_name}
     return [state for state in states if state.replica.name not in done] if done else states
 
 
@@ -201,8 +205,8 @@ def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedS
         return Step(plan, states, observed)
     completed: list[ReplicaState] = []
     for step in plan.steps:
-        part = [state for state in states if state.replica.name in step.by_name]
+        part = [state for state in states if state.replica.name in step.replicas.by_name]
         if step is plan.steps[-1] or not has_succeeded(step, part):
-            return Step(step, part, observed.only(step.by_name), completed, is_first=step is plan.steps[0])
+            return Step(step, part, observed.only(step.replicas.by_name), completed, is_first=step is plan.steps[0])
         completed.extend(part)
     raise AssertionError("there is a last step")

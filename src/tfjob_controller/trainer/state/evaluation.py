@@ -99,12 +99,12 @@ class JobState:
             return True
         if self.admission is not None:
             return self.admission.is_admitted
-        return self.wait is None or self.wait.scheduled or self.step.plan.is_gang_refused
+        return self.wait is None or self.wait.scheduled or self.step.plan.scheduling.is_gang_refused
 
     @property
     def is_held_back(self) -> bool:
         """Reports whether a gang's scheduler lets no replica run now."""
-        return self.plan.is_held or (self.admission is not None and not self.admission.is_admitted)
+        return self.plan.policy.is_held or (self.admission is not None and not self.admission.is_admitted)
 
 
 def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
@@ -117,13 +117,13 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     counts = next_restart_counts(
         [state for state in states if not state.replica.role.restarts_together], status.restart_counts
     )
-    restarts = status.restarts if plan.restarts_together else sum(counts.values())
+    restarts = status.restarts if plan.replicas.restarts_together else sum(counts.values())
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
     admission = gang_admission(step.plan, step.observed, step.replica_states)
     wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
     completion = job_completion(plan, states, unfinished, causes, restarts, status.start_time, now)
-    if completion is None and wait is not None and not plan.is_suspended:
+    if completion is None and wait is not None and not plan.policy.is_suspended_by_user:
         completion = wait.verdict
     return JobState(
         job=job,
@@ -152,7 +152,7 @@ def _stale_children(step: Step, admission: GangAdmission | None) -> StaleChildre
 
 
 def _tf_config_workers(plan: Plan, states: Sequence[ReplicaState], admission: GangAdmission | None) -> int:
-    if plan.resize != BY_RESTART:
+    if plan.scaling.resize != BY_RESTART:
         return 0
     is_admitted = admission is not None and admission.is_admitted
     return tf_config_workers(plan, states, admission.assignments if admission is not None and is_admitted else None)
@@ -165,9 +165,9 @@ def replica_states(
     seen = of_current_attempt(plan, without_deleted(plan, observed))
     seen_now = classify_replicas(plan, seen, status.succeeded_indexes, now, status.start_time)
     states = tuple(as_restarting(state) if _was_to_run_again(state, status) else state for state in seen_now)
-    if not plan.restarts_together:
+    if not plan.replicas.restarts_together:
         return states
-    had = plan.gang is None and had_all_jobs(plan, status)
+    had = plan.scheduling.gang is None and had_all_jobs(plan, status)
     return tuple(as_restarting(state) if _has_lost_its_job(plan, state, had) else state for state in states)
 
 
@@ -192,7 +192,7 @@ def _has_lost_its_job(plan: Plan, state: ReplicaState, had_all: bool) -> bool:
     if not state.replica.role.restarts_together or state.state != RUNNING:
         return False
     if state.job is not None:
-        return plan.gang is None and state.job.metadata.deletion_timestamp is not None
+        return plan.scheduling.gang is None and state.job.metadata.deletion_timestamp is not None
     return bool(state.pods) or had_all
 
 
@@ -200,6 +200,6 @@ def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
     """Had all replicas of the present set their Jobs when the status was written? See `counts._reported_state`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
-    together = {role.replica_type for role in plan.roles if role.restarts_together}
+    together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}
     told = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
     return bool(told) and all(UNKNOWN not in states for states in told)

@@ -48,12 +48,12 @@ def _without_config(
     plan: Plan, states: Sequence[ReplicaState], now: datetime
 ) -> Iterator[tuple[ReplicaState, ContainerStatus, float]]:
     """With the seconds that are left to it."""
-    for state in states if plan.data_containers else ():
+    for state in states if plan.mounts.data_containers else ():
         if state.pod is None or state.state != RUNNING or state.pod.metadata.deletion_timestamp is not None:
             continue
         for container in (*state.pod.status.init_container_statuses, *state.pod.status.container_statuses):
             waiting = container.state.waiting
-            if container.name in plan.data_containers and waiting is not None and waiting.reason == _NO_CONFIG:
+            if container.name in plan.mounts.data_containers and waiting is not None and waiting.reason == _NO_CONFIG:
                 since = _since(state.pod, container)
                 yield state, container, seconds_until(since, CONFIG_WAIT_SECONDS, now) if since else CONFIG_WAIT_SECONDS
 
@@ -73,7 +73,7 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
     """In words who, and how it ended last; empty if none has."""
     for state in states:
         exited = state.exited
-        if state.replica.role.container in plan.data_containers and exited is not None and exited.exit_code:
+        if state.replica.role.container in plan.mounts.data_containers and exited is not None and exited.exit_code:
             attempts = _attempts(state)
             if state.is_restarting and attempts >= MAX_ATTEMPTS:
                 return f"{state.replica.id} failed: {how_it_ended(exited)}; tried {attempts} times"

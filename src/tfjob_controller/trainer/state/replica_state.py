@@ -96,8 +96,8 @@ def classify_replicas(
         no_pod_before="" if (started or "") > format_time(no_pod_before) else format_time(no_pod_before),
     )
     done = frozenset(succeeded)
-    states = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas)
-    if not plan.restarts_together:
+    states = (_view(replica, observed, replica.id in done, plan.policy.suspend, times) for replica in plan.replicas.all)
+    if not plan.replicas.restarts_together:
         return tuple(states)
     return tuple(as_restarting(state) if _may_be_tried_again(state) else state for state in states)
 

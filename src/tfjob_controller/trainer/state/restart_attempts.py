@@ -77,7 +77,9 @@ def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> Obs
 
 def _is_of_before(plan: Plan, observed: ObservedState, name: str, pod: Pod) -> bool:
     """Its Job is gone, or is of another generation where all are restarted together."""
-    return name not in observed.jobs or (plan.restarts_together and plan.restart_attempt > 0 and not _is_now(plan, pod))
+    return name not in observed.jobs or (
+        plan.replicas.restarts_together and plan.restart_attempt > 0 and not _is_now(plan, pod)
+    )
 
 
 def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -> float | None:
@@ -97,7 +99,7 @@ def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -
 
 def of_current_attempt(plan: Plan, observed: ObservedState) -> ObservedState:
     """Where all are restarted because one has failed: without those of before, who have had their say."""
-    if not plan.restarts_together or not plan.restart_attempt:
+    if not plan.replicas.restarts_together or not plan.restart_attempt:
         return observed
     return dataclasses.replace(
         observed,
@@ -117,7 +119,7 @@ def stale_children(plan: Plan, observed: ObservedState, states: Sequence[Replica
     stale = [
         job
         for name, job in observed.jobs.items()
-        if name in plan.by_name
+        if name in plan.replicas.by_name
         and not is_of_attempt(plan, job)
         and not (name in done and job_outcome(job) == JOB_COMPLETE)
     ]
@@ -145,7 +147,7 @@ def _was_known(plan: Plan, state: ReplicaState) -> bool:
 
 def is_scaling_unrecorded(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:
     """Must the status be written first? Nothing is created before it knows for how many workers."""
-    return plan.resize == BY_RESTART and (scaling is None or scaling.members != members)
+    return plan.scaling.resize == BY_RESTART and (scaling is None or scaling.members != members)
 
 
 def next_attempt(scaling: ScalingStatus, members: int) -> ScalingStatus:

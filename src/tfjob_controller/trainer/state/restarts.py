@@ -107,6 +107,6 @@ def backoff_seconds(restarts: int) -> int:
 def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> float:
     """Until replicas may be made; 0 if they may be now."""
     restarting = conditions.find(status.conditions, conditions.RESTARTING)
-    if not plan.restarts_together or restarting is None or restarting.status != conditions.TRUE:
+    if not plan.replicas.restarts_together or restarting is None or restarting.status != conditions.TRUE:
         return 0.0
     return max(0.0, seconds_until(restarting.last_transition_time, backoff_seconds(status.restarts), now))

@@ -54,8 +54,8 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
 
 def _by_role(plan: Plan, states: Sequence[ReplicaState]) -> dict[str, Any]:
     """What the status says of each role."""
-    statuses = tuple(_role_status(plan, role, states) for role in plan.roles)
-    return {"replica_statuses": statuses, "ready": {role.name: _ready(role, states) for role in plan.roles}}
+    statuses = tuple(_role_status(plan, role, states) for role in plan.replicas.roles)
+    return {"replica_statuses": statuses, "ready": {role.name: _ready(role, states) for role in plan.replicas.roles}}
 
 
 def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> ReplicaStatus:
@@ -71,7 +71,7 @@ def _reported_state(plan: Plan, state: ReplicaState) -> str:
     """Where more than the chief counts, nothing runs that was not made yet."""
     return (
         replica_state.UNKNOWN
-        if plan.needed and state.job is None and state.state == replica_state.RUNNING
+        if plan.replicas.needed and state.job is None and state.state == replica_state.RUNNING
         else state.state
     )
 
@@ -110,6 +110,6 @@ def _natural(replica_id: str) -> tuple[str, int, str]:
 
 
 def _worker_selector(plan: Plan) -> str:
-    if not any(role.replica_type == WORKER for role in plan.roles):
+    if not any(role.replica_type == WORKER for role in plan.replicas.roles):
         return ""
-    return selector_string(replica_type_labels(dict(plan.labels), WORKER))
+    return selector_string(replica_type_labels(dict(plan.identity.labels), WORKER))

@@ -115,7 +115,7 @@ def _runner(chief: ReplicaState, step: Step) -> ReplicaState:
 
 def _state_of(plan: Plan, phase: str, chief: ReplicaState) -> str:
     """The chief's, where it decides alone."""
-    if not plan.needed:
+    if not plan.replicas.needed:
         return chief.state
     return replica_state.RUNNING if phase == PHASE_RUNNING else replica_state.UNKNOWN
 
@@ -132,7 +132,7 @@ def _say_restarting(job_state: JobState, said: Conditions) -> None:
 
 
 def _is_still_restarting(job_state: JobState, said: Conditions) -> bool:
-    if not job_state.plan.restarts_together or not said.is_true(conditions.RESTARTING):
+    if not job_state.plan.replicas.restarts_together or not said.is_true(conditions.RESTARTING):
         return False
     return not _are_up_together(job_state.unfinished)
 

@@ -147,7 +147,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
     """The job goes on, or ends here."""
     plan, wait, old = job_state.plan, job_state.wait, job_state.status
     said = _seen(job_state.job, job_state.now)
-    if wait is not None and not plan.is_suspended:
+    if wait is not None and not plan.policy.is_suspended_by_user:
         said.set(conditions.SCHEDULED, wait.scheduled, wait.reason, wait.message)
     figures = with_counts(job_state)
     completion = job_state.completion or refusal(obstacles)
@@ -159,7 +159,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle]) -> StatusResult:
         return _told(job_state, status, ScalingDecision(old.scaling))
     resizing = decide_scaling(job_state, said)
     figures = with_restart(job_state, replace(figures, scaling=resizing.scaling))
-    if plan.is_suspended:
+    if plan.policy.is_suspended_by_user:
         return _told(job_state, suspended_status(figures, said), resizing)
     status = active_status(job_state, figures, said, obstacles)
     return _told(job_state, status, resizing, suspends=wait is not None and wait.suspends)
@@ -194,9 +194,9 @@ def _waits_for_the_record(job_state: JobState, status: TrainingStatus) -> bool:
     plan, old = job_state.plan, job_state.status
     if status.phase == PHASE_CLEAN_UP or any(state.must_redo for state in job_state.replica_states):
         return True
-    if plan.restarts_together and status.restarts != old.restarts:
+    if plan.replicas.restarts_together and status.restarts != old.restarts:
         return True
-    return (old.scaling is not None or plan.resize == BY_RESTART) and status.scaling != old.scaling
+    return (old.scaling is not None or plan.scaling.resize == BY_RESTART) and status.scaling != old.scaling
 
 
 def _is_last_sight(job_state: JobState) -> bool:
@@ -217,7 +217,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_restart(plan, status, now) or None,
         next_attribution_seconds(states, now),
         seconds_until_config_timeout(plan, job_state.unfinished, now),
-        wait.seconds_left if wait is not None and not plan.is_suspended else None,
+        wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,
     )
     return min((max(0.0, each) for each in times if each is not None), default=None)
 

@@ -33,7 +33,7 @@ OWNER = {
 
 
 def job_of(plan: Plan, replica_id: str = "master-0", **options: Any) -> dict[str, Any]:
-    return build_job(plan, next(replica for replica in plan.replicas if replica.id == replica_id), **options)
+    return build_job(plan, next(replica for replica in plan.replicas.all if replica.id == replica_id), **options)
 
 
 def pod_spec_of(plan: Plan, replica_id: str = "master-0") -> dict[str, Any]:
@@ -43,7 +43,7 @@ def pod_spec_of(plan: Plan, replica_id: str = "master-0") -> dict[str, Any]:
 
 def test_a_service_is_headless_and_open_before_anything_is_ready() -> None:
     plan = plan_of()
-    assert build_service(plan, plan.by_name["example-job-ps-a6no-1"]) == {
+    assert build_service(plan, plan.replicas.by_name["example-job-ps-a6no-1"]) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -153,7 +153,7 @@ def test_an_old_server_gets_plain_on_failure_for_the_chief() -> None:
 
 def test_under_any_replica_every_job_judges_exit_codes() -> None:
     plan = plan_of(failurePolicy="AnyReplica")
-    assert all(build_job(plan, replica)["spec"]["podFailurePolicy"] == POLICY for replica in plan.replicas)
+    assert all(build_job(plan, replica)["spec"]["podFailurePolicy"] == POLICY for replica in plan.replicas.all)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_building_children_leaves_the_job_as_it_was() -> None:
     job = decoded(tfjob(master(template=pod_template(container(env=[{"name": "A"}]))), parameter_servers(1)))
     before = copy.deepcopy(job)
     plan = build_plan(job, ControllerConfig(), restart_rules=True)
-    for replica in plan.replicas:
+    for replica in plan.replicas.all:
         build_job(plan, replica)
     assert job == before
 
@@ -216,7 +216,7 @@ def test_the_end_of_a_log_stays_with_the_pod_unless_the_template_says_otherwise(
     fields = {} if own is None else {"terminationMessagePolicy": own}
     template = pod_template(container(**fields), container("log"))
     plan = plan_of(master(template=template), workers(1, template=template))
-    for replica in plan.replicas:
+    for replica in plan.replicas.all:
         first, second = build_job(plan, replica)["spec"]["template"]["spec"]["containers"]
         assert first["terminationMessagePolicy"] == (own or "FallbackToLogsOnError")
         assert "terminationMessagePolicy" not in second

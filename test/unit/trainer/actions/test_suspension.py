@@ -22,7 +22,7 @@ LONG_AGO = format_time(START - timedelta(seconds=LOST_AFTER_SECONDS + 1))
 
 def stops(plan: Plan, job: BatchJob | None, deleted: str | None, phase: str) -> bool:
     pod = Pod(PodMeta(name="p", deletion_timestamp=deleted), status=PodStatus(phase=phase))
-    return is_any_stopping(plan, [ReplicaState(plan.chief, RUNNING, job=job, pods=(pod,))], START)
+    return is_any_stopping(plan, [ReplicaState(plan.replicas.chief, RUNNING, job=job, pods=(pod,))], START)
 
 
 @pytest.mark.parametrize(

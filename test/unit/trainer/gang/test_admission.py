@@ -104,7 +104,7 @@ def labels(cluster: World, replica: str) -> Mapping[str, str]:
 def test_flag_and_job_say_whether_it_is_a_gang(which: str, enabled: bool | None, is_gang: bool) -> None:
     cluster = world(gang={} if enabled is None else {"enabled": enabled})
     cluster.gangs = GangPolicy(which, "gang-scheduler")
-    assert (cluster.plan.gang is not None) == is_gang
+    assert (cluster.plan.scheduling.gang is not None) == is_gang
     assert ("Gang/" + NAME in [f"{each.resource.kind}/{each.name}" for each in cluster.actions().creates]) == is_gang
 
 
@@ -119,7 +119,7 @@ def test_a_job_that_asks_in_vain_is_told_so_and_runs() -> None:
 def test_a_job_that_was_started_without_a_gang_goes_on_without_one() -> None:
     cluster = running_world()
     cluster.gangs = GangPolicy(ALWAYS, "gang-scheduler")
-    assert cluster.plan.gang is not None
+    assert cluster.plan.scheduling.gang is not None
     assert cluster.actions() is NO_ACTIONS
     cluster.settle()
     assert cluster.job.status.phase == "Running"
@@ -257,7 +257,7 @@ def told(cluster: World, replica: str) -> dict[str, list[str]]:
     """The replicas that the TF_CONFIG of this one names, which is about to be created; as people call them."""
     (trained,) = body_of(cluster, replica)["spec"]["template"]["spec"]["containers"]
     (value,) = [each["value"] for each in trained["env"] if each["name"] == "TF_CONFIG"]
-    ids = {each.name: each.id for each in cluster.plan.replicas}
+    ids = {each.name: each.id for each in cluster.plan.replicas.all}
     named = json.loads(value)["cluster"]
     return {role: [ids[address.partition(":")[0]] for address in addresses] for role, addresses in named.items()}
 

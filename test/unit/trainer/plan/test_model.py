@@ -12,23 +12,23 @@ from tfjob_controller.trainer.plan.tfjob import build_plan
 
 def test_the_tutorials_job_has_four_replicas_the_chief_first() -> None:
     plan = plan_of()
-    assert [replica.id for replica in plan.replicas] == ["master-0", "worker-0", "ps-0", "ps-1"]
-    assert plan.chief.id == "master-0"
-    assert plan.by_name["example-job-ps-a6no-1"].id == "ps-1"
+    assert [replica.id for replica in plan.replicas.all] == ["master-0", "worker-0", "ps-0", "ps-1"]
+    assert plan.replicas.chief.id == "master-0"
+    assert plan.replicas.by_name["example-job-ps-a6no-1"].id == "ps-1"
 
 
 def test_the_chief_comes_first_wherever_it_is_listed() -> None:
     plan = plan_of(parameter_servers(1), workers(2), terminationPolicy={"chief": {"replicaName": "WORKER"}})
-    assert [replica.id for replica in plan.replicas] == ["worker-0", "ps-0", "worker-1"]
+    assert [replica.id for replica in plan.replicas.all] == ["worker-0", "ps-0", "worker-1"]
 
 
 def test_the_scale_subresource_overrides_the_number_of_workers() -> None:
     plan = plan_of(master(), workers(1), workerReplicas=3)
-    assert [replica.id for replica in plan.replicas] == ["master-0", "worker-0", "worker-1", "worker-2"]
+    assert [replica.id for replica in plan.replicas.all] == ["master-0", "worker-0", "worker-1", "worker-2"]
 
 
 def test_a_type_with_no_replicas_is_still_a_role() -> None:
-    assert [(role.name, role.replicas) for role in plan_of(master(), workers(0)).roles] == [
+    assert [(role.name, role.replicas) for role in plan_of(master(), workers(0)).replicas.roles] == [
         ("master", 1),
         ("worker", 0),
     ]
@@ -36,8 +36,8 @@ def test_a_type_with_no_replicas_is_still_a_role() -> None:
 
 def test_only_the_chief_decides_unless_any_replica_may() -> None:
     by_chief, by_any = plan_of(), plan_of(failurePolicy="AnyReplica")
-    assert [replica.id for replica in by_chief.replicas if replica.decides] == ["master-0"]
-    assert all(replica.decides for replica in by_any.replicas)
+    assert [replica.id for replica in by_chief.replicas.all if replica.decides] == ["master-0"]
+    assert all(replica.decides for replica in by_any.replicas.all)
 
 
 @pytest.mark.parametrize(
@@ -54,32 +54,37 @@ def test_the_chiefs_job_judges_exit_codes_where_batch_v1_can(
 ) -> None:
     template = pod_template({"name": "tensorflow"}, restartPolicy=restart_policy)
     plan = plan_of(master(template=template), workers(1, template=template), restart_rules=restart_rules)
-    assert [replica.fails_itself for replica in plan.replicas] == [fails_itself, False]
+    assert [replica.fails_itself for replica in plan.replicas.all] == [fails_itself, False]
 
 
 def test_parameter_servers_serve_but_not_as_chief() -> None:
     template = pod_template({"name": "tensorflow"})
     plan = plan_of(parameter_servers(2, template=template), terminationPolicy={"chief": {"replicaName": "PS"}})
-    assert [replica.serves for replica in plan.replicas] == [False, True]
+    assert [replica.serves for replica in plan.replicas.all] == [False, True]
 
 
 def test_only_a_ps_without_a_container_of_its_own_needs_the_config_map() -> None:
-    assert plan_of().config_map == "cm-ps-a6no"
-    assert plan_of(master(), parameter_servers(1, template=pod_template({"name": "tensorflow"}))).config_map == ""
-    assert plan_of(master(), parameter_servers(1, template=pod_template({"name": "other"}))).config_map == "cm-ps-a6no"
+    assert plan_of().mounts.config_map == "cm-ps-a6no"
+    assert (
+        plan_of(master(), parameter_servers(1, template=pod_template({"name": "tensorflow"}))).mounts.config_map == ""
+    )
+    assert (
+        plan_of(master(), parameter_servers(1, template=pod_template({"name": "other"}))).mounts.config_map
+        == "cm-ps-a6no"
+    )
 
 
 def test_accelerators_of_the_controllers_config_are_filled_in() -> None:
     asks = {"name": "tensorflow", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     job = decoded(tfjob(master(template=pod_template(asks)), workers(1)))
     config = ControllerConfig(accelerators={"nvidia.com/gpu": Accelerator(env_vars=(EnvVar("A", "b"),))})
-    with_gpu, without = build_plan(job, config).roles
+    with_gpu, without = build_plan(job, config).replicas.roles
     assert with_gpu.template["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
     assert "env" not in without.template["spec"]["containers"][0]
 
 
 def test_every_child_is_owned_by_the_job_as_its_controller() -> None:
-    owner = plan_of().owner
+    owner = plan_of().identity.owner
     assert (owner.api_version, owner.kind, owner.name, owner.uid) == (
         "kubeflow.org/v1alpha1",
         "TFJob",

@@ -26,12 +26,12 @@ MPI = {"command": ["mpirun", "train"]}
 
 
 def ids(plan: Plan) -> list[str]:
-    return [each.id for each in plan.replicas]
+    return [each.id for each in plan.replicas.all]
 
 
 def pod_of(plan: Plan, replica_id: str) -> Mapping[str, Any]:
     """The pod spec of a replica's Job."""
-    replica = next(each for each in plan.replicas if each.id == replica_id)
+    replica = next(each for each in plan.replicas.all if each.id == replica_id)
     spec: Mapping[str, Any] = build_job(plan, replica)["spec"]["template"]["spec"]
     return spec
 
@@ -51,39 +51,39 @@ def env_of(plan: Plan, replica_id: str) -> dict[str, Any]:
 def test_a_job_of_n_nodes_has_n_replicas_and_the_first_is_its_chief() -> None:
     plan = train_plan(nodes=3)
     assert ids(plan) == ["node-0", "node-1", "node-2"]
-    assert plan.chief is plan.replicas[0]
-    assert [each.id for each in plan.needed] == ids(plan)
+    assert plan.replicas.chief is plan.replicas.all[0]
+    assert [each.id for each in plan.replicas.needed] == ids(plan)
     assert plan.steps == ()
 
 
 def test_with_mpi_the_launcher_is_the_chief_and_its_end_the_jobs() -> None:
     plan = train_plan(**MPI)
     assert ids(plan) == ["launcher-0", "node-0", "node-1"]
-    assert [each.id for each in plan.needed] == ["launcher-0"]
-    assert [each.serves for each in plan.replicas] == [False, True, True]
+    assert [each.id for each in plan.replicas.needed] == ["launcher-0"]
+    assert [each.serves for each in plan.replicas.all] == [False, True, True]
 
 
 def test_what_is_left_out_comes_from_the_runtime() -> None:
     runtime = runtime_spec(numNodes=3, templates={"node": role_template(image="of-the-runtime")})
     plan = train_plan(runtime=runtime, nodes=None, trainer={"image": None})
-    assert len(plan.replicas) == 3
+    assert len(plan.replicas.all) == 3
     assert container_of(plan, "node-0")["image"] == "of-the-runtime"
 
 
 def test_a_service_is_there_for_nodes_whose_framework_has_a_port() -> None:
     with_port, without = train_plan(command=["torchrun", "x"]), train_plan()
-    assert build_service(with_port, with_port.chief)["spec"]["ports"] == [{"name": "torch", "port": 29500}]
-    assert [role.port for role in without.roles] == [0]
+    assert build_service(with_port, with_port.replicas.chief)["spec"]["ports"] == [{"name": "torch", "port": 29500}]
+    assert [role.port for role in without.replicas.roles] == [0]
 
 
 def test_the_launcher_has_no_service() -> None:
-    assert {role.name: role.port for role in train_plan(**MPI).roles} == {"launcher": 0, "node": mpi.SSH_PORT}
+    assert {role.name: role.port for role in train_plan(**MPI).replicas.roles} == {"launcher": 0, "node": mpi.SSH_PORT}
 
 
 def test_nodes_and_launcher_are_started_again_together_and_nothing_else_is() -> None:
     plan = train_plan(runtime=SHARED, **IN_STEPS, **MPI)
-    assert {role.name for role in plan.roles if role.restarts_together} == {"launcher", "node"}
-    for replica in plan.replicas:
+    assert {role.name for role in plan.replicas.roles if role.restarts_together} == {"launcher", "node"}
+    for replica in plan.replicas.all:
         job = build_job(plan, replica)["spec"]
         assert (job["backoffLimit"] == 0) == replica.role.restarts_together
         # What a policy would keep out of the count of failures would be run again alone.
@@ -99,7 +99,7 @@ def test_policies_of_the_job_are_those_of_the_plan() -> None:
 
 def test_all_children_carry_the_jobs_labels_and_the_users() -> None:
     plan = train_plan(labels={"team": "a", "kubeflow.org": "no"}, annotations={"note": "b"})
-    job = build_job(plan, plan.chief)
+    job = build_job(plan, plan.replicas.chief)
     assert job["metadata"]["annotations"] == {"note": "b"}
     for labels in (job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
         assert labels["team"] == "a"
@@ -109,7 +109,7 @@ def test_all_children_carry_the_jobs_labels_and_the_users() -> None:
 
 
 def test_children_are_owned_by_the_train_job() -> None:
-    owner = train_plan().owner
+    owner = train_plan().identity.owner
     assert (owner.api_version, owner.kind, owner.controller) == ("kubeflow.org/v2alpha1", "TrainJob", True)
 
 
@@ -123,15 +123,15 @@ def test_with_a_shared_volume_there_are_three_steps_each_a_part_of_the_whole() -
         ["launcher-0", "node-0", "node-1"],
         ["model-exporter-0"],
     ]
-    assert [step.gang is not None for step in plan.steps] == [False, True, False]
-    assert [step.secret is not None for step in plan.steps] == [False, True, False]
-    assert [bool(step.config_map) for step in plan.steps] == [False, True, False]
-    assert [[each.id for each in step.needed] for step in plan.steps] == [
+    assert [step.scheduling.gang is not None for step in plan.steps] == [False, True, False]
+    assert [step.mounts.secret is not None for step in plan.steps] == [False, True, False]
+    assert [bool(step.mounts.config_map) for step in plan.steps] == [False, True, False]
+    assert [[each.id for each in step.replicas.needed] for step in plan.steps] == [
         ["dataset-initializer-0", "model-initializer-0"],
         ["launcher-0"],
         ["model-exporter-0"],
     ]
-    assert [each.id for each in plan.needed] == ["model-exporter-0"]
+    assert [each.id for each in plan.replicas.needed] == ["model-exporter-0"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_with_a_shared_volume_there_are_three_steps_each_a_part_of_the_whole() -
     ],
 )
 def test_a_step_that_has_nothing_to_do_is_left_out(fields: dict[str, Any], steps: list[int]) -> None:
-    assert [len(step.replicas) for step in train_plan(runtime=SHARED, **fields).steps] == steps
+    assert [len(step.replicas.all) for step in train_plan(runtime=SHARED, **fields).steps] == steps
 
 
 def test_without_a_shared_volume_each_node_initializes_for_itself() -> None:
@@ -190,7 +190,7 @@ def test_a_framework_is_told_what_a_node_has() -> None:
     setting = recipe(nodes=2, trainer={"resourcesPerNode": resources, "numProcPerNode": 2}).setting
     assert (setting.gpus, setting.cpus, setting.num_proc_per_node, setting.num_nodes) == (4, 7.5, "2", 2)
     plan = train_plan(nodes=2)
-    assert setting.nodes == tuple(each.name for each in plan.replicas)
+    assert setting.nodes == tuple(each.name for each in plan.replicas.all)
 
 
 @pytest.mark.parametrize("trainer", [{"env": [{"name": "OF_MINE", "value": "1"}]}])
@@ -209,20 +209,23 @@ def test_what_the_framework_cannot_run_is_refused_in_its_words() -> None:
 
 def test_mpi_brings_a_hostfile_and_keys_that_its_pods_mount() -> None:
     plan = train_plan(**MPI)
-    assert plan.secret is not None
-    assert (plan.secret.name, plan.secret.type) == ("example-train-mpi-ssh-auth", "kubernetes.io/ssh-auth")
+    assert plan.mounts.secret is not None
+    assert (plan.mounts.secret.name, plan.mounts.secret.type) == (
+        "example-train-mpi-ssh-auth",
+        "kubernetes.io/ssh-auth",
+    )
     hostfile = build_config_map(plan)["data"]["hostfile"]
-    assert hostfile == "".join(f"{each.name} slots=1\n" for each in plan.replicas if each.role.name == "node")
+    assert hostfile == "".join(f"{each.name} slots=1\n" for each in plan.replicas.all if each.role.name == "node")
     volumes = json.dumps(pod_of(plan, "node-0")["volumes"])
-    assert plan.secret.name in volumes
-    assert plan.config_map in volumes
+    assert plan.mounts.secret.name in volumes
+    assert plan.mounts.config_map in volumes
 
 
 def test_the_secrets_name_ends_where_names_end() -> None:
     plan = train_plan(name="a" * 239 + "." + "b" * 13, **MPI)
-    assert plan.secret is not None
-    assert plan.secret.name == "a" * 239 + "-mpi-ssh-auth"
-    assert len(plan.secret.name) <= 253
+    assert plan.mounts.secret is not None
+    assert plan.mounts.secret.name == "a" * 239 + "-mpi-ssh-auth"
+    assert len(plan.mounts.secret.name) <= 253
 
 
 def test_accelerators_of_the_controllers_config_are_filled_in_for_nodes_that_ask_for_them() -> None:
@@ -252,7 +255,7 @@ def test_flag_and_job_say_whether_it_is_a_gang(
     which: str, enabled: bool | None, is_gang: bool, is_refused: bool
 ) -> None:
     plan = train_plan(gangs=GangPolicy(which, "g"), gang={} if enabled is None else {"enabled": enabled})
-    assert (plan.gang is not None, plan.is_gang_refused) == (is_gang, is_refused)
+    assert (plan.scheduling.gang is not None, plan.scheduling.is_gang_refused) == (is_gang, is_refused)
 
 
 def test_a_gang_has_launcher_and_nodes_with_what_each_asks_for() -> None:
@@ -260,8 +263,8 @@ def test_a_gang_has_launcher_and_nodes_with_what_each_asks_for() -> None:
     plan = train_plan(
         runtime=SHARED, gangs=GANGS, gang={"enabled": True}, trainer={"resourcesPerNode": resources}, **IN_STEPS, **MPI
     )
-    assert plan.gang is not None
-    assert [(each.name, each.count, each.resources.get("cpu")) for each in plan.gang.members] == [
+    assert plan.scheduling.gang is not None
+    assert [(each.name, each.count, each.resources.get("cpu")) for each in plan.scheduling.gang.members] == [
         ("launcher", 1, None),
         ("node", 2, "2"),
     ]
@@ -299,10 +302,10 @@ def test_what_is_given_is_never_changed_and_the_same_gives_the_same() -> None:
     )
     before = copy.deepcopy(runtime)
     first = train_plan(runtime=runtime, **IN_STEPS, **MPI)
-    jobs = [build_job(first, each) for each in first.replicas]
+    jobs = [build_job(first, each) for each in first.replicas.all]
     assert runtime == before
     again = train_plan(runtime=runtime, **IN_STEPS, **MPI)
-    assert [build_job(again, each) for each in again.replicas] == jobs
+    assert [build_job(again, each) for each in again.replicas.all] == jobs
 
 
 # Frameworks of others
@@ -383,15 +386,15 @@ def test_what_a_framework_is_asked_later_ends_the_job_in_the_same_way() -> None:
     plan = train_plan(plugin=Plugin(environment=_refuses_the_second))
     assert env_of(plan, "node-0")["OF_MINE"] == "first"
     with pytest.raises(UnplannableError, match="mine cannot plan this job: environment: IndexError"):
-        build_job(plan, plan.replicas[1])
+        build_job(plan, plan.replicas.all[1])
 
 
 @pytest.mark.parametrize("make", [_raises, _none, lambda: {"key": "text"}], ids=["raises", "nothing", "no-bytes"])
 def test_a_secret_that_cannot_be_made_ends_the_job_in_the_same_way(make: Callable[[], Any]) -> None:
     plan = train_plan(plugin=Plugin(secret=lambda setting: make))
-    assert plan.secret is not None
+    assert plan.mounts.secret is not None
     with pytest.raises(UnplannableError, match="mine cannot plan this job: secret: "):
-        build_secret(plan, plan.secret)
+        build_secret(plan, plan.mounts.secret)
 
 
 def test_a_framework_that_answers_is_asked_for_each_pod() -> None:

@@ -62,7 +62,7 @@ def scale(cluster: World, count: int) -> None:
 def told(cluster: World, replica_id: str) -> dict[str, list[str]]:
     """The addresses in TF_CONFIG, of a child made now."""
     plan = cluster.plan
-    replica = next(each for each in plan.candidates if each.id == replica_id)
+    replica = next(each for each in plan.replicas.candidates if each.id == replica_id)
     found: dict[str, list[str]] = json.loads(plan.environment(replica)["TF_CONFIG"])["cluster"]
     return found
 

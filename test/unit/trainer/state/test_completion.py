@@ -135,7 +135,7 @@ def due(cluster: World) -> Step:
 
 
 def ids(step: Step) -> list[str]:
-    return [each.id for each in step.plan.replicas]
+    return [each.id for each in step.plan.replicas.all]
 
 
 def test_a_job_without_steps_is_one() -> None:

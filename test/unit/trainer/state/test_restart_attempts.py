@@ -42,7 +42,7 @@ def generations(cluster: World) -> set[str]:
 def told(cluster: World) -> int:
     """How many workers TF_CONFIG lists, of a child made now."""
     plan = cluster.plan
-    return len(json.loads(plan.environment(plan.chief)["TF_CONFIG"])["cluster"]["worker"])
+    return len(json.loads(plan.environment(plan.replicas.chief)["TF_CONFIG"])["cluster"]["worker"])
 
 
 def is_resizing(cluster: World) -> bool:
