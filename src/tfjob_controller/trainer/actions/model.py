@@ -80,6 +80,6 @@ def build_delete(resource: Resource, obj: Object, *, foreground: bool = False) -
     One that is going already goes anyway; and a delete that takes its last finalizer would meet a conflict for ever, if
     it named a version (apiserver 1.36, registry/store.go: it compares that with an empty object's).
     """
-    is_going = obj.metadata.deletion_timestamp is not None
-    version = obj.metadata.resource_version if resource == JOBS and not is_going else ""
+    is_being_deleted = obj.metadata.deletion_timestamp is not None
+    version = obj.metadata.resource_version if resource == JOBS and not is_being_deleted else ""
     return Delete(resource, obj.metadata.name, obj.metadata.uid, foreground, version)

@@ -203,7 +203,7 @@ def _must_wait(job_state: JobState) -> bool:
     set was restarted only just now, or the status must say first for how many workers it is.
     """
     plan = job_state.step.plan
-    if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.is_gone:
+    if (job_state.admission is not None and not job_state.admission.is_admitted) or not job_state.stale.are_deleted:
         return True
     if plan.has_restart_attempts and seconds_until_restart(job_state.plan, job_state.status, job_state.now) > 0:
         return True

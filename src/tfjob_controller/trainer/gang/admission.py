@@ -118,19 +118,21 @@ def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
 
     A program that is told to end may well exit with an error, and its Job counts that as long as it is there.
     """
-    if (plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART) or not _is_anything_going(observed):
+    if (plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART) or not _has_deletions(observed):
         return observed
     now = _attempt_of(plan, observed)
-    jobs = {name: job for name, job in observed.jobs.items() if not _is_going(job) or _is_taken_by_others(job, now)}
+    jobs = {
+        name: job for name, job in observed.jobs.items() if not _is_being_deleted(job) or _is_taken_by_others(job, now)
+    }
     pods = {
-        name: some if name in jobs else [pod for pod in some if _tells(plan, observed, name, pod, now)]
+        name: some if name in jobs else [pod for pod in some if _counts(plan, observed, name, pod, now)]
         for name, some in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
 
 
-def _tells(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str) -> bool:
-    """Does a pod count whose Job is going, or gone?
+def _counts(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: str) -> bool:
+    """Reports whether a pod counts whose Job is being deleted or is deleted.
 
     Jobs and pods are seen by watches of their own: a Job that was deleted with its pod may be gone while the pod still
     looks as if it stayed. Where all replicas are restarted together, it counts only if it is of the attempt that runs:
@@ -139,7 +141,7 @@ def _tells(plan: Plan, observed: ObservedState, name: str, pod: Pod, attempt: st
     replica = plan.replicas.by_name.get(name)
     if replica is not None and not replica.role.serves and has_succeeded(pod, replica.role.container):
         return True
-    if name in observed.jobs or _is_going(pod):
+    if name in observed.jobs or _is_being_deleted(pod):
         return False
     return not plan.replicas.restarts_together or pod.metadata.labels.get(ATTEMPT_LABEL, attempt) == attempt
 
@@ -156,9 +158,11 @@ def _is_taken_by_others(job: BatchJob, attempt: str) -> bool:
     return attempt != "" and job.metadata.labels.get(ATTEMPT_LABEL) == attempt
 
 
-def _is_anything_going(observed: ObservedState) -> bool:
+def _has_deletions(observed: ObservedState) -> bool:
     jobs = observed.jobs
-    return any(map(_is_going, jobs.values())) or any(pods and name not in jobs for name, pods in observed.pods.items())
+    return any(map(_is_being_deleted, jobs.values())) or any(
+        pods and name not in jobs for name, pods in observed.pods.items()
+    )
 
 
 def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) -> GangSpec:
@@ -344,5 +348,5 @@ def _is_left_over(pod: Pod, now: CurrentAttempt) -> bool:
     return not now.has(pod) and not is_finished(pod)
 
 
-def _is_going(obj: Object) -> bool:
+def _is_being_deleted(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None

@@ -56,7 +56,7 @@ def gang_wait(
 
 def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
     message = f"There is room for {len(placed_nodes(gang.status))} of {sum(admission.member_counts.values())} replicas"
-    return GangWait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.is_gone else _STOPPING)
+    return GangWait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.are_deleted else _STOPPING)
 
 
 def wait_with_timeout(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> GangWait:

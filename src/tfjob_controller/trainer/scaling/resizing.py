@@ -1,14 +1,13 @@
-"""What is said of a job whose number of workers changes, and whether the controller itself should change it.
+"""Reports changes of the number of a job's workers, and decides whether the controller changes it.
 
 Theory of operation. `spec.workerReplicas` has three writers: people (`kubectl scale`), a HorizontalPodAutoscaler, and
-this controller, where it runs with --autoscaling=on and the gang scheduler wishes for another number in the status of
-the job's Gang. The last one wins. So that it can be told who it was, the controller puts its wish on record
-(`status.scaling.target`) before it writes the spec; what then turns up in the spec is its own if it is that number, and
-somebody else's if it is not. A wish is written again until the spec says so, somebody else has written the spec, or the
-gang scheduler wishes it no more.
+this controller, if it runs with --autoscaling=on and the gang scheduler requests another number in the status of the
+job's Gang. The last writer wins. The controller records its request (`status.scaling.target`) before it writes the
+spec: if the number in the spec is the recorded one, the change is its own, otherwise that of another writer. The write
+is repeated until the spec has the number, another writer has changed the spec, or the request is withdrawn.
 
-The condition Resizing is True from a change on until the children follow: who should leave has gone with its pods, and
-who should come has its Job (with resize Restart: all are of the present generation).
+The condition Resizing is True from a change until the children match it: those that must leave are deleted with their
+pods, and those that are added have their Job (with resize Restart: all are of the current restart attempt).
 """
 
 from __future__ import annotations
@@ -59,17 +58,19 @@ def decide_scaling(job_state: JobState, said: Conditions) -> ScalingDecision:
     changed = old is not None and old.workers != wanted
     events = tuple(_events(job_state, old, wanted)) if old is not None and changed else ()
     scaling = _followed(job_state, old or ScalingStatus(workers=wanted), wanted)
-    wish = None if changed else _wish(job_state, wanted)
-    _say(job_state, scaling, said, changed=changed)
+    request = None if changed else _request(job_state, wanted)
+    _set_resizing(job_state, scaling, said, changed=changed)
     if (
-        wish is None
+        request is None
         or job_state.plan.scaling.autoscaling != ON
         or job_state.plan.policy.suspend
-        or _is_turning(job_state)
+        or _is_resizing(job_state)
     ):
-        told = tuple(_recommended(job_state, wanted, wish, said))
-        return ScalingDecision(replace(scaling, target=0, target_reason=""), (*events, *told))
-    return ScalingDecision(replace(scaling, target=wish.workers, target_reason=wish.reason), events, wish.workers)
+        recommendations = tuple(_recommendations(job_state, wanted, request, said))
+        return ScalingDecision(replace(scaling, target=0, target_reason=""), (*events, *recommendations))
+    return ScalingDecision(
+        replace(scaling, target=request.workers, target_reason=request.reason), events, request.workers
+    )
 
 
 def resize_message(before: int, after: int, reason: str, by: str = "spec.workerReplicas") -> str:
@@ -84,7 +85,7 @@ def _workers_of(plan: Plan) -> int | None:
 
 
 def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
-    """Who asked for this many workers is known by the wish on record."""
+    """Who asked for this many workers is known by the request on record."""
     new = old
     if old.workers != wanted:
         reason = old.target_reason if old.target == wanted else ""
@@ -118,7 +119,7 @@ def _overruled(old: ScalingStatus, wanted: int) -> int:
     return old.workers if old.reason and turns_back else 0
 
 
-def _wish(job_state: JobState, wanted: int) -> RequestedWorkers | None:
+def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
     """What the gang scheduler has on record of a gang that runs, within the job's own bounds.
 
     Not one of before the Gang's spec was changed: whoever wrote the workers since then would be overruled by it.
@@ -155,22 +156,22 @@ def _is_finishing(job_state: JobState) -> bool:
     )
 
 
-def _recommended(
-    job_state: JobState, wanted: int, wish: RequestedWorkers | None, said: Conditions
+def _recommendations(
+    job_state: JobState, wanted: int, request: RequestedWorkers | None, said: Conditions
 ) -> Iterator[StatusEvent]:
-    """Once for each wish; and that there is none any more."""
+    """One event for each request. The condition is cleared when there is no request any more."""
     before = said.find(conditions.RESIZING)
-    if wish is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
+    if request is None or job_state.plan.scaling.autoscaling == ON or said.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
             said.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, "No other number of workers is recommended")
         return
-    words = f"recommends {wanted} → {wish.workers} workers: {wish.reason}"
+    words = f"recommends {wanted} → {request.workers} workers: {request.reason}"
     if before is None or before.message != words:
         yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, words)
     said.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
 
 
-def _say(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
+def _set_resizing(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, changed: bool) -> None:
     turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
     before = said.find(conditions.RESIZING)
     if changed:
@@ -181,21 +182,21 @@ def _say(job_state: JobState, scaling: ScalingStatus, said: Conditions, *, chang
 
 
 def _lags(job_state: JobState) -> bool:
-    """Do the children not follow yet?"""
+    """Reports whether the children do not match the number of workers yet."""
     if job_state.plan.policy.suspend:
         # Nobody follows before it is resumed.
         return False
-    if _is_turning(job_state):
+    if _is_resizing(job_state):
         return True
     names = {state.replica.name for state in job_state.replica_states if state.state != replica_state.SUCCEEDED}
     return not names <= job_state.observed.jobs.keys()
 
 
-def _is_turning(job_state: JobState) -> bool:
-    """Is somebody still on the way out?"""
+def _is_resizing(job_state: JobState) -> bool:
+    """Reports whether children that must leave still exist."""
     plan, jobs = job_state.plan, job_state.observed.jobs
     if any(name not in plan.replicas.by_name for name in jobs):
         return True
     if plan.scaling.resize != BY_RESTART:
         return False
-    return (job_state.admission is None or job_state.admission.is_admitted) and not job_state.stale.is_gone
+    return (job_state.admission is None or job_state.admission.is_admitted) and not job_state.stale.are_deleted

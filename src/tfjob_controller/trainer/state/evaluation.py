@@ -201,5 +201,5 @@ def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}
-    told = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
-    return bool(told) and all(UNKNOWN not in states for states in told)
+    recorded = [each.replicas_states for each in status.replica_statuses if each.tf_replica_type in together]
+    return bool(recorded) and all(UNKNOWN not in states for states in recorded)

@@ -98,12 +98,12 @@ def was_told_to_end(pod: Pod, exited: Terminated) -> bool:
     deleted = pod.metadata.deletion_timestamp
     if deleted is None:
         return False
-    told = parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
-    return (exited.finished_at or "") >= format_time(told)
+    requested = parse_time(deleted) - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
+    return (exited.finished_at or "") >= format_time(requested)
 
 
 def has_succeeded(pod: Pod, name: str) -> bool:
-    """Has the training container ended with 0 before anybody told it to end?"""
+    """Has the training container ended with 0 before anybody requested it to end?"""
     container = training_container(pod, name)
     exited = last_exit(container) if container is not None else None
     return exited is not None and exited.exit_code == 0 and not was_told_to_end(pod, exited)

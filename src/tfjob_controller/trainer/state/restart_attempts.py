@@ -48,10 +48,10 @@ from tfjob_controller.util.timestamps import seconds_until
 
 @dataclass(frozen=True, slots=True)
 class StaleChildren:
-    """Children of earlier attempts. `jobs`: those that are to be deleted; `is_gone`: neither they nor pods are left."""
+    """Children of earlier attempts. `jobs` are to be deleted; `are_deleted` if neither Jobs nor pods are left."""
 
     jobs: Sequence[BatchJob]
-    is_gone: bool
+    are_deleted: bool
 
 
 def is_of_attempt(plan: Plan, obj: Object) -> bool:

@@ -84,11 +84,11 @@ def _failures(state: ReplicaState, job: BatchJob) -> int:
 
 def fold_counts(counts: dict[str, int], present: Collection[str]) -> dict[str, int]:
     """Those that are gone in one sum, once there are many."""
-    gone = [uid for uid in counts if uid not in present and uid != GONE]
-    if len(gone) <= MAX_GONE:
+    deleted = [uid for uid in counts if uid not in present and uid != GONE]
+    if len(deleted) <= MAX_GONE:
         return counts
     kept = {uid: count for uid, count in counts.items() if uid in present}
-    return {GONE: counts.get(GONE, 0) + sum(counts[uid] for uid in gone), **kept}
+    return {GONE: counts.get(GONE, 0) + sum(counts[uid] for uid in deleted), **kept}
 
 
 # As the kubelet's own for containers (pkg/kubelet, MaxContainerBackOff).
