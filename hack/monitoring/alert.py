@@ -1,4 +1,4 @@
-"""What an alert is: the rule, and what somebody reads who is woken by it."""
+"""An alert: the rule, and the text of its runbook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Alert:
     """One name, and usually one rule: of several `exprs` each is a rule, with a label `kind` of `kinds`.
 
     `lasting` is Prometheus' `for`. `summary` may hold templates; `means`, `look` and `act` (lines of
-    Markdown) are for the runbook. `queries` are pairs of what is asked and the query; tests run them.
+    Markdown) are for the runbook. `queries` are pairs of a title and a query; tests run them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Alerts that tell how both programs get on with the API server: requests and watches."""
+"""Alerts about requests and watches of both programs at the API server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from monitoring.alert import BOTH, CRITICAL, LOGS_OF_CONTROLLER, WARNING, Alert,
 
 
 def _share(codes: str) -> str:
-    """Of all requests of a program, those that ended so."""
+    """Returns the share of a program's requests with these codes."""
     return (
         f'sum by (job, namespace) (rate(rest_client_requests_total{{{BOTH}, code=~"{codes}"}}[5m])) '
         f"/ sum by (job, namespace) (rate(rest_client_requests_total{{{BOTH}}}[5m]))"
@@ -28,13 +28,12 @@ API = Group(
             lasting="10m",
             severity=WARNING,
             summary="{{ $value | humanizePercentage }} of the requests of {{ $labels.job }} to the API server fail.",
-            means="The API server answers with errors, or not at all (code `<error>`). Requests are repeated, so "
-            "jobs become "
-            "slow before anything is lost.",
-            look=("the API server itself: `kubectl get --raw='/readyz?verbose'`", "which requests: the query"),
+            means="The API server answers with errors, or not at all (code `<error>`). Requests are retried, so jobs "
+            "become slow, but nothing is lost.",
+            look=("the API server: `kubectl get --raw='/readyz?verbose'`", "which requests fail: the query"),
             act=(
-                "only `<error>`: network, DNS, a proxy, a certificate that has expired; the log has the words",
-                "500 with the name of a webhook: that webhook is down",
+                "only `<error>`: check the network, DNS, a proxy, expired certificates; the log has the message",
+                "500 with the name of a webhook: repair that webhook",
                 "503, 504: the API server or etcd is overloaded",
             ),
             queries=(_BY_CODE,),
@@ -44,18 +43,18 @@ API = Group(
             exprs=(f"{_share('429')} > 0.01",),
             lasting="10m",
             severity=WARNING,
-            summary="The API server turns away {{ $value | humanizePercentage }} of the requests of {{ $labels.job }}.",
-            means="429: API Priority and Fairness has no room for these requests. They are sent again after the time "
-            "that the "
-            "answer names.",
+            summary="The API server rejects {{ $value | humanizePercentage }} of the requests of {{ $labels.job }} "
+            "(429).",
+            means="API Priority and Fairness has no capacity for these requests (429). They are sent again after the "
+            "time that the response names.",
             look=(
                 "`kubectl get --raw=/debug/api_priority_and_fairness/dump_priority_levels`",
-                "which requests: the query",
+                "which requests are rejected: the query",
             ),
             act=(
-                "lower `--qps`, so that the controller waits by itself",
-                "give its ServiceAccount a FlowSchema with a priority level of its own",
-                "a CRD that was just applied answers so for some seconds: that passes",
+                "lower `--qps`, so that the controller limits itself",
+                "give its ServiceAccount a FlowSchema with its own priority level",
+                "a CRD that was just applied has the same effect for some seconds",
             ),
             queries=(_BY_CODE,),
         ),
@@ -66,17 +65,16 @@ API = Group(
             severity=WARNING,
             summary="Writes of {{ $labels.job }} take up to {{ $value | humanizeDuration }}.",
             means="One in a hundred writes takes longer than two seconds. Jobs start late; above five seconds the "
-            "lease is in "
-            "danger too.",
+            "lease may be lost too.",
             look=(
                 "`apiserver_request_duration_seconds` and `etcd_request_duration_seconds` of the API server, if you "
                 "scrape it",
                 "by verb: the query",
             ),
             act=(
-                "etcd's disk, and its size",
-                "an admission webhook for pods, Jobs or Services that is slow",
-                "if only this client is slow: its CPU limit",
+                "check etcd's disk and size",
+                "check for slow admission webhooks for pods, Jobs or Services",
+                "if only this client is slow, check its CPU limit",
             ),
             queries=(
                 (
@@ -92,13 +90,11 @@ API = Group(
             lasting="15m",
             severity=WARNING,
             summary="Requests of {{ $labels.job }} wait {{ $value | humanizeDuration }} for --qps.",
-            means="The program holds its own requests back, as `--qps` and `--burst` say, and there are more than "
-            "that for a "
-            "quarter of an hour.",
-            look=("what it sends: the query",),
+            means="For 15 minutes the program has had more requests to send than `--qps` and `--burst` allow.",
+            look=("the requests that it sends: the query",),
             act=(
                 "raise `--qps` and `--burst`; `--qps=0` leaves it to the API server's own fairness",
-                "many pods appear slowly although this is silent: kube-controller-manager has limits of its own",
+                "if pods are created slowly without this alert, look at the limits of kube-controller-manager",
             ),
             queries=(("requests a second", f"sum by (job, method) (rate(rest_client_requests_total{{{BOTH}}}[5m]))"),),
         ),
@@ -111,16 +107,16 @@ API = Group(
             lasting="10m",
             severity=WARNING,
             summary="{{ $labels.job }} is refused ({{ $labels.code }}) when it sends {{ $labels.method }}.",
-            means="403: a right is missing. 401: its token is not accepted. Refusals by a quota or by admission are "
-            "403 too, and "
-            "concern single jobs.",
+            means="A right is missing (403), or the token is not accepted (401). Refusals by a quota or by admission "
+            "are 403 too, and concern single jobs.",
             look=(
-                f"the words: `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i forbidden`",
-                "what it may do: `kubectl auth can-i --list --as=system:serviceaccount:tfjob-system:tfjob-controller`",
+                f"the message: `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i forbidden`",
+                "the rights of the controller: `kubectl auth can-i --list "
+                "--as=system:serviceaccount:tfjob-system:tfjob-controller`",
             ),
             act=(
                 "apply the ClusterRole of this version: an upgrade may need another right",
-                "`exceeded quota`: the job's namespace has no room left; its status says so too",
+                "`exceeded quota`: the quota of the job's namespace is used up; the job's status says so too",
             ),
             queries=(_BY_CODE,),
         ),
@@ -130,16 +126,16 @@ API = Group(
             lasting="5m",
             severity=CRITICAL,
             summary="{{ $labels.job }} has not read all {{ $labels.name }} yet.",
-            means="A cache was never filled, so this replica works on nothing, whatever the kind.",
-            look=("`/readyz` says which and why: a missing CRD, a missing right, a list that does not end",),
+            means="A cache was never filled, so this replica processes no job of any kind.",
+            look=("`/readyz` names the cache and the cause: a missing CRD, a missing right, a list that does not end",),
             act=(
                 "apply the CRDs: `kubectl apply --server-side -k manifests/overlays/crds`",
                 "apply the ClusterRole",
-                "TrainJobs are not wanted: `--trainjobs=false`",
+                "if you do not use TrainJobs: `--trainjobs=false`",
             ),
             queries=(
-                ("which", f"informer_synced{{{BOTH}}} == 0"),
-                ("lists and watches that failed", f"increase(reflector_failures_total{{{BOTH}}}[10m]) > 0"),
+                ("empty caches", f"informer_synced{{{BOTH}}} == 0"),
+                ("failed lists and watches", f"increase(reflector_failures_total{{{BOTH}}}[10m]) > 0"),
             ),
         ),
         Alert(
@@ -148,15 +144,15 @@ API = Group(
             lasting="5m",
             severity=CRITICAL,
             summary="{{ $labels.job }} has no watch on {{ $labels.name }}.",
-            means="The cache is stale: what has changed since is not known here. A watch that breaks comes back within "
-            "seconds, one that is silent is given up after 70.",
+            means="The cache is stale: this replica does not see changes. A broken watch normally recovers within "
+            "seconds; a silent one is closed after 70 seconds.",
             look=(
-                f"the words: `/readyz`, or `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i watch`",
-                "how often: the query",
+                f"the message: `/readyz`, or `{LOGS_OF_CONTROLLER} --tail=-1 | grep -i watch`",
+                "how often it fails: the query",
             ),
             act=(
-                "the CRD or a right was taken away: apply them again",
-                "the API server is not reached: see [TFJobAPIErrors](TFJobAPIErrors.md)",
+                "the CRD or a right was removed: apply them again",
+                "the API server is not reachable: see [TFJobAPIErrors](TFJobAPIErrors.md)",
             ),
             queries=(("failures", f"increase(reflector_failures_total{{{BOTH}}}[10m])"),),
         ),
@@ -165,18 +161,16 @@ API = Group(
             exprs=(f"sum by (job, namespace, pod, name) (increase(reflector_failures_total{{{BOTH}}}[15m])) > 15",),
             lasting="5m",
             severity=WARNING,
-            summary="The watch of {{ $labels.job }} on {{ $labels.name }} fails again and again.",
-            means="It comes back each time, but changes are seen late, and whole lists cost the API server much.",
-            look=(
-                "whole lists: the query",
-                "something between that cuts long answers: a proxy, a load balancer, a mesh",
-            ),
+            summary="The watch of {{ $labels.job }} on {{ $labels.name }} fails repeatedly.",
+            means="The watch recovers each time, but changes are seen late, and full lists are expensive for the API "
+            "server.",
+            look=("full lists: the query", "proxies, load balancers or meshes that cut long responses"),
             act=(
-                "give the path to the API server an idle time-out above 70 seconds",
+                "raise the idle timeout on the path to the API server above 70 seconds",
                 "many 410: etcd compacts too early (`--etcd-compaction-interval`)",
             ),
             queries=(
-                ("whole lists", f"increase(reflector_lists_total{{{BOTH}}}[15m])"),
+                ("full lists", f"increase(reflector_lists_total{{{BOTH}}}[15m])"),
                 ("410", f"increase(reflector_expired_total{{{BOTH}}}[15m])"),
             ),
         ),
@@ -186,10 +180,13 @@ API = Group(
             lasting="10m",
             severity=WARNING,
             summary="{{ $value }} changes of {{ $labels.name }} are not handled yet in {{ $labels.job }}.",
-            means="Changes arrive faster than they are put on the queue: the process has too little CPU, or a "
+            means="Changes arrive faster than they are added to the queue: the process has too little CPU, or a "
             "handler hangs.",
-            look=("CPU: the query, against the container's limit", "stacks: `/debug/` with `--debug-bind-address`"),
-            act=("raise the CPU limit, or take it away", "report it with the stacks"),
+            look=(
+                "CPU: the query, against the container's limit",
+                "stacks of all threads: `/debug/` with `--debug-bind-address`",
+            ),
+            act=("raise or remove the CPU limit", "report it with the stacks"),
             queries=(("CPU", f"rate(process_cpu_seconds_total{{{BOTH}}}[5m])"),),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Alerts that tell of the controller itself: it is there, it leads, it works off its queue; and of jobs."""
+"""Alerts about the controller (it runs, leads and processes its queue) and about jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from monitoring.alert import (
     Group,
 )
 
-_LOGS = f"its log: `{LOGS_OF_CONTROLLER} --prefix --tail=50`"
+_LOGS = f"the log: `{LOGS_OF_CONTROLLER} --prefix --tail=50`"
 _PODS = "`kubectl -n tfjob-system get pods -l app.kubernetes.io/name=tfjob-controller`"
-_READY = "`/readyz` of a pod: it says which cache is not filled, and why"
 
 
 def _loop(metric: str) -> str:
-    """Since half an hour ago, or from 0 where there was nothing then."""
+    """Returns an expression: it rose by 5 in half an hour, counted from 0 for series that are newer."""
     now = f"max by (namespace) ({metric}{{{OF_CONTROLLER}}})"
     return f"{now} - (max by (namespace) ({metric}{{{OF_CONTROLLER}}} offset 30m) or {now} * 0) >= 5"
 
@@ -33,20 +32,18 @@ RUNNING = Group(
             lasting="5m",
             severity=CRITICAL,
             summary="No tfjob-controller can be scraped.",
-            means="Prometheus reaches no replica of the controller. Jobs that run go on, but no new one gets pods, "
-            "none "
-            "that ends is cleaned up, and no status changes.",
-            look=(f"are there pods: {_PODS}", _LOGS, "Prometheus' page *Targets*: why a scrape fails"),
+            means="Prometheus reaches no replica of the controller. Running jobs continue, but new jobs get no pods, "
+            "ended jobs are not cleaned up, and statuses do not change.",
+            look=(f"whether there are pods: {_PODS}", _LOGS, "why a scrape fails: Prometheus' page *Targets*"),
             act=(
-                "no pods: `kubectl -n tfjob-system describe deploy/tfjob-controller` says what the quota, the image or "
-                "admission has against them",
-                f"pods that restart: `{LOGS_OF_CONTROLLER} --previous --ignore-errors --tail=5`; exit code 2 "
-                "is a flag or file, and the only line names it",
-                "pods that run and are not scraped: the network policy, or a PodMonitor that Prometheus does not "
-                "select "
-                "(see [monitoring](../monitoring.md))",
+                "no pods: `kubectl -n tfjob-system describe deploy/tfjob-controller` names the quota, image or "
+                "admission policy that prevents them",
+                f"pods that restart: `{LOGS_OF_CONTROLLER} --previous --ignore-errors --tail=5`; with exit code 2 the "
+                "only line names the invalid flag or file",
+                "pods that run but are not scraped: check the network policy, and whether Prometheus selects the "
+                "PodMonitor ([monitoring](../monitoring.md))",
             ),
-            queries=(("which targets there are", f"up{{{OF_CONTROLLER}}}"),),
+            queries=(("targets", f"up{{{OF_CONTROLLER}}}"),),
         ),
         Alert(
             name="TFJobReplicaDown",
@@ -54,35 +51,34 @@ RUNNING = Group(
             lasting="10m",
             severity=WARNING,
             summary="{{ $labels.job }} {{ $labels.instance }} cannot be scraped.",
-            means="One replica does not answer. The other one works, but there is nobody to take over from it.",
-            look=(f"the pod of that address: {_PODS} `-o wide`", "its node: `kubectl get node`"),
+            means="One replica does not respond. Another one works, but fewer are left to take over.",
+            look=(f"the pod with that address: {_PODS} `-o wide`", "its node: `kubectl get node`"),
             act=(
                 "as for [TFJobControllerDown](TFJobControllerDown.md)",
-                "a node that is lost: its pod is replaced once Kubernetes has given the node up, after five minutes",
+                "on a lost node, Kubernetes replaces the pod after about five minutes",
             ),
-            queries=(("who answers", f"up{{{BOTH}}}"),),
+            queries=(("replicas that respond", f"up{{{BOTH}}}"),),
         ),
         Alert(
             name="TFJobNoLeader",
             exprs=(f"max by (job, namespace, name) (leader_election_master_status{{{BOTH}}}) == 0",),
             lasting="3m",
             severity=CRITICAL,
-            summary="Nobody leads {{ $labels.name }}.",
-            means="Replicas run, and none holds the lease, so nobody works. A change of leaders takes 15 seconds at "
-            "the "
-            "most.",
+            summary="No replica leads {{ $labels.name }}.",
+            means="Replicas run, but none holds the lease, so none works. A change of leaders takes at most 15 "
+            "seconds.",
             look=(
-                "who holds it, and since when: `kubectl -n tfjob-system get lease -o wide`",
+                "the holder of the lease: `kubectl -n tfjob-system get lease -o wide`",
                 _LOGS,
-                "of the gang scheduler: the kube-scheduler in the same pod is the one that holds the lease",
+                "for the gang scheduler: the kube-scheduler in the same pod holds the lease",
             ),
             act=(
                 "`forbidden` in the log: the Role for leases is missing or in another namespace",
-                "the holder is a pod that is gone, and the lease is not taken: look at the API server's latency; the "
-                "lease is taken 15 seconds after it was renewed last",
-                f"of the gang scheduler: `{LOGS_OF_GANG_SCHEDULER} -c kube-scheduler --prefix --tail=50`",
+                "the holder is a deleted pod, and no replica takes the lease 15 seconds after its last renewal: "
+                "check the latency of the API server",
+                f"for the gang scheduler: `{LOGS_OF_GANG_SCHEDULER} -c kube-scheduler --prefix --tail=50`",
             ),
-            queries=(("who leads", f"leader_election_master_status{{{BOTH}}}"),),
+            queries=(("leaders", f"leader_election_master_status{{{BOTH}}}"),),
         ),
         Alert(
             name="TFJobTwoLeaders",
@@ -90,33 +86,31 @@ RUNNING = Group(
             lasting="2m",
             severity=CRITICAL,
             summary="{{ $value }} replicas lead {{ $labels.name }}.",
-            means="Two replicas say that they hold the same lease. For as long as one scrape it may look so when they "
-            "change; for minutes it means that the lease was edited or deleted by hand, or that two installations "
-            "share "
-            "a namespace label in Prometheus. Names of children follow from the job, so no pod is made twice; statuses "
-            "may go back and forth.",
-            look=("the lease: `kubectl -n tfjob-system get lease -o yaml`", "which replicas, by the first query"),
+            means="Two replicas report that they hold the same lease. During a change of leaders one scrape may show "
+            "this; for minutes it means that the lease was edited or deleted by hand, or that two "
+            "installations share a namespace label in Prometheus. Names of children follow from the job, so no "
+            "pod is created twice; statuses may alternate.",
+            look=("the lease: `kubectl -n tfjob-system get lease -o yaml`", "which replicas lead: the query"),
             act=(
                 "delete the pod that the lease does not name",
-                "two installations in one cluster: each needs `--leader-elect-lease-name` and `--namespace` of its own",
+                "give each of two installations in one cluster its own `--leader-elect-lease-name` and `--namespace`",
             ),
-            queries=(("who leads", f"leader_election_master_status{{{BOTH}}} == 1"),),
+            queries=(("leaders", f"leader_election_master_status{{{BOTH}}} == 1"),),
         ),
         Alert(
             name="TFJobThreadDied",
             exprs=(f"increase(tfjob_controller_thread_restarts_total{{{BOTH}}}[15m]) > 0",),
             lasting="0m",
             severity=WARNING,
-            summary="Thread {{ $labels.thread }} of {{ $labels.instance }} died and was started again.",
-            means="A bug outside of a sync. The thread was started again, so work goes on; if it dies again and "
-            "again, what "
-            "it does is not done.",
+            summary="Thread {{ $labels.thread }} of {{ $labels.instance }} died and was restarted.",
+            means="There is a bug outside of a sync. The thread was restarted, so work continues; if it dies "
+            "repeatedly, its work is not done.",
             look=(f"the traceback: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'thread died'`",),
             act=(
                 "report it with the traceback",
-                "a thread that dies on one object: the log names it; change or delete it",
+                "if it dies because of one object, which the log names, change or delete that object",
             ),
-            queries=(("which threads", f"tfjob_controller_thread_restarts_total{{{BOTH}}} > 0"),),
+            queries=(("restarted threads", f"tfjob_controller_thread_restarts_total{{{BOTH}}} > 0"),),
         ),
         Alert(
             name="TFJobOutOfFiles",
@@ -124,13 +118,13 @@ RUNNING = Group(
             lasting="10m",
             severity=WARNING,
             summary="{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its file descriptors.",
-            means="Connections pile up. With none left, requests and scrapes fail.",
-            look=("what they are: `/debug/` with `--debug-bind-address`, page `requests`",),
+            means="The number of open connections grows. At the limit, requests and scrapes fail.",
+            look=("open requests: `/debug/` with `--debug-bind-address`, page `requests`",),
             act=(
-                "TrainJobs whose logs are followed have a connection each, at most 500: raise the container's limit",
-                "bind calls that wait for gangs have one each: see [gang scheduling](../gang-scheduling.md)",
+                "TrainJobs whose logs are followed use a connection each, at most 500: raise the container's limit",
+                "each waiting bind call of a gang uses one: see [gang scheduling](../gang-scheduling.md)",
             ),
-            queries=(("how many there are", f"process_open_fds{{{BOTH}}}"),),
+            queries=(("open file descriptors", f"process_open_fds{{{BOTH}}}"),),
         ),
     ),
 )
@@ -144,17 +138,16 @@ WORK = Group(
             lasting="5m",
             severity=CRITICAL,
             summary="A sync of {{ $labels.name }} has been running for {{ $value | humanizeDuration }}.",
-            means="A worker does not come back from a job. A sync takes milliseconds, and no request more than a "
-            "minute, so "
-            "this one hangs. When all workers hang, nothing works.",
+            means="A sync takes milliseconds, and a request at most a minute, so this sync hangs and blocks a "
+            "worker. If all workers hang, no job is processed.",
             look=(
-                "how many hang: the first query gives the seconds of all of them together",
+                "the first query: the sum of the seconds of all running syncs",
                 _LOGS,
                 "stacks of all threads: `/debug/` with `--debug-bind-address`",
             ),
-            act=("delete the pod: the other replica takes over and begins anew", "report it with the stacks"),
+            act=("delete the pod: another replica takes over", "report it with the stacks"),
             queries=(
-                ("seconds of all", f"workqueue_unfinished_work_seconds{{{OF_CONTROLLER}}}"),
+                ("seconds of all running syncs", f"workqueue_unfinished_work_seconds{{{OF_CONTROLLER}}}"),
                 ("workers in a sync", f"controller_runtime_active_workers{{{OF_CONTROLLER}}}"),
             ),
         ),
@@ -166,28 +159,27 @@ WORK = Group(
             ),
             lasting="5m",
             severity=WARNING,
-            summary="{{ $value }} jobs of {{ $labels.name }} wait for a worker, and they become more.",
-            means="More changes than the workers can take. Jobs start late and statuses are old.",
+            summary="{{ $value }} jobs of {{ $labels.name }} wait for a worker, and their number grows.",
+            means="There are more changes than the workers can process. Jobs start late, and statuses are outdated.",
             look=("how long a job waits, and how long a sync takes: the queries",),
             act=(
                 "requests wait for `--qps`: raise it, and `--burst`",
-                "syncs are slow though requests are not held back: the API server is slow, see "
-                "[TFJobAPISlow](TFJobAPISlow.md)",
-                "neither: raise `--workers`",
+                "syncs are slow, but requests do not wait: the API server is slow, see [TFJobAPISlow](TFJobAPISlow.md)",
+                "otherwise raise `--workers`",
             ),
             queries=(
                 (
-                    "99 of 100 wait less than",
+                    "99th percentile of the wait for a worker",
                     "histogram_quantile(0.99, sum by (name, le) "
                     f"(rate(workqueue_queue_duration_seconds_bucket{{{OF_CONTROLLER}}}[10m])))",
                 ),
                 (
-                    "99 of 100 syncs take less than",
+                    "99th percentile of the time of a sync",
                     "histogram_quantile(0.99, sum by (controller, le) "
                     f"(rate(controller_runtime_reconcile_time_seconds_bucket{{{OF_CONTROLLER}}}[10m])))",
                 ),
                 (
-                    "99 of 100 requests wait for --qps less than",
+                    "99th percentile of the wait for --qps",
                     "histogram_quantile(0.99, sum by (le) "
                     f"(rate(rest_client_rate_limiter_duration_seconds_bucket{{{OF_CONTROLLER}}}[10m])))",
                 ),
@@ -204,14 +196,14 @@ WORK = Group(
             lasting="15m",
             severity=WARNING,
             summary="{{ $value | humanizePercentage }} of the syncs of {{ $labels.controller }} fail.",
-            means="Some jobs are tried again and again, in vain. Each rests longer after each failure, a minute at "
-            "the most.",
+            means="The syncs of some jobs fail repeatedly. The delay of each job grows with every failure, up to a "
+            "minute.",
             look=(
-                f"the jobs, and why: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'tried again'`",
-                "what is refused: the query",
+                f"the jobs and the errors: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'will be retried'`",
+                "refused requests: the query",
             ),
             act=(
-                "a quota or an admission webhook refuses pods: the job's reason says so, and whose it is",
+                "a quota or an admission webhook refuses pods: the job's reason names it",
                 "`forbidden`: see [TFJobRightsMissing](TFJobRightsMissing.md)",
             ),
             queries=(
@@ -231,12 +223,10 @@ WORK = Group(
             lasting="0m",
             severity=WARNING,
             summary="A sync of {{ $labels.controller }} ended with an unexpected exception.",
-            means="A bug that one job has brought to light. The others are not touched; that one is tried again, "
-            "each time "
-            "after a longer rest.",
+            means="One job triggers a bug. Other jobs are not affected; this one is retried with a growing delay.",
             look=(f"the job and the traceback: `{LOGS_OF_CONTROLLER} --tail=-1 | grep 'sync failed'`",),
             act=("report it with the job's manifest and the traceback", "delete the job, or undo its last change"),
-            queries=(("which controller", f"controller_runtime_reconcile_panics_total{{{OF_CONTROLLER}}}"),),
+            queries=(("by controller", f"controller_runtime_reconcile_panics_total{{{OF_CONTROLLER}}}"),),
         ),
         Alert(
             name="TFJobRestartsInLoop",
@@ -245,19 +235,19 @@ WORK = Group(
             lasting="5m",
             severity=WARNING,
             summary="A {{ $labels.kind }} in {{ $labels.namespace }} was restarted {{ $value }} times in half an hour.",
-            means="A replica of an unfinished job fails, is restarted, and fails again. It holds its room, "
-            "accelerators too, "
-            "and gets nowhere. Jobs without `backoffLimit` do so for ever.",
+            means="A replica of an unfinished job fails after every restart. The job keeps its capacity, including "
+            "accelerators, without progress. Without `backoffLimit` (TFJob) or `maxRestarts` (TrainJob) this "
+            "never ends.",
             look=(
-                "which: `kubectl -n NAMESPACE get tfjobs,trainjobs -o custom-columns=NAME:.metadata.name,"
+                "which job: `kubectl -n NAMESPACE get tfjobs,trainjobs -o custom-columns=NAME:.metadata.name,"
                 "RESTARTS:.status.restarts,REASON:.status.reason`",
-                "why: the reason names the exit code; `kubectl -n NAMESPACE logs --previous POD`",
+                "the cause: the reason names the exit code; `kubectl -n NAMESPACE logs --previous POD`",
             ),
             act=(
-                "137: out of memory, raise the limit",
-                "tell its owner",
+                "exit code 137 (OOMKilled): raise the memory limit",
+                "inform its owner",
                 "`kubectl -n NAMESPACE patch tfjob NAME --type=merge "
-                '-p \'{"spec":{"suspend":true}}\'` frees its room until then',
+                '-p \'{"spec":{"suspend":true}}\'` frees its capacity until then',
             ),
             queries=(
                 ("by namespace", f"tfjob_restarts_max{{{OF_CONTROLLER}}} or trainjob_restarts_max{{{OF_CONTROLLER}}}"),
@@ -271,22 +261,21 @@ WORK = Group(
             ),
             lasting="30m",
             severity=WARNING,
-            summary="Jobs in {{ $labels.namespace }} have {{ $value }} workers more than they should.",
-            means="A job was made smaller, by the autoscaler or by hand, and its workers have not left. The room "
-            "that they "
-            "should have given away is missing elsewhere.",
+            summary="Jobs in {{ $labels.namespace }} have {{ $value }} workers too many.",
+            means="A job was made smaller, by the autoscaler or by hand, but removed workers still exist, so their "
+            "capacity is not free.",
             look=(
-                "which: `kubectl -n NAMESPACE get tfjobs -o custom-columns=NAME:.metadata.name,"
+                "which job: `kubectl -n NAMESPACE get tfjobs -o custom-columns=NAME:.metadata.name,"
                 "WANTED:.status.scaling.workers,THERE:.status.workerReplicas`",
-                "pods that end slowly: `kubectl -n NAMESPACE get pods | grep Terminating`",
+                "pods that terminate slowly: `kubectl -n NAMESPACE get pods | grep Terminating`",
             ),
             act=(
                 "a pod on a lost node stays until the node is deleted",
-                "a finalizer of somebody else: its owner must remove it",
+                "a finalizer of another controller: its owner must remove it",
             ),
             queries=(
-                ("there", f"tfjob_workers_actual{{{OF_CONTROLLER}}}"),
-                ("wanted", f"tfjob_workers_desired{{{OF_CONTROLLER}}}"),
+                ("existing", f"tfjob_workers_actual{{{OF_CONTROLLER}}}"),
+                ("desired", f"tfjob_workers_desired{{{OF_CONTROLLER}}}"),
             ),
         ),
     ),

@@ -1,12 +1,12 @@
-"""Alerts that tell of the gang scheduler."""
+"""Alerts about the gang scheduler."""
 
 from __future__ import annotations
 
 from monitoring.alert import CRITICAL, LOGS_OF_GANG_SCHEDULER, OF_CONTROLLER, OF_GANG_SCHEDULER, WARNING, Alert, Group
 
-_LOGS = f"its log: `{LOGS_OF_GANG_SCHEDULER} -c extender --prefix --tail=50`"
-_QUEUE = "the queue, with what each gang is told: `kubectl get gangs -A --sort-by=.status.position`"
-_LENGTH = ("who waits", f"gang_queue_length{{{OF_GANG_SCHEDULER}}}")
+_LOGS = f"the log: `{LOGS_OF_GANG_SCHEDULER} -c extender --prefix --tail=50`"
+_QUEUE = "the queue, with the message of each gang: `kubectl get gangs -A --sort-by=.status.position`"
+_LENGTH = ("waiting gangs", f"gang_queue_length{{{OF_GANG_SCHEDULER}}}")
 
 
 def _waits(fits: str, seconds: int) -> str:
@@ -25,17 +25,20 @@ GANGS = Group(
             ),
             lasting="5m",
             severity=CRITICAL,
-            summary="There are gangs, and no gang scheduler can be scraped.",
-            means="Gangs wait, and nobody admits them. Those that are bound run on.",
-            look=("are there pods: `kubectl -n tfjob-system get pods -l app.kubernetes.io/name=gang-scheduler`", _LOGS),
+            summary="There are gangs, but no gang scheduler can be scraped.",
+            means="Gangs wait, and none is admitted. Bound gangs continue.",
+            look=(
+                "whether there are pods: `kubectl -n tfjob-system get pods -l app.kubernetes.io/name=gang-scheduler`",
+                _LOGS,
+            ),
             act=(
-                "it was never installed: `kubectl apply -k manifests/overlays/gang-scheduling`, or "
-                "`--gang-scheduling=off` for the controller",
+                "it is not installed: `kubectl apply -k manifests/overlays/gang-scheduling`, or start the controller "
+                "with `--gang-scheduling=off`",
                 "as for [TFJobControllerDown](TFJobControllerDown.md)",
             ),
             queries=(
                 ("targets", f"up{{{OF_GANG_SCHEDULER}}}"),
-                ("gangs that the controller sees", f'informer_objects{{{OF_CONTROLLER}, name="gangs"}}'),
+                ("gangs in the controller's cache", f'informer_objects{{{OF_CONTROLLER}, name="gangs"}}'),
             ),
         ),
         Alert(
@@ -43,20 +46,19 @@ GANGS = Group(
             exprs=(_waits("yes", 300),),
             lasting="5m",
             severity=WARNING,
-            summary="A gang has waited for {{ $value | humanizeDuration }}, and there is room for it.",
-            means="The nodes have room for a gang, nobody else has a claim to it, and it does not start: its "
-            "attempts come to "
-            "nothing and it rests in between, or its admission cannot be written.",
+            summary="A gang has waited for {{ $value | humanizeDuration }}, although there is capacity for it.",
+            means="The nodes have capacity for a gang that no other gang comes before, but it does not start: its "
+            "attempts fail and it backs off in between, or its admission cannot be written.",
             look=(
                 _QUEUE,
                 "the last attempt: `kubectl -n NAMESPACE describe gang NAME` says how many pods were bound in time",
-                "attempts and writes that failed: the queries",
+                "failed attempts and writes: the queries",
             ),
             act=(
                 "its owner creates no pods: the controller is down, or a quota refuses them; see the job's reason",
-                "kube-scheduler refuses the nodes for reasons that the Gang does not tell (volumes, ports, topology "
-                "spread): see its events, and [what is compared](../gang-scheduling.md)",
-                "status writes that fail: see [TFJobAPIErrors](TFJobAPIErrors.md)",
+                "kube-scheduler rejects the nodes for reasons that admission does not consider (volumes, ports, "
+                "topology spread): see the pods' events, and [limits](../gang-scheduling.md#limits)",
+                "status writes fail: see [TFJobAPIErrors](TFJobAPIErrors.md)",
             ),
             queries=(
                 _LENGTH,
@@ -71,19 +73,21 @@ GANGS = Group(
             exprs=(_waits("unknown", 60),),
             lasting="5m",
             severity=CRITICAL,
-            summary="A gang has waited for {{ $value | humanizeDuration }}, and nobody has looked at it.",
-            means="The admission loop does not come round: it hangs, dies again and again, or cannot be woken. No "
-            "gang is "
-            "admitted.",
-            look=(_LOGS, "has its thread died: the query", "stacks: `/debug/` with `--debug-bind-address`"),
+            summary="A gang has waited for {{ $value | humanizeDuration }}, and has not been considered.",
+            means="The admission loop does not process the queue: it hangs or dies repeatedly. No gang is admitted.",
+            look=(
+                _LOGS,
+                "whether its thread died: the query",
+                "stacks of all threads: `/debug/` with `--debug-bind-address`",
+            ),
             act=(
-                "delete the pod that leads: the other one reads all reservations back from the Gangs",
+                "delete the pod of the leader: the other one restores all reservations from the Gangs",
                 "report it with the log",
             ),
             queries=(
                 _LENGTH,
                 (
-                    "threads that died",
+                    "restarts of its thread",
                     f'tfjob_controller_thread_restarts_total{{{OF_GANG_SCHEDULER}, thread="admission"}}',
                 ),
             ),
@@ -93,44 +97,42 @@ GANGS = Group(
             exprs=(_waits("held", 3600),),
             lasting="30m",
             severity=WARNING,
-            summary="A gang could start, but its room has been held for another; it has waited for {{ $value | "
+            summary="A gang could start, but its capacity is kept for an older gang; it has waited for {{ $value | "
             "humanizeDuration }}.",
-            means="An older gang has waited so long that nobody behind it may take nodes that it could use. That is "
-            "what "
-            "keeps large gangs from starving; for hours it means idle nodes.",
-            look=(_QUEUE, "the one at position 1 says what it lacks"),
+            means="An older gang has waited for longer than the starvation timeout, so no gang behind it may use "
+            "nodes that it could use. This keeps large gangs from starving, but for hours it means idle nodes.",
+            look=(_QUEUE, "what the gang at position 1 lacks: its message"),
             act=(
-                "pods of nobody's gang are in its way: drain or move them",
-                "it need not run now: suspend it, and those behind it start",
-                "raise `--starvation-timeout` if small gangs should go first for longer",
+                "pods without a gang occupy its nodes: drain or move them",
+                "if the older gang is not urgent, suspend it, and those behind it start",
+                "raise `--starvation-timeout` to let small gangs start first for longer",
             ),
-            queries=(_LENGTH, ("how much is used", f"gang_cluster_used_ratio{{{OF_GANG_SCHEDULER}}}")),
+            queries=(_LENGTH, ("used resources", f"gang_cluster_used_ratio{{{OF_GANG_SCHEDULER}}}")),
         ),
         Alert(
             name="GangPartlyBound",
             exprs=(f"max by (namespace) (gang_partly_bound_longest_seconds{{{OF_GANG_SCHEDULER}}}) > 300",),
             lasting="2m",
             severity=CRITICAL,
-            summary="A gang has been bound in part for {{ $value | humanizeDuration }}.",
-            means="Some pods of a gang are on their nodes and hold accelerators, others are not there. From the "
-            "first Binding "
-            "on there is only forward: those that are missing get other nodes until all are bound. That this takes "
-            "minutes "
-            "means that there is no other room, or that their pods do not come.",
+            summary="A gang has been partly bound for {{ $value | humanizeDuration }}.",
+            means="Some pods of a gang are bound and hold accelerators, others are not. After the first Binding an "
+            "attempt is only completed: the missing members are reassigned to other nodes until all are bound. "
+            "If this takes minutes, there is no other capacity, or their pods are not created.",
             look=(
-                "which: `kubectl get gangs -A | grep Admitted`, and its pods without a node: "
-                "`kubectl -n NAMESPACE get pods -l scheduling.kubeflow.org/gang=NAME -o wide`",
-                "a node that was lost or filled meanwhile: events of the Gang (`Reassigned`)",
+                "which gang: `kubectl get gangs -A | grep Admitted`, and its pods without a node: `kubectl -n "
+                "NAMESPACE get pods -l scheduling.kubeflow.org/gang=NAME -o wide`",
+                "a node that was lost or filled: the events of the Gang (`Reassigned`)",
             ),
             act=(
-                "make room: drain or delete what is in the way, or add a node",
-                "a pod that is missing altogether: its owner must make it; look at the job's reason",
-                "give it up: suspend the job (`spec.suspend: true`); all its pods go, and it begins anew later",
+                "free capacity: drain or delete other pods, or add a node",
+                "a pod does not exist: its owner must create it; see the job's reason",
+                "to give up the attempt, suspend the job (`spec.suspend: true`): all of its pods are deleted, and it "
+                "queues again when it is resumed",
             ),
             queries=(
-                ("how many", f"gang_partly_bound{{{OF_GANG_SCHEDULER}}}"),
+                ("partly bound gangs", f"gang_partly_bound{{{OF_GANG_SCHEDULER}}}"),
                 (
-                    "bindings by how they ended",
+                    "Bindings by outcome",
                     f"sum by (result) (increase(gang_bindings_total{{{OF_GANG_SCHEDULER}}}[15m]))",
                 ),
             ),
@@ -144,13 +146,15 @@ GANGS = Group(
             lasting="5m",
             severity=WARNING,
             summary="{{ $value | humanize }} placements were repaired or given up in half an hour.",
-            means="Gangs are admitted, and then get other nodes (`moved`) or go back to the queue (`returned`). Each "
-            "costs "
-            "time; often it is one node, or one gang, again and again.",
-            look=("whose: `kubectl get events -A --field-selector reason=Reassigned`", "which of both: the query"),
+            means="Admitted gangs are reassigned to other nodes (`reassigned`) or return to the queue (`requeued`). "
+            "Each delays a start; the cause is often a single node or a single gang.",
+            look=(
+                "which gangs: `kubectl get events -A --field-selector reason=Reassigned`",
+                "which of the two: the query",
+            ),
             act=(
-                "a node that takes no pods though it is Ready: cordon it",
-                "`returned`: pods do not come within `--bind-timeout`; see "
+                "a node accepts no pods although it is Ready: cordon it",
+                "`requeued`: pods are not bound within `--bind-timeout`; see "
                 "[GangWaitsThoughItFits](GangWaitsThoughItFits.md)",
             ),
             queries=(
@@ -166,13 +170,12 @@ GANGS = Group(
             lasting="5m",
             severity=WARNING,
             summary="{{ $value | humanize }} Bindings failed in a quarter of an hour.",
-            means="The API server refuses Bindings (`refused`), they were given up (`late`), or somebody else has "
-            "bound the "
-            "pods to other nodes (`elsewhere`).",
-            look=(f"the words: `{LOGS_OF_GANG_SCHEDULER} -c extender --tail=-1 | grep 'not bound'`",),
+            means="The API server refuses Bindings (`refused`), they did not succeed in time (`late`), or another "
+            "scheduler has bound the pods to other nodes (`elsewhere`).",
+            look=(f"the message: `{LOGS_OF_GANG_SCHEDULER} -c extender --tail=-1 | grep 'not bound'`",),
             act=(
                 "`forbidden`: apply the gang scheduler's ClusterRole",
-                "`elsewhere`: another scheduler binds these pods; their `schedulerName` must be one scheduler's alone",
+                "`elsewhere`: another scheduler binds these pods; only one scheduler may use their `schedulerName`",
                 "`late`: see [TFJobAPISlow](TFJobAPISlow.md)",
             ),
             queries=(("by result", f"sum by (result) (increase(gang_bindings_total{{{OF_GANG_SCHEDULER}}}[15m]))"),),
@@ -186,14 +189,13 @@ GANGS = Group(
             lasting="10m",
             severity=WARNING,
             summary="Filter calls of kube-scheduler take up to {{ $value | humanizeDuration }}.",
-            means="kube-scheduler waits for each of these calls, so it schedules fewer pods a second. They take less "
-            "than a "
-            "millisecond when there is CPU.",
+            means="kube-scheduler waits for each of these calls, so it schedules fewer pods a second. With enough "
+            "CPU they take less than a millisecond.",
             look=("CPU: the query, against the container's limit", _LOGS),
             act=(
-                "raise the extender's CPU limit, or take it away",
-                "thousands of gangs wait: each pass of the admission loop "
-                "takes its share of the interpreter; see the [benchmarks](../benchmarks.md)",
+                "raise or remove the extender's CPU limit",
+                "thousands of gangs wait, and each scheduling cycle uses the interpreter: see the "
+                "[benchmarks](../benchmarks.md)",
             ),
             queries=(("CPU", f"rate(process_cpu_seconds_total{{{OF_GANG_SCHEDULER}}}[5m])"),),
         ),

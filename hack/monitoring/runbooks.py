@@ -16,9 +16,9 @@ def render_index() -> str:
     return page(
         "Runbooks",
         _SOURCE,
-        "One page for each alert: what it means, how to see more, what to do. How to get them: "
-        "[monitoring](../monitoring.md). Critical ones mean that nothing works, or that room is held in vain; warnings "
-        "can wait for the morning.",
+        "Each alert has a page with its meaning, diagnosis and remedies. [Monitoring](../monitoring.md) says how to "
+        "install the alerts. A critical alert means that nothing works, or that capacity is wasted; "
+        "a warning is not urgent.",
         table(["Alert", "Severity", "After", "Meaning"], rows),
     )
 
@@ -32,10 +32,10 @@ def render_runbook(alert: Alert) -> str:
         else f"Severity {alert.severity}, at once. {alert.means}",
         "It fires when:",
         *(_block(each) for each in alert.exprs),
-        "## How to see more",
+        "## Diagnosis",
         _list(alert.look),
         *([_queries(alert)] if alert.queries else []),
-        "## What to do",
+        "## Remedies",
         _list(alert.act),
     )
 
