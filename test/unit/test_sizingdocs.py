@@ -85,7 +85,7 @@ def test_the_page_on_limits_has_the_codes_numbers(words: str) -> None:
     ],
 )
 def test_the_page_on_concepts_has_every_phase(phase: str) -> None:
-    assert f"`{phase}`" in CONCEPTS.partition("## How it stands")[2].partition("`state` of")[0]
+    assert f"`{phase}`" in CONCEPTS.partition("## Status")[2].partition("`state` of")[0]
 
 
 @pytest.mark.parametrize(
