@@ -34,7 +34,7 @@ from bench.report import ROUNDS, Reach, progress, report, size
 from bench.server import kubeconfig
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
-from tfjob_controller.gangscheduler.extender.server import ExtenderServer
+from tfjob_controller.gangscheduler.extender.server import new_server
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import FilterResult, WirePod, encode_answer
 from tfjob_controller.gangscheduler.permit.permit import Permit
@@ -236,7 +236,7 @@ def serve(api_port: int) -> None:
     permit.set_placement(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
         permit.set_placement(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})
-    server = ExtenderServer(Loopback(), ExtenderVerbs(Table(), permit), clock)
+    server = new_server(Loopback(), ExtenderVerbs(Table(), permit), clock)
     for part in (binder, permit, server):
         part.start()
     print(server.port, flush=True)

@@ -56,7 +56,7 @@ def test_the_server_takes_every_child_as_it_is_built(
 ) -> None:
     made = plan(restart_policy, failurePolicy=failure_policy, restart_rules=restart_rules)
     create(api, namespace, build_config_map(made))
-    for replica in made.replicas:
+    for replica in made.replicas.all:
         create(api, namespace, build_service(made, replica))
         body = build_job(made, replica)
         stored = create(api, namespace, body)

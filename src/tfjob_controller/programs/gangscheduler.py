@@ -29,7 +29,7 @@ from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
 from tfjob_controller.gangscheduler.extender.placements import GangPlacements
-from tfjob_controller.gangscheduler.extender.server import ExtenderServer, ListenError, TlsFiles
+from tfjob_controller.gangscheduler.extender.server import TlsFiles, new_server
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
 from tfjob_controller.gangscheduler.leadership import LeaseFollower
 from tfjob_controller.gangscheduler.permit.permit import Permit
@@ -42,6 +42,7 @@ from tfjob_controller.gangscheduler.state.informers import (
 )
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status.writer import StatusWriter
+from tfjob_controller.httpserver.server import HttpServer, ListenError
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -52,7 +53,7 @@ from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy
-from tfjob_controller.telemetry import httpserver, logging
+from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.gangmetrics import GangMetrics, Underway
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock, RealClock
@@ -76,7 +77,7 @@ def run(options: ExtenderOptions) -> int:
     try:
         config = find_config(options.kubeconfig or None, options.context or None)
         scheduler = GangScheduler(options, config, stop=stop)
-    except (KubeconfigError, httpserver.BindError, ListenError) as error:
+    except (KubeconfigError, ListenError) as error:
         raise StartError(str(error)) from None
     on_signals(stop)
     return scheduler.run()
@@ -154,7 +155,7 @@ class GangScheduler:
         self.metrics.collect_thread_restarts(self._restarts)
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.state.view.utilization)
         self.gang_metrics.collect_underway(self._underway)
-        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
+        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
 
     def run(self) -> int:
@@ -225,13 +226,13 @@ class GangScheduler:
         sys.stderr.flush()
         self._exit_process(1)
 
-    def _new_extender(self) -> ExtenderServer | None:
+    def _new_extender(self) -> HttpServer | None:
         options = self._options
         if options.mode == "affinity" or options.extender_bind_address is None:
             return None
         placements = GangPlacements(self.caches.gangs.store, self.state, self._is_working.is_set)
         files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
-        return ExtenderServer(
+        return new_server(
             options.extender_bind_address,
             ExtenderVerbs(placements, self._permit, self.state),
             self._clock,

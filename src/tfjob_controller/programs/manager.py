@@ -39,6 +39,7 @@ from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.trainjob import trainjob_work
 from tfjob_controller.controller.triggers import TriggerLog
 from tfjob_controller.controller.workers import Workers
+from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -59,7 +60,7 @@ from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.gangpolicy import gang_policy
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers, share_heaps
 from tfjob_controller.programs.reconcilers import Shared, tfjob_reconciler, trainjob_reconciler
-from tfjob_controller.telemetry import httpserver, logging
+from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.jobmetrics import TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.trainer.gang import terms
@@ -105,7 +106,7 @@ def _build(options: RunOptions, stop: threading.Event) -> Manager:
         controller_config = _read_controller_config(options.controller_config_file)
         config = find_config(options.kubeconfig or None, options.context or None)
         return Manager(options, config, controller_config, stop=stop)
-    except (KubeconfigError, FileError, httpserver.BindError) as error:
+    except (KubeconfigError, FileError, ListenError) as error:
         raise StartError(str(error)) from None
 
 
@@ -183,7 +184,7 @@ class Manager:
         self.metrics.collect_training(self._training)
         self.metrics.collect_informers(self.caches.informers.statistics)
         self.metrics.collect_thread_restarts(self._restarts)
-        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages())
+        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
         log.info("made", version=metadata.version(NAME), server=config.host, credentials=config.origin)
 
     def run(self) -> int:

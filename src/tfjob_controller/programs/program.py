@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Protocol
 
-from tfjob_controller.telemetry import httpserver
+from tfjob_controller.httpserver.server import HttpServer, ListenAddress
+from tfjob_controller.telemetry import endpoints
+from tfjob_controller.util.clock import Clock
 
 # Of malloc.h.
 _M_ARENA_MAX = -8
@@ -76,11 +78,11 @@ class Addresses(Protocol):
     """Where a program answers, of its options; None is off."""
 
     @property
-    def health_probe_bind_address(self) -> httpserver.Address | None: ...
+    def health_probe_bind_address(self) -> ListenAddress | None: ...
     @property
-    def metrics_bind_address(self) -> httpserver.Address | None: ...
+    def metrics_bind_address(self) -> ListenAddress | None: ...
     @property
-    def debug_bind_address(self) -> httpserver.Address | None: ...
+    def debug_bind_address(self) -> ListenAddress | None: ...
 
 
 def servers(
@@ -88,15 +90,17 @@ def servers(
     problems: Callable[[], list[str]],
     exposition: Callable[[str], tuple[str, bytes]],
     pages: Mapping[str, Callable[[], Any]],
-) -> list[httpserver.HttpServer]:
-    """For probes, scrapers and the curious. `pages` are those of /debug/. Raises `health.BindError`."""
-    return httpserver.servers_for(
+    clock: Clock,
+) -> list[HttpServer]:
+    """For probes, scrapers and the curious. `pages` are those of /debug/. Raises ListenError."""
+    return endpoints.servers_for(
         [
             (
                 addresses.health_probe_bind_address,
-                {"/healthz": httpserver.healthz, "/readyz": httpserver.readyz(problems)},
+                {"/healthz": endpoints.healthz, "/readyz": endpoints.readyz(problems)},
             ),
-            (addresses.metrics_bind_address, {"/metrics": httpserver.metrics(exposition)}),
-            (addresses.debug_bind_address, httpserver.debug_routes(pages)),
-        ]
+            (addresses.metrics_bind_address, {"/metrics": endpoints.MetricsRoute(exposition)}),
+            (addresses.debug_bind_address, endpoints.debug_routes(pages)),
+        ],
+        clock,
     )

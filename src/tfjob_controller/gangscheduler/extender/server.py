@@ -1,29 +1,19 @@
-"""The HTTP server that kube-scheduler calls: sockets, TLS, and the routes to the extender's verbs.
-
-Theory of operation. One event loop runs in a thread of its own. A `bind` call that waits for its gang costs a socket
-and some kilobytes; a thousand of them can wait beside the one `filter` that runs at a time. `httpconnection` implements
-a connection. The event loop is uvloop's, which takes a third less CPU than asyncio's for kube-scheduler's pattern of
-use: a new connection for nearly every bind call.
+"""The extender's routes, and the server that kube-scheduler calls.
 
 Every verb's response has status 200, and carries an `Error` if something is wrong, because kube-scheduler reports only
 the number of any other status. The exception is 503 until the cluster's state has been read.
 
 A client that can call `bind` can bind pods. The server therefore listens on loopback or requires client certificates.
 
-Threads: `start` and `stop` belong to the server's creator; everything else runs in the server's thread.
+Threads: everything runs in the server's thread.
 Source: kubernetes pkg/scheduler/extender.go (its client has no retries and no limit on connections).
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ipaddress
-import os
 import resource
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,18 +22,7 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 import structlog
-import uvloop
 
-from tfjob_controller.gangscheduler.extender.httpconnection import (
-    IDLE_SECONDS,
-    JSON,
-    MAX_BODY_BYTES,
-    TEXT,
-    App,
-    HttpConnections,
-    Reply,
-    Request,
-)
 from tfjob_controller.gangscheduler.extender.verbs import NOT_SYNCED, ExtenderVerbs
 from tfjob_controller.gangscheduler.extender.wire import (
     BadRequestError,
@@ -53,11 +32,14 @@ from tfjob_controller.gangscheduler.extender.wire import (
     decode_filter_args,
     encode_answer,
 )
+from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, Reply, Request
+from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
-from tfjob_controller.util.threads import SupervisedThread
 
 log = structlog.get_logger(__name__)
 
+# The names of 15,000 nodes and the largest pod that etcd stores (1.5 MB) take less than 3 MB.
+MAX_BODY_BYTES = 4 * 1024 * 1024
 INTERNAL_ERROR = "internal error of the gang scheduler; see its log"
 _TOO_LONG = f"the body is longer than {MAX_BODY_BYTES} bytes"
 
@@ -144,29 +126,9 @@ def _path(target: bytes) -> bytes:
         return b""
 
 
-log = structlog.get_logger(__name__)
-
 # Each waiting call has its own connection; the usual soft limit of 1,024 files would not allow a gang of a thousand.
 _WANTED_FILES = 65_536
 _FILES_FOR_OTHERS = 256
-_BACKLOG = 4096
-# Time to write the last responses.
-_LAST_ANSWERS_SECONDS = 2.0
-_LAST_ANSWERS_POLL_SECONDS = 0.01
-_SWEEP_SECONDS = 10.0
-
-
-class ListenError(Exception):
-    """The server cannot or must not listen; the message is one line."""
-
-
-class ListenAddress(Protocol):
-    """Where to listen; `options.BindAddress` is one."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,105 +141,24 @@ class TlsFiles:
     """Signs the certificates of clients."""
 
 
-class ExtenderServer:
-    """`POST <prefix>/filter` and `/bind`, `GET /healthz`."""
+def new_server(
+    address: ListenAddress,
+    service: ExtenderVerbs,
+    clock: Clock,
+    *,
+    prefix: str = "",
+    tls: TlsFiles | None = None,
+    observer: RequestObserver | None = None,
+    connection_limit: int | None = None,
+) -> HttpServer:
+    """Returns a server of `POST <prefix>/filter` and `/bind`, `GET /healthz`, which listens. Raises ListenError.
 
-    def __init__(
-        self,
-        address: ListenAddress,
-        service: ExtenderVerbs,
-        clock: Clock,
-        *,
-        prefix: str = "",
-        tls: TlsFiles | None = None,
-        observer: RequestObserver | None = None,
-        connection_limit: int | None = None,
-    ) -> None:
-        """Listens at once, so that an address in use is found before anything starts. Raises ListenError.
-
-        `connection_limit` is by default what the limit of open files suffices for; it is raised as far as it can be.
-        """
-        self._service = service
-        self._tls = _tls_context(address, tls)
-        self._socket = _listen(address)
-        self._connection_limit = connection_limit or _connection_limit()
-        self._app = new_app(service, prefix.rstrip("/"), observer)
-        self._stop = threading.Event()
-        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._thread = SupervisedThread("extender-http", self._serve, stop=self._stop, clock=clock)
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on, also when any was asked for."""
-        return int(self._socket.getsockname()[1])
-
-    @property
-    def restarts(self) -> int:
-        """How often its thread was restarted."""
-        return self._thread.restarts
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_seconds: float = 5.0) -> bool:
-        """Answer waiting calls with an error, free the address and stop the thread; True if it stopped in time."""
-        self._stop.set()
-        running = self._running
-        if running is not None:
-            loop, is_over = running
-            _call_in(loop, is_over.set)
-        ended = self._thread.join(timeout_seconds)
-        self._socket.close()
-        return ended
-
-    def _serve(self) -> None:
-        """Run the event loop. The socket outlives it, in case the thread is restarted."""
-        uvloop.run(self._run())
-
-    async def _run(self) -> None:
-        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
-        self._running = loop, is_over
-        # `stop` may have been called before this loop existed.
-        if self._stop.is_set():
-            is_over.set()
-        connections = HttpConnections(self._app, self._connection_limit)
-        server = await loop.create_server(connections.new, sock=self._socket.dup(), ssl=self._tls, backlog=_BACKLOG)
-        try:
-            await _until(is_over, connections)
-        finally:
-            self._running = None
-            server.close()
-            connections.stop()
-            if is_over.is_set():
-                self._service.stop()
-            await _end(connections)
-
-
-async def _until(is_over: asyncio.Event, connections: HttpConnections) -> None:
-    while not is_over.is_set():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(is_over.wait(), _SWEEP_SECONDS)
-        connections.close_idle(IDLE_SECONDS)
-
-
-async def _end(connections: HttpConnections) -> None:
-    """Wait for the last responses, within a limit."""
-    ends_at = time.monotonic() + _LAST_ANSWERS_SECONDS
-    while connections.count and time.monotonic() < ends_at:
-        await asyncio.sleep(_LAST_ANSWERS_POLL_SECONDS)
-    connections.abort()
-
-
-def _listen(address: ListenAddress) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        listener = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise ListenError(f"cannot listen on {address}: {os.strerror(error.errno) if error.errno else error}") from None
-    # Inherited by what it accepts. asyncio sets it only where the protocol number was given, which create_server does
-    # not do; without it each answer, head and body, waits 40 ms for kube-scheduler's delayed acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    `connection_limit` is by default what the limit of open files suffices for; it is raised as far as it can be.
+    """
+    context = _tls_context(address, tls)
+    limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
+    app = new_app(service, prefix.rstrip("/"), observer)
+    return HttpServer("extender-http", address, app, limits, clock, tls=context, on_stop=service.stop)
 
 
 def _tls_context(address: ListenAddress, tls: TlsFiles | None) -> ssl.SSLContext | None:
@@ -315,10 +196,3 @@ def _connection_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     return max(1, (wanted if soft == resource.RLIM_INFINITY else soft) - _FILES_FOR_OTHERS)
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:
-        log.debug("the event loop has ended already")

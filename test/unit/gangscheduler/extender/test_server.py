@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -21,11 +22,11 @@ from helpers.extenderparts import Bindings, Call, Listener, Table, binding, othe
 from helpers.poll import eventually
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, WRONG_ATTEMPT
-from tfjob_controller.gangscheduler.extender.httpconnection import MAX_BODY_BYTES
-from tfjob_controller.gangscheduler.extender.server import INTERNAL_ERROR, ExtenderServer, ListenError, TlsFiles
+from tfjob_controller.gangscheduler.extender.server import INTERNAL_ERROR, MAX_BODY_BYTES, TlsFiles, new_server
 from tfjob_controller.gangscheduler.extender.verbs import NODE_NOT_OFFERED, NOT_FILTERED, ExtenderVerbs
 from tfjob_controller.gangscheduler.extender.wire import NEEDS_NODE_CACHE
 from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.httpserver.server import ListenError
 from tfjob_controller.util.clock import RealClock
 
 NAMES = [f"n{number}" for number in range(10)]
@@ -49,7 +50,7 @@ class Extender:
         self.binder = Binder(self.bindings, clock, threads=4)
         self.permit = Permit(self.binder, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0)
         self.service = ExtenderVerbs(self.table, self.permit)
-        self.server = ExtenderServer(Loopback(), self.service, clock, **options)
+        self.server = new_server(Loopback(), self.service, clock, **options)
         self.parts = [self.binder, self.permit, self.server]
 
     def __enter__(self) -> Extender:
@@ -124,7 +125,7 @@ def test_a_thousand_parked_calls_hold_up_nobody_else(extender: Extender) -> None
 
 
 def test_answers_do_not_wait_for_the_clients_acknowledgement(extender: Extender) -> None:
-    """With Nagle's algorithm each would take 40 ms: see server._listen."""
+    """With Nagle's algorithm each would take 40 ms: see httpserver.server."""
     connection = http.client.HTTPConnection("127.0.0.1", extender.server.port, timeout=10.0)
     body = json.dumps({"Pod": other_pod("p"), "NodeNames": NAMES}).encode()
     seconds: list[float] = []
@@ -255,9 +256,10 @@ def test_calls_beyond_what_the_system_can_hold_are_turned_away() -> None:
         extender.set_placement({f"worker-{number}": "n0" for number in range(9)})
         for number in range(5):
             extender.filter(pod(f"worker-{number}"))
-        calls = [extender.bind(pod(f"worker-{number}"), "n0") for number in range(4)]
-        eventually(lambda: extender.permit.statistics().calls == 4)
-        assert extender.bind(pod("worker-4"), "n0").answer()[0] == 503
+        calls = [extender.bind(pod(f"worker-{number}"), "n0") for number in range(5)]
+        eventually(lambda: extender.permit.statistics().calls == 5)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            extender.bind(pod("worker-5"), "n0").answer()
         for call in calls:
             call.close()
 
@@ -286,13 +288,13 @@ def test_an_address_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Loopback(port=taken.getsockname()[1])
         with pytest.raises(ListenError, match=r"^cannot listen on 127.0.0.1:\d+: Address already in use$"):
-            ExtenderServer(address, idle_service(), RealClock())
+            new_server(address, idle_service(), RealClock())
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.0.2.1", "example.com"])
 def test_beyond_loopback_it_will_not_listen_without_tls(host: str) -> None:
     with pytest.raises(ListenError, match="without TLS: whoever reaches it can bind pods"):
-        ExtenderServer(Loopback(host), idle_service(), RealClock())
+        new_server(Loopback(host), idle_service(), RealClock())
 
 
 @pytest.fixture(scope="session")
@@ -339,7 +341,16 @@ def test_plain_http_gets_no_answer_from_a_tls_server(over_tls: Extender) -> None
         over_tls.post("/bind", b"{}").answer()
 
 
+def test_connections_that_never_begin_tls_keep_nobody_out(pki: Path) -> None:
+    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"))
+    body = json.dumps({"Pod": other_pod("p"), "NodeNames": NAMES}).encode()
+    with Extender(tls=files, connection_limit=20) as extender, contextlib.ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(("127.0.0.1", extender.server.port), timeout=10.0))
+        assert Call(extender.server.port, "/filter", body, trusting(pki, "client")).answer()[0] == 200
+
+
 def test_files_that_are_no_certificates_are_said_in_one_line(pki: Path) -> None:
     files = TlsFiles(str(pki / "none.pem"), str(pki / "server.key"), str(pki / "client.pem"))
     with pytest.raises(ListenError, match="cannot use"):
-        ExtenderServer(Loopback(), idle_service(), RealClock(), tls=files)
+        new_server(Loopback(), idle_service(), RealClock(), tls=files)

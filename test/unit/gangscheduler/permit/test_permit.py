@@ -15,7 +15,7 @@ from tfjob_controller.gangscheduler.bindrequests import NOT_COMPLETE, STOPPING, 
 from tfjob_controller.gangscheduler.permit.members import PermitPhase
 from tfjob_controller.gangscheduler.permit.permit import HTTP_TIMEOUT_FRACTION, TICK_SECONDS, Permit
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.telemetry import httpserver
+from tfjob_controller.telemetry import endpoints
 from tfjob_controller.util.clock import FakeClock, RealClock
 
 HTTP_TIMEOUT, BIND_TIMEOUT = 300.0, 600.0
@@ -149,6 +149,6 @@ def test_calls_from_many_threads_are_each_answered_once(parts: Parts) -> None:
 
 def test_its_statistics_are_a_page_of_debug(parts: Parts) -> None:
     parts.request_bind("worker-0")
-    page = httpserver.debug_routes({"permit": parts.permit.statistics})["/debug/permit"]("")
+    page = endpoints.debug_routes({"permit": parts.permit.statistics})["/debug/permit"]("")
     shown = json.loads(page.body)
     assert (shown["gangs"]["waiting"], shown["calls"], shown["posted"]) == (1, 1, 0)

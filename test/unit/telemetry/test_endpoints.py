@@ -1,4 +1,4 @@
-"""The rules of telemetry/httpserver.py and debug.py, over real sockets."""
+"""The endpoints over real sockets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.poll import eventually
 from tfjob_controller.flags import BindAddress
-from tfjob_controller.telemetry import httpserver
-from tfjob_controller.telemetry.httpserver import BindError, HttpServer, RouteResponse, servers_for, text
+from tfjob_controller.httpserver.server import HttpServer, ListenError
+from tfjob_controller.telemetry import endpoints
+from tfjob_controller.telemetry.endpoints import RouteResponse, new_server, servers_for, text
+from tfjob_controller.util.clock import RealClock
 
 LOOPBACK = BindAddress("127.0.0.1", 0)
 
@@ -31,13 +32,13 @@ problems: list[str] = []
 def server() -> Iterator[HttpServer]:
     problems.clear()
     routes = {
-        "/healthz": httpserver.healthz,
-        "/readyz": httpserver.readyz(lambda: problems),
+        "/healthz": endpoints.healthz,
+        "/readyz": endpoints.readyz(lambda: problems),
         "/broken": broken,
-        "/metrics": httpserver.metrics(lambda accept: ("text/x", accept.encode())),
-        **httpserver.debug_routes({"queue": lambda: {"queued": 3}}),
+        "/metrics": endpoints.MetricsRoute(lambda accept: ("text/x", accept.encode())),
+        **endpoints.debug_routes({"queue": lambda: {"queued": 3}}),
     }
-    made = HttpServer(LOOPBACK, routes, "test")
+    made = new_server(LOOPBACK, routes, RealClock())
     made.start()
     yield made
     made.stop()
@@ -103,7 +104,7 @@ def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capf
         gone.wait(10.0)
         return RouteResponse(b"x" * 10_000_000)
 
-    made = HttpServer(LOOPBACK, {"/large": large, "/healthz": httpserver.healthz}, "test")
+    made = new_server(LOOPBACK, {"/large": large, "/healthz": endpoints.healthz}, RealClock())
     made.start()
     with socket.create_connection(("127.0.0.1", made.port)) as client:
         client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
@@ -111,30 +112,30 @@ def test_a_client_that_goes_in_the_middle_of_its_answer_leaves_no_traceback(capf
         # Closing without lingering sends a reset.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     gone.set()
-    eventually(lambda: not [each for each in threading.enumerate() if "process_request_thread" in each.name], 10)
     assert get(made, "/healthz") == (200, "ok\n")
     made.stop()
     assert capfd.readouterr().err == ""
 
 
 def test_an_address_in_use_is_named(server: HttpServer) -> None:
-    with pytest.raises(BindError, match=f"cannot listen on 127.0.0.1:{server.port}: "):
-        HttpServer(BindAddress("127.0.0.1", server.port), {}, "second")
+    with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{server.port}: "):
+        new_server(BindAddress("127.0.0.1", server.port), {}, RealClock())
 
 
 def test_stop_frees_the_address_and_leaves_no_thread() -> None:
     before = {thread.name for thread in threading.enumerate()}
-    first = HttpServer(LOOPBACK, {"/healthz": httpserver.healthz}, "first")
+    first = new_server(LOOPBACK, {"/healthz": endpoints.healthz}, RealClock())
     first.start()
     port = first.port
     first.stop()
     assert {thread.name for thread in threading.enumerate()} == before
-    HttpServer(BindAddress("127.0.0.1", port), {}, "again").stop()
+    new_server(BindAddress("127.0.0.1", port), {}, RealClock()).stop()
 
 
 def test_the_same_address_shares_a_server_and_none_is_no_server() -> None:
     servers = servers_for(
-        [(LOOPBACK, {"/a": lambda _: text("a")}), (None, {}), (LOOPBACK, {"/b": lambda _: text("b")})]
+        [(LOOPBACK, {"/a": lambda _: text("a")}), (None, {}), (LOOPBACK, {"/b": lambda _: text("b")})],
+        RealClock(),
     )
     assert len(servers) == 1
     servers[0].start()
@@ -142,3 +143,18 @@ def test_the_same_address_shares_a_server_and_none_is_no_server() -> None:
         assert get(servers[0], "/a")[1] + get(servers[0], "/b")[1] == "ab"
     finally:
         servers[0].stop()
+
+
+def test_metrics_that_take_long_to_render_are_used_again_for_a_while() -> None:
+    rendered: list[str] = []
+
+    def slow(accept: str) -> tuple[str, bytes]:
+        rendered.append(accept)
+        threading.Event().wait(0.2)
+        return "text/x", b"%d" % len(rendered)
+
+    route = endpoints.MetricsRoute(slow)
+    assert [route("text/plain").body for _ in range(3)] == [b"1"] * 3
+    # Another format is another rendering; any other difference of the header is none.
+    assert route("application/openmetrics-text; version=1.0.0").body == b"2"
+    assert route("text/plain; q=0.1").body == b"1"

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tfjob_controller.gangscheduler.extender.httpconnection import (
-    MAX_BODY_BYTES,
-    MAX_HEAD_BYTES,
-    TEXT,
-    HttpConnections,
-    Reply,
-    Request,
-)
+from tfjob_controller.httpserver.connection import TEXT, HttpConnections, Limits, Reply, Request
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+LIMITS = Limits(100, MAX_BODY_BYTES, replaces_busy=False)
 
 DEADLINE_SECONDS = 60.0
 
@@ -64,12 +60,12 @@ class Client:
 Test = Callable[[App, HttpConnections, Callable[[], Awaitable[Client]]], Awaitable[None]]
 
 
-def serve(test: Test, limit: int = 100) -> None:
+def serve(test: Test, limits: Limits = LIMITS) -> None:
     """Run the test beside a server."""
 
     async def run() -> None:
         app = App()
-        connections = HttpConnections(app, limit)
+        connections = HttpConnections(app, limits)
         server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
 
@@ -159,7 +155,7 @@ def test_the_last_answer_says_so_and_the_connection_ends(sent: bytes) -> None:
     [
         pytest.param(b"\x16\x03\x01 hello\r\n\r\n", 400, id="no HTTP"),
         pytest.param(post("/a", b"", "Content-Length: 7"), 400, id="two lengths"),
-        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD_BYTES + 1), 431, id="an endless head"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (LIMITS.head_bytes + 1), 431, id="an endless head"),
     ],
 )
 def test_what_is_no_request_ends_the_connection(sent: bytes, status: int) -> None:
@@ -233,34 +229,129 @@ def test_a_body_beyond_measure_is_answered_before_its_end() -> None:
     serve(test)
 
 
-def test_connections_beyond_the_limit_are_turned_away() -> None:
+def test_a_new_connection_replaces_the_oldest_that_waits_for_nothing() -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
-        first = await connect()
-        first.send(post("/park"))
+        busy, idle, young = [await connect() for _ in range(3)]
+        busy.send(post("/park"))
         await until(lambda: bool(app.parked))
-        second = await connect()
-        second.send(post("/park"))
-        assert (await second.answer())[0] == 503
-        assert await second.is_closed()
+        new = await connect()
+        assert await idle.is_closed()
+        for client in (young, new):
+            client.send(post("/a"))
+            assert (await client.answer())[0] == 200
         app.parked[0](200, b"answer", TEXT)
-        assert (await first.answer())[2] == b"answer"
+        assert (await busy.answer())[2] == b"answer"
+        assert connections.count == 3
 
-    serve(test, limit=2)
+    serve(test, replace(LIMITS, connections=3))
 
 
-def test_idle_connections_are_closed_and_parked_ones_are_not() -> None:
+@pytest.mark.parametrize("replaces_busy", [False, True])
+def test_of_busy_connections_the_oldest_is_replaced_only_where_the_server_says_so(replaces_busy: bool) -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        first, second = [await connect() for _ in range(2)]
+        for number, client in enumerate((first, second), start=1):
+            client.send(post("/park"))
+            await until(lambda expected=number: len(app.parked) == expected)
+        third = await connect()
+        assert await (first if replaces_busy else third).is_closed()
+        app.parked[1](200, b"answer", TEXT)
+        assert (await second.answer())[2] == b"answer"
+
+    serve(test, replace(LIMITS, connections=2, replaces_busy=replaces_busy))
+
+
+def test_a_client_with_many_connections_displaces_only_itself() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        other = await connect()
+        port = other.writer.get_extra_info("peername")[1]
+        many = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(20)]
+        await until(lambda: many[-4][0].at_eof())
+        other.send(post("/a"))
+        assert (await other.answer())[0] == 200
+        assert [reader.at_eof() for reader, _ in many] == [True] * 17 + [False] * 3
+
+    serve(test, replace(LIMITS, connections=4))
+
+
+def test_idle_and_incomplete_connections_are_closed_and_parked_ones_are_not() -> None:
     async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
         idle, half_sent, parked = [await connect() for _ in range(3)]
         half_sent.send(b"POST / HT")
         parked.send(post("/park"))
         await until(lambda: connections.count == 3 and bool(app.parked))
-        connections.close_idle(3600.0)
+        now = asyncio.get_running_loop().time()
+        connections.close_overdue(now)
         assert connections.count == 3
-        connections.close_idle(0.0)
-        assert await idle.is_closed()
+        connections.close_overdue(now + LIMITS.request_seconds)
         assert await half_sent.is_closed()
+        await until(lambda: connections.count == 2)
+        connections.close_overdue(now + LIMITS.idle_seconds)
+        assert await idle.is_closed()
         app.parked[0](200, b"answer", TEXT)
         assert (await parked.answer())[2] == b"answer"
+
+    serve(test)
+
+
+def test_a_byte_now_and_then_gains_no_time() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client, loop = await connect(), asyncio.get_running_loop()
+        begin = loop.time()
+        client.send(b"P")
+        await until(lambda: any_deadline(connections) <= loop.time() + LIMITS.request_seconds)
+        begun = loop.time()
+        for byte in post("/a")[1:-1]:
+            client.send(bytes([byte]))
+            await asyncio.sleep(0.001)
+        assert begin + LIMITS.request_seconds <= any_deadline(connections) <= begun + LIMITS.request_seconds
+
+    def any_deadline(connections: HttpConnections) -> float:
+        return min((each.deadline for each in connections.all()), default=float("inf"))
+
+    serve(test)
+
+
+def test_a_response_that_is_not_read_is_dropped() -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        app.answer_bytes = 32 * 1024 * 1024
+        client = await connect()
+        client.send(post("/a"))
+        await until(lambda: bool(app.requests))
+        connections.close_overdue(asyncio.get_running_loop().time() + LIMITS.response_seconds)
+        await until(lambda: connections.count == 0)
+
+    serve(test)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "endless"),
+    [
+        pytest.param(b"GET /", b"x" * 65_536, id="target"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: ", b"x" * 65_536, id="value"),
+        pytest.param(b"GET / HTTP/1.1\r\n", b"x" * 65_536, id="name"),
+        pytest.param(b"GET / HTTP/1.1\r\n", b"a: b\r\n" * 100, id="fields"),
+        pytest.param(CHUNKED, b"2\r\nxx\r\n" * 1000, id="chunks"),
+        pytest.param(CHUNKED, b"2;" + b"x" * 65_536, id="extension of a chunk"),
+        pytest.param(CHUNKED + b"0\r\n", b"a: b\r\n" * 100, id="fields of a trailer"),
+        pytest.param(CHUNKED + b"0\r\na: ", b"x" * 65_536, id="value of a trailer"),
+    ],
+)
+def test_whatever_has_no_end_is_cut_off_early(head: bytes, endless: bytes) -> None:
+    async def test(app: App, connections: HttpConnections, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        client.send(head)
+        status, sent = asyncio.create_task(client.reader.read(12)), 0
+        while not status.done() and sent < 64 * 1024 * 1024:
+            client.send(endless)
+            sent += len(endless)
+            await asyncio.wait([status], timeout=0.001)
+        assert await status in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+        assert sent < 2 * 1024 * 1024, "what the buffers of the sockets hold, at most"
+        assert app.requests == []
 
     serve(test)
 

@@ -1,0 +1,190 @@
+"""The endpoints `/healthz`, `/readyz`, `/metrics` and `/debug/`.
+
+Theory of operation. A `Route` is a function that answers GET of one path. Routes with the same address share a server.
+`/healthz` is answered by the server's event loop itself. All other routes run in a pool of two threads, so a route that
+takes long delays no liveness probe. Every client of the pod network can connect, so rendering metrics takes a tenth of
+a core at most, whatever the number of requests: a rendering is used again meanwhile. An exception of a route is logged
+and answered with 500.
+
+The endpoints are read-only: methods other than GET and HEAD are answered with 501.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+import structlog
+
+from tfjob_controller.httpserver.connection import App, Limits, Reply, Request
+from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
+from tfjob_controller.util.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+# Kubelets, scrapers and people together need only a few. No request has a body.
+LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True)
+_ROUTE_THREADS = 2
+# How much longer than its rendering took an exposition is used.
+_RENDERING_FACTOR = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteResponse:
+    body: bytes
+    status: int = 200
+    content_type: str = TEXT
+
+
+# Handles a GET request; the argument is its Accept header.
+Route = Callable[[str], RouteResponse]
+
+
+def text(body: str, status: int = 200) -> RouteResponse:
+    return RouteResponse(body.encode(), status)
+
+
+def healthz(_: str) -> RouteResponse:
+    """A liveness probe: the process answers. Restarting the process would correct nothing else."""
+    return text("ok\n")
+
+
+def readyz(problems: Callable[[], list[str]]) -> Route:
+    """A route that returns ok, or the problems for which the program is not ready."""
+
+    def answer(_: str) -> RouteResponse:
+        found = problems()
+        return text("".join(f"not ready: {problem}\n" for problem in found), 503) if found else text("ok\n")
+
+    return answer
+
+
+class MetricsRoute:
+    """A route that serves a registry; see `Metrics.exposition`. Thread-safe."""
+
+    def __init__(self, exposition: Callable[[str], tuple[str, bytes]]) -> None:
+        self._exposition = exposition
+        self._lock = threading.Lock()
+        self._rendered: dict[bool, tuple[float, RouteResponse]] = {}
+
+    def __call__(self, accept: str) -> RouteResponse:
+        is_openmetrics = "application/openmetrics-text" in accept
+        with self._lock:
+            begin = time.monotonic()
+            valid_until, response = self._rendered.get(is_openmetrics, (begin, None))
+            if response is None or begin >= valid_until:
+                content_type, body = self._exposition(accept)
+                response = RouteResponse(body, content_type=content_type)
+                end = time.monotonic()
+                self._rendered[is_openmetrics] = end + _RENDERING_FACTOR * (end - begin), response
+            return response
+
+
+def servers_for(wanted: list[tuple[ListenAddress | None, dict[str, Route]]], clock: Clock) -> list[HttpServer]:
+    """One server per address with all routes for it; routes without an address are not served. Raises ListenError."""
+    merged: dict[ListenAddress, dict[str, Route]] = {}
+    for address, routes in wanted:
+        if address is not None:
+            merged.setdefault(address, {}).update(routes)
+    made: list[HttpServer] = []
+    try:
+        for address, routes in merged.items():
+            made.append(new_server(address, routes, clock))
+    except ListenError:
+        for server in made:
+            server.stop()
+        raise
+    return made
+
+
+def new_server(address: ListenAddress, routes: Mapping[str, Route], clock: Clock) -> HttpServer:
+    """Returns a server of these routes, which listens. Raises ListenError."""
+    pool = ThreadPoolExecutor(_ROUTE_THREADS, thread_name_prefix=f"http-{address.port}-route")
+    return HttpServer(
+        f"http-{address.port}",
+        address,
+        _app(routes, pool),
+        LIMITS,
+        clock,
+        on_stop=lambda: pool.shutdown(wait=False, cancel_futures=True),
+    )
+
+
+def _app(routes: Mapping[str, Route], pool: ThreadPoolExecutor) -> App:
+    def respond(request: Request, reply: Reply) -> None:
+        path = request.target.partition(b"?")[0].decode("ascii", "replace")
+        route = routes.get(path) or routes.get(path.rstrip("/") + "/")
+        if request.method not in (b"GET", b"HEAD"):
+            _write(text("GET only\n", 501), reply)
+        elif route is None:
+            _write(text("".join(f"{known}\n" for known in sorted(routes)), 404), reply)
+        elif route is healthz:
+            _write(healthz(""), reply)
+        else:
+            loop = asyncio.get_running_loop()
+            answer = pool.submit(_call, route, path, request.accept.decode("latin-1"))
+            answer.add_done_callback(lambda done: _write_from(loop, done, reply))
+
+    return respond
+
+
+def _call(route: Route, path: str, accept: str) -> RouteResponse:
+    try:
+        return route(accept)
+    except Exception:
+        log.exception("route failed", path=path)
+        return text("internal error: see the log\n", 500)
+
+
+def _write_from(loop: asyncio.AbstractEventLoop, done: Future[RouteResponse], reply: Reply) -> None:
+    # The server may have stopped meanwhile.
+    if not done.cancelled() and not loop.is_closed():
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_write, done.result(), reply)
+
+
+def _write(response: RouteResponse, reply: Reply) -> None:
+    reply(response.status, response.body, response.content_type.encode())
+
+
+def debug_routes(pages: Mapping[str, Callable[[], Any]]) -> dict[str, Route]:
+    """`/debug/threads`, a JSON page for each of `pages` by name, and `/debug/`, which lists them."""
+    made: dict[str, Route] = {f"/debug/{name}": _page(content) for name, content in pages.items()}
+    made["/debug/threads"] = lambda _: text(thread_stacks())
+    listing = "".join(f"{path}\n" for path in sorted(made))
+    made["/debug/"] = lambda _: text(listing)
+    return made
+
+
+def thread_stacks() -> str:
+    """The current stack of every thread."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sorted(sys._current_frames().items()):
+        parts.append(f"{names.get(ident, 'unknown')} ({ident})\n{''.join(traceback.format_stack(frame))}")
+    return "\n".join(parts)
+
+
+def _page(content: Callable[[], Any]) -> Route:
+    def answer(_: str) -> RouteResponse:
+        return RouteResponse(json.dumps(content(), default=_plain, indent=1).encode() + b"\n", content_type=JSON)
+
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
