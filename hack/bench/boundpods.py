@@ -95,7 +95,7 @@ def watch(api: Api, namespace: str, label: str) -> None:
         with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
             for kind, pod in opened:
                 printer.take(kind, pod)
-        progress(f"the watch of pods in {namespace} ended and goes on")
+        progress(f"the watch of pods in {namespace} ended and continues")
         opened = api.watch(path, printer.query)
 
 

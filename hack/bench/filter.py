@@ -360,7 +360,7 @@ def measure() -> Found:
     ):
         port, bare_port = int(_queue_of_waiting(server)), int(_queue_of_waiting(bare))
         parked = park(port)
-        progress(f"{len(parked)} calls are parked; {CALLS} calls for {NODES} nodes of each kind a round")
+        progress(f"{len(parked)} calls wait; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):
             one_round(port, bare_port, number, found)
             told = ", ".join(f"{name} {values[-1]:.3g}" for name, values in found.value.items())

@@ -72,11 +72,11 @@ def run(planes: Planes, wanted: Sequence[tuple[str, Part]], clock: Callable[[], 
     for name, part in wanted:
         begin = clock()
         if begin - start > LIMIT_SECONDS:
-            progress(f"{name}: left out after {LIMIT_SECONDS / 60:.0f} minutes; BENCH_PARTS={name} runs it alone")
+            progress(f"{name}: skipped after {LIMIT_SECONDS / 60:.0f} minutes; BENCH_PARTS={name} runs it alone")
             ok = False
             continue
         ok &= part(planes)
-        progress(f"{name}: took {clock() - begin:.0f} s")
+        progress(f"{name}: {clock() - begin:.0f} s")
     return ok
 
 

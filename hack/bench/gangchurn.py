@@ -40,7 +40,7 @@ def report_churn(planes: Planes) -> bool:
     ours, native = [], []
     with gang_scheduler(planes.get(OURS.plane)):
         for number in range(1, ROUNDS + 1):
-            progress(f"gangs that come and go, round {number} of {ROUNDS}")
+            progress(f"churn, round {number} of {ROUNDS}")
             native.append(measure(NATIVE, planes.get(NATIVE.plane), number))
             ours.append(measure(OURS, planes.get(OURS.plane), number))
     every = Reach(min_value=SHAPE.gangs)

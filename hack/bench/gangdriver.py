@@ -80,7 +80,7 @@ class Follower:
                         self._take(obj)
             if self._is_over.is_set():
                 return
-            progress(f"the watch of {self._path} ended: opened again")
+            progress(f"the watch of {self._path} ended and was opened again")
             self._watch = self._open()
 
     def _open(self) -> Watch:

@@ -121,7 +121,7 @@ def check_native(plane: Plane) -> None:
     body = grouped_pod("gang", "worker-0")
     answer = plane.api.request("POST", PODS.format("default"), body, query={"dryRun": "All"})
     if "schedulingGroup" not in answer["spec"]:
-        raise RuntimeError("the server has dropped the pods' group: its feature gates are off")
+        raise RuntimeError("the server dropped the pods' group: its feature gates are off")
 
 
 def one_round(contender: Contender, plane: Plane, shape: Shape, pids: Mapping[str, int]) -> Measured:

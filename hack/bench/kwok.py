@@ -134,7 +134,7 @@ def _wait_ready(identity: process.Identity, port: int, plane: ControlPlane) -> N
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while not _is_healthy(port):
         if not process.is_alive(identity) or time.monotonic() > deadline:
-            raise LocalClusterError(f"kwok does not become ready: see {plane.logs / 'kwok.log'}")
+            raise LocalClusterError(f"kwok did not become ready: see {plane.logs / 'kwok.log'}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -93,7 +93,7 @@ def waiting(seed: int) -> float:
     decisions = decider.decide(gangs, NOW + timedelta(seconds=1))
     milliseconds = (time.perf_counter() - begin) * 1000
     if not all(isinstance(each, Pending) for each in decisions):
-        raise RuntimeError("not all of them wait")
+        raise RuntimeError("not all gangs wait")
     progress(f"{len(decisions)} gangs wait: {milliseconds:.1f} ms")
     return milliseconds
 

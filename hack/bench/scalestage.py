@@ -55,7 +55,7 @@ def setting(name: str, full: int, tiny: int) -> int:
     if not text:
         return size(full, tiny)
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{name}={text}: a whole number is needed, 1 or more")
+        raise ValueError(f"{name}={text}: must be a whole number, 1 or more")
     return int(text)
 
 

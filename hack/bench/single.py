@@ -43,7 +43,7 @@ def report_single() -> bool:
     with _audited_stage() as (ready, audit):
         ok = report_first_child(ready)
         if audit is None:
-            progress("requests are counted only on a control plane of our own: the API server's audit log is needed")
+            progress("requests are counted only on a control plane of the benchmark, with the API server's audit log")
             return ok
         with FakeKubelet(ready.api):
             return ok & report_requests(ready, audit)

@@ -88,7 +88,7 @@ def _sync(reconciler: Reconciler[TFJob]) -> float:
     outcome = reconciler.sync(KEY)
     milliseconds = (time.perf_counter() - begin) * 1000
     if outcome != DONE:
-        raise RuntimeError(f"there is something to do: {outcome}")
+        raise RuntimeError(f"the sync was not empty: {outcome}")
     return milliseconds
 
 

@@ -67,7 +67,7 @@ class Watcher:
                 self._follow()
             if not self._closed.is_set():
                 # It begins with what is there, so nothing is missed, but the moments of some are later than they were.
-                progress(f"the watch of {self._path} ended: opened again")
+                progress(f"the watch of {self._path} ended and was opened again")
                 self._open()
 
     def _follow(self) -> None:

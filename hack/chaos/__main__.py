@@ -64,7 +64,7 @@ def settings_of(environ: dict[str, str]) -> Settings:
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     if unknown := set(kinds) - FAULTS.keys():
-        raise ValueError(f"no kind of fault: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
     return kinds
 
 
@@ -123,9 +123,9 @@ class Run:
 
     def _result(self, unfinished: dict[str, str], seen: dict[str, Any]) -> dict[str, Any]:
         for name, words in unfinished.items():
-            progress(f"{name} did not come through: {words}")
+            progress(f"{name} did not complete: {words}")
         for problem in self._faults.problems:
-            progress(f"a fault that failed: {problem}")
+            progress(f"fault failed: {problem}")
         return {
             "gangs": len(self._plans),
             "pods": self._owners.counts["pods"],
@@ -161,15 +161,15 @@ def main() -> int:
     """The command. Returns the exit code."""
     try:
         if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
+            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
         settings = settings_of(dict(os.environ))
         progress(f"{settings.gangs} gangs, CHAOS_SEED={settings.seed}")
         with open_stage(RequestFaults(settings.seed), progress) as stage:
             result = Run(stage, settings).play()
             is_good = not (result["violations"] or result["unfinished"])
             if not is_good:
-                progress(f"what the programs wrote: {keep_logs(stage)}")
-                progress(f"the same again: make chaos-gang {_words_of(settings)}")
+                progress(f"logs of the programs: {keep_logs(stage)}")
+                progress(f"repeat with: make chaos-gang {_words_of(settings)}")
     except (LocalClusterError, ValueError) as error:
         progress(f"chaos: {error}")
         return 2

@@ -85,7 +85,7 @@ class Room:
         """One of the nodes that are there; half of them always are."""
         there = [node for node in NODES if node not in self._away]
         if len(there) <= len(NODES) // 2:
-            raise LocalClusterError("enough nodes are away")
+            raise LocalClusterError("enough nodes are unavailable")
         return there[int(chance * len(there))]
 
     def _delete_pod(self, each: Object) -> None:

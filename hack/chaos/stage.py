@@ -108,7 +108,7 @@ class Stage:
         out, _ = auditor.communicate(timeout=_AUDITOR_SECONDS)
         lines = out.splitlines()
         if not lines:
-            raise LocalClusterError(f"the auditor said nothing, and ended with {auditor.returncode}")
+            raise LocalClusterError(f"the auditor printed nothing and ended with {auditor.returncode}")
         found: dict[str, Any] = json.loads(lines[-1])
         return found
 

@@ -67,9 +67,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
     if os.environ.get("KUBECONFIG"):
-        screen.detail(
-            "KUBECONFIG is not used: this demo needs a cluster that is full when it says so; it brings its own"
-        )
+        screen.detail("KUBECONFIG is not used: this demo needs a full cluster and starts its own")
     try:
         with open_autoscale_stage(ROOT, screen) as stage:
             checks = Demo(stage, screen).run()
@@ -80,7 +78,7 @@ def main() -> int:
         screen.error(str(error))
         return 1
     except KeyboardInterrupt:
-        screen.step("interrupted: everything that the demo started is stopped")
+        screen.step("interrupted: stopping everything that the demo started")
         return INTERRUPTED
     return 0 if all(check.holds for check in checks) else 1
 
@@ -140,31 +138,33 @@ class Demo:
         self._second_ends()
         self._grow_again()
         return [
-            Check(True, f"the first job gave up {MOST - LEAST} workers for the second, and got them back"),
+            Check(True, f"the first job released {MOST - LEAST} workers for the second and got them back"),
             *self._untouched(before, steps_before),
             self._counted(),
         ]
 
     def _fill(self, manifest: list[Object]) -> None:
-        what = f"a parameter server and {MOST} workers, of which it needs {LEAST}"
+        what = f"a parameter server and {MOST} workers, at least {LEAST}"
         self._title(f"1. {FIRST}: {what}. It fills the cluster")
         self._create(manifest)
         self._until(f"{FIRST} to run with {MOST} workers", FIRST, lambda now: now.has(FIRST, MOST))
         self._until(f"{FIRST} to train", FIRST, lambda now: now.steps(FIRST) > 0)
-        self.screen.output(f"It trains, {FIRST_STEPS} steps in all, which the parameter server counts.")
+        self.screen.output(f"It trains for {FIRST_STEPS} steps, which the parameter server counts.")
 
     def _make_room(self, manifest: list[Object]) -> None:
-        what = f"{SECOND}: a parameter server and {SECOND_WORKERS} workers. There is no room"
-        self._title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler asks {FIRST} for some")
+        what = f"{SECOND}: a parameter server and {SECOND_WORKERS} workers. There is no capacity"
+        self._title(f"2. {what}; after {SCALE_DOWN_AFTER} the gang scheduler requests some of {FIRST}")
         self._create(manifest)
-        self._until(f"{SECOND} to wait for room", SECOND, lambda now: "needs" in now.status(SECOND).get("reason", ""))
+        self._until(
+            f"{SECOND} to wait for capacity", SECOND, lambda now: "needs" in now.status(SECOND).get("reason", "")
+        )
         self._show("kubectl get gangs")
         self._until(
             f"{FIRST} to be shrunk to {LEAST} workers", SECOND, lambda now: _workers_asked(now.jobs, FIRST) == LEAST
         )
         self.screen.output(
-            f"That is written to {FIRST}'s spec.workerReplicas, as kubectl scale would do it. Workers away from its "
-            f"parameter server leave first; their room is kept for {SECOND}."
+            f"The number is written to spec.workerReplicas of {FIRST}, as by kubectl scale. Workers on other nodes "
+            f"than its parameter server are removed first; their capacity is reserved for {SECOND}."
         )
 
     def _both_run(self) -> None:
@@ -173,7 +173,7 @@ class Demo:
             SECOND,
             lambda now: now.has(FIRST, LEAST) and now.has(SECOND, SECOND_WORKERS),
         )
-        self._title(f"3. Both run, until {SECOND} has done its {SECOND_STEPS} steps")
+        self._title(f"3. Both run until {SECOND} has completed its {SECOND_STEPS} steps")
         self._show("kubectl get tfjobs")
         self._show("kubectl get gangs")
 
@@ -181,17 +181,17 @@ class Demo:
         self._until(f"{SECOND} to end", SECOND, lambda now: now.status(SECOND).get("phase") in ("Done", "Failed"))
 
     def _grow_again(self) -> None:
-        self._title(f"4. The cluster has room, and nobody waits: each {SCALE_UP_AFTER} {FIRST} gets a worker back")
+        self._title(f"4. The cluster has capacity and no job waits: {FIRST} gets a worker back every {SCALE_UP_AFTER}")
         self._until(f"{FIRST} to run with {MOST} workers again", FIRST, lambda now: now.has(FIRST, MOST))
         self._show(f"kubectl events --for tfjob/{FIRST}", only="Resized")
 
     def _untouched(self, before: dict[str, int], steps_before: int) -> Iterator[Check]:
         after = self._first_pods()
         stayed = [name for name, restarts in before.items() if after.get(name) == restarts]
-        text = f"{LEAST + 1} of its pods went on all the time: none was restarted"
+        text = f"{LEAST + 1} of its pods ran all the time without a restart"
         yield Check(len(stayed) == LEAST + 1, text)
         steps = self._steps_of_first()
-        text = f"it went on training: {steps_before} steps before, {steps} of {FIRST_STEPS} now"
+        text = f"it continued training: {steps_before} steps before, {steps} of {FIRST_STEPS} now"
         yield Check(steps > steps_before, text)
 
     def _counted(self) -> Check:
@@ -218,7 +218,7 @@ class Demo:
                 if now.status(whom).get("phase") == "Failed":
                     raise DemoError(f"waiting for {what}: {whom} failed: {now.status(whom).get('reason')}")
                 if time.monotonic() > deadline:
-                    why = now.status(whom).get("reason") or "the jobs' events say why"
+                    why = now.status(whom).get("reason") or "see the jobs' events"
                     raise DemoError(
                         f"not within {TIMEOUT_SECONDS:.0f} s: {what}. {whom}: {why}; logs: {self.stage.logs}"
                     )
@@ -290,8 +290,8 @@ def farewell(screen: Screen) -> None:
         "Next:\n"
         f"  kubectl apply -f {SAMPLE}      # resize it by hand: kubectl scale tfjob/train-elastic --replicas=4\n"
         "  spec: {gang: {enabled: true}, autoscaling: {minWorkers: 1, maxWorkers: 4}}\n"
-        "  tfjob-controller run --autoscaling=recommend      # first only says what it would do\n"
-        "docs/autoscaling.md tells what the program must do, when not to use it, and how to tune the delays."
+        "  tfjob-controller run --autoscaling=recommend      # reports without resizing\n"
+        "docs/autoscaling.md describes what the program must do, when not to use it, and how to tune the delays."
     )
 
 

@@ -46,9 +46,9 @@ def open_autoscale_stage(root: Path, screen: Screen) -> Iterator[AutoscaleStage]
     """Raises `DemoError` in one line if something cannot be had."""
     folder = state.stack_dir(NAME)
     if state.condition(state.read(folder)) is state.Condition.RUNNING:
-        raise DemoError(f"another such demo is at work here: wait for its end, or: make cluster-down NAME={NAME}")
+        raise DemoError(f"another such demo is running: wait until it ends, or run make cluster-down NAME={NAME}")
     try:
-        screen.step(f"a control plane and {NODES} real nodes, with {GPUS_PER_NODE} pretended GPUs each")
+        screen.step(f"a control plane and {NODES} real nodes with {GPUS_PER_NODE} simulated GPUs each")
         # Before the nodes are made: then they start with the image.
         nodes.prepare([images.TENSORFLOW], screen.detail, screen.console, tools=["kubectl"])
         with stopping(folder, screen):

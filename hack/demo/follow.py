@@ -70,7 +70,7 @@ def follow(kubectl: Kubectl, subject: Subject, screen: Screen, timeout_seconds: 
             if seen.job.get("status", {}).get("phase") in FINISHED_PHASES:
                 return seen
             time.sleep(POLL_SECONDS)
-    reason = seen.job.get("status", {}).get("reason") or "its events and the controller's log say why"
+    reason = seen.job.get("status", {}).get("reason") or "see its events and the controller's log"
     raise DemoError(f"{subject.name} has not ended within {timeout_seconds:.0f} s: {reason}")
 
 

@@ -53,7 +53,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
     if os.environ.get("KUBECONFIG"):
-        screen.detail("KUBECONFIG is not used: this demo pretends nodes, so it brings its own control plane")
+        screen.detail("KUBECONFIG is not used: this demo simulates nodes, so it starts its own control plane")
     try:
         with open_gang_stage(ROOT, screen) as stage:
             checks = [*without_gangs(stage, screen), *with_gangs(stage, screen)]
@@ -64,28 +64,24 @@ def main() -> int:
         screen.error(str(error))
         return 1
     except KeyboardInterrupt:
-        screen.step("interrupted: everything that the demo started is stopped")
+        screen.step("interrupted: stopping everything that the demo started")
         return INTERRUPTED
     return 0 if all(check.holds for check in checks) else 1
 
 
 def without_gangs(stage: GangStage, screen: Screen) -> list[Check]:
     """The deadlock. Once in a while one job is quick enough to get all; then it is tried again."""
-    title(
-        screen, f"1. The default scheduler. Two jobs come at the same time; each needs {REPLICAS} GPUs, all there are"
-    )
+    title(screen, f"1. The default scheduler. Two jobs are created at the same time; each needs all {REPLICAS} GPUs")
     for _ in range(TRIES):
         ledger = contend(stage, screen)
         if ledger.is_deadlocked():
-            screen.output(
-                "Each job holds GPUs and waits for those that the other one holds. Left alone, they wait for ever."
-            )
+            screen.output("Each job holds GPUs and waits for those of the other one. They wait forever.")
             screen.blank()
             break
-        screen.output("This time one job was quick enough to get them all. Once more.")
+        screen.output("This time one job got all of them. Trying again.")
         clear(stage, screen)
     held = " and ".join(f"{ledger.held[name]} ({name})" for name in JOBS)
-    text = f"without gangs: both jobs stood still, holding {held} of {REPLICAS} GPUs"
+    text = f"without gangs: neither job ran, holding {held} of {REPLICAS} GPUs"
     show(stage, screen, *PODS_BY_NODE)
     show(stage, screen, "kubectl get tfjobs -o wide")
     clear(stage, screen)
@@ -132,7 +128,7 @@ def with_gangs(stage: GangStage, screen: Screen) -> list[Check]:
     screen.blank()
     show(stage, screen, "kubectl get tfjobs")
     return [
-        Check(are_done(stage), "with gangs: both jobs ran to their end, one after the other"),
+        Check(are_done(stage), "with gangs: both jobs completed, one after the other"),
         Check(
             ledger.in_vain_seconds < AT_THE_SAME_TIME_SECONDS,
             f"with gangs: no job held a GPU while it waited for others (longest: {ledger.in_vain_seconds:.1f} s)",
@@ -175,7 +171,7 @@ def watch(stage: GangStage, screen: Screen, ledger: Ledger, is_over: Callable[[]
     while not is_over():
         now = time.monotonic()
         if now - began > TIMEOUT_SECONDS:
-            raise DemoError(f"it took more than {TIMEOUT_SECONDS:.0f} s: the logs say why")
+            raise DemoError(f"it took more than {TIMEOUT_SECONDS:.0f} s: see the logs")
         is_changed = ledger.look(stage.api.list(PODS), now)
         if is_changed:
             screen.output(f"{now - began:5.1f} s  {bar(ledger.held)}")
@@ -190,7 +186,7 @@ def are_done(stage: GangStage) -> bool:
     except RefusedError as error:
         raise DemoError(str(error)) from error
     if "Failed" in phases:
-        raise DemoError("a job failed, which neither should: the logs say why")
+        raise DemoError("a job failed unexpectedly: see the logs")
     return phases == ["Done"] * len(JOBS)
 
 
@@ -213,7 +209,7 @@ def farewell(screen: Screen) -> None:
         "  kubectl apply -k manifests/overlays/gang-scheduling     # beside the scheduler of your cluster\n"
         "  spec: {gang: {enabled: true}}                           # in a TFJob; or --gang-scheduling=always for all\n"
         "  manifests/samples/gang_of_pods.py                       # your own pods as a gang, without a TFJob\n"
-        "docs/gang-scheduling.md tells what each message means, what happens when something fails, and the limits."
+        "docs/gang-scheduling.md describes each message, failures and limits."
     )
 
 

@@ -48,9 +48,9 @@ def open_gang_stage(root: Path, screen: Screen) -> Iterator[GangStage]:
     folder = state.stack_dir(NAME)
     found = state.read(folder)
     if state.condition(found) is state.Condition.RUNNING:
-        raise DemoError(f"another gang demo is at work here: wait for its end, or: make cluster-down NAME={NAME}")
+        raise DemoError(f"another gang demo is running: wait until it ends, or run make cluster-down NAME={NAME}")
     try:
-        screen.step(f"a control plane, and {len(NODES)} pretended nodes with {GPUS_PER_NODE} GPUs each")
+        screen.step(f"a control plane, and {len(NODES)} simulated nodes with {GPUS_PER_NODE} GPUs each")
         plane = stack.up(folder, owner=process.myself(), report=screen.detail)
         with stopping(folder, screen), _kubelet(plane) as api:
             kubectl = Kubectl(binaries.ensure("kubectl", screen.detail), plane.kubeconfig, NAMESPACE)

@@ -92,7 +92,7 @@ def picture(job: Object, rows: Iterable[Row], elapsed_seconds: float) -> Group:
     heading = Text.assemble(
         (f"{job['metadata']['name']}  ", "bold"),
         ("phase ", "dim"),
-        coloured(status.get("phase", "") or "not seen yet"),
+        coloured(status.get("phase", "") or "not processed yet"),
         ("  state ", "dim"),
         coloured(status.get("state", "") or "-"),
         (f"  {elapsed_seconds:.0f} s", "dim"),

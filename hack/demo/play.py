@@ -67,7 +67,7 @@ def perform(play: Play) -> int:
         screen.error(str(error))
         return 1
     except KeyboardInterrupt:
-        screen.step("interrupted: everything that the demo started is stopped")
+        screen.step("interrupted: stopping everything that the demo started")
         return INTERRUPTED
     return 0 if passed else 1
 
@@ -89,8 +89,8 @@ def remove_earlier(stage: Stage, screen: Screen, subject: Subject) -> None:
         return
     phase = stage.kubectl.get(kind, name).get("status", {}).get("phase")
     if not stage.own_nodes and phase not in FINISHED_PHASES:
-        raise DemoError(f"a {kind} {name} is at work already: kubectl delete {kind} {name}, then run the demo again")
-    screen.step(f"kubectl delete {kind} {name}   (an earlier demo's)")
+        raise DemoError(f"a {kind} {name} exists already: kubectl delete {kind} {name}, then run the demo again")
+    screen.step(f"kubectl delete {kind} {name}   (of an earlier demo)")
     stage.kubectl.run("delete", kind, name, "--ignore-not-found", "--cascade=foreground")
 
 
@@ -102,17 +102,17 @@ def spread_checks(stage: Stage, seen: Seen) -> list[Check]:
 def _say_farewell(stage: Stage, screen: Screen, farewell: Farewell) -> None:
     screen.blank()
     if not stage.stays:
-        screen.output(f"Next: `{farewell.keep}` leaves it running for kubectl; {farewell.page} goes on from here.")
+        screen.output(f"Next: `{farewell.keep}` keeps it running for kubectl; continue with {farewell.page}.")
         if not stage.own_nodes:
-            screen.output(f"The job is still there: kubectl delete -f {farewell.sample}")
+            screen.output(f"The job still exists: kubectl delete -f {farewell.sample}")
         return
     lines = [
-        "Left running. Try:",
+        "Everything keeps running. Try:",
         f"  export KUBECONFIG={stage.kubectl.kubeconfig}",
         *([] if shutil.which("kubectl") else [f"  export PATH=$PATH:{stage.kubectl.binary.parent}     # for kubectl"]),
         *(f"  {command}" for command in farewell.commands),
         f"  curl {stage.controller_address}/metrics",
-        f"  {stage.end_command}     # ends all of it",
-        f"{farewell.page} goes on from here.",
+        f"  {stage.end_command}     # stops all of it",
+        f"Continue with {farewell.page}.",
     ]
     screen.output("\n".join(lines))

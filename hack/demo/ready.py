@@ -34,4 +34,4 @@ def wait_ready(identity: Identity, address: str, name: str, log: Path, begin: in
 
 def _last_line(log: Path, begin: int) -> str:
     lines = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"

@@ -85,7 +85,7 @@ def _own_cluster(folder: Path, keep: bool, screen: Screen, image: str) -> Iterat
     found = state.read(folder)
     was_there = state.condition(found) is state.Condition.RUNNING
     _refuse_borrowed(found)
-    screen.step(f"a control plane and {NODES} nodes" + (", which run already" if was_there else ""))
+    screen.step(f"a control plane and {NODES} nodes" + (", which are running already" if was_there else ""))
     # Before the nodes are made: then they start with the image, instead of being given it one by one.
     nodes.prepare([image], screen.detail, screen.console, tools=["kubectl"])
     screen.detail(f"image {image}: {images.path(image)}")
@@ -101,14 +101,14 @@ def _refuse_borrowed(found: state.StackState | None) -> None:
     """A stack that goes with its owner is no ground to stand on."""
     owner = found.owner if found is not None and found.boot_id == process.boot_id() else None
     if owner is not None and process.is_alive(owner):
-        raise DemoError(f"another demo is at work here (process {owner.pid}): wait for its end")
+        raise DemoError(f"another demo is running (process {owner.pid}): wait until it ends")
 
 
 def _revive(folder: Path, screen: Screen) -> None:
     """Somebody may have played with node-kill on a stack that was left running."""
     for node in nodes.status(folder):
         if node["condition"] == "dead":
-            screen.detail(f"{node['name']} is dead: starting it again")
+            screen.detail(f"{node['name']} is dead: restarting it")
             stack.node_start(folder, int(str(node["number"])), screen.detail)
 
 
@@ -147,7 +147,7 @@ def _controller(cluster: Cluster, keep: bool, screen: Screen) -> Iterator[tuple[
     with ports.reserve(1) as (port,):
         address = f"127.0.0.1:{port}"
         flags = ["--kubeconfig", str(cluster.kubeconfig), *_serving(address)]
-        screen.step("tfjob-controller run" + ("   (in place of an earlier demo's)" if was_there else ""))
+        screen.step("tfjob-controller run" + ("   (replaces that of an earlier demo)" if was_there else ""))
         screen.detail(f"log: {log}")
         begin = log.stat().st_size if log.exists() else 0
         identity = process.spawn(

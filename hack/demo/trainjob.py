@@ -109,7 +109,7 @@ def check_training(log: str) -> Check:
     """By rank 0's last words."""
     found = re.search(r"^rank 0: loss (\S+) -> (\S+), (\d+) ranks agree$", log, re.MULTILINE)
     if found is None:
-        return Check(False, "the log of node 0 does not say that the ranks agree")
+        return Check(False, "the log of node 0 does not show that the ranks agree")
     before, after, ranks = float(found[1]), float(found[2]), int(found[3])
     return Check(after < before / 10 and ranks == RANKS, f"loss {before} -> {after}, {ranks} of {RANKS} ranks agree")
 

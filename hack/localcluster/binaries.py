@@ -122,7 +122,7 @@ def kubernetes_version() -> str:
 
 def _program(name: str) -> Program:
     if name not in PROGRAMS:
-        raise LocalClusterError(f"no such program: {name} (there are: {', '.join(PROGRAMS)})")
+        raise LocalClusterError(f"no such program: {name} (known programs: {', '.join(PROGRAMS)})")
     return PROGRAMS[name]
 
 

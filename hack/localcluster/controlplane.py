@@ -154,7 +154,7 @@ class ControlPlane:
         with state.locked(self._folder):
             record = self._record(self.state(), name)
             if record.identity is not None and process.end([record.identity]):
-                raise LocalClusterError(f"{name} (pid {record.identity.pid}) does not end")
+                raise LocalClusterError(f"{name} (pid {record.identity.pid}) did not end")
 
     def start_program(self, name: str, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
         """Start one program again, as it was started first, and wait until it is ready. It may run already."""
@@ -239,7 +239,7 @@ class ControlPlane:
 
     def _record(self, found: StackState, name: str) -> ProgramRecord:
         if name not in found.programs:
-            raise LocalClusterError(f"no program {name} in this stack (there are: {', '.join(found.programs)})")
+            raise LocalClusterError(f"no program {name} in this stack (its programs: {', '.join(found.programs)})")
         return found.programs[name]
 
     def _spawn(self, found: StackState, name: str) -> None:
@@ -260,7 +260,7 @@ class ControlPlane:
                     f"{name} ended while starting: {_last_words(Path(record.log))} (log: {record.log})"
                 )
             if time.monotonic() > deadline:
-                raise LocalClusterError(f"{name} is not ready in time: see its log, {record.log}")
+                raise LocalClusterError(f"{name} did not become ready in time: see its log, {record.log}")
             time.sleep(_POLL_SECONDS)
 
     def _check(self, found: StackState, name: str, token: str = "") -> Callable[[], bool]:
@@ -280,7 +280,7 @@ class ControlPlane:
         try:
             return probe.etcd_call(self._folder, ETCD_SOCKET, "POST", path, body)
         except (OSError, ValueError) as error:
-            raise LocalClusterError(f"etcd does not answer: {error}") from error
+            raise LocalClusterError(f"etcd does not respond: {error}") from error
 
     def _stop(self) -> None:
         end_processes(self._folder)
@@ -301,7 +301,7 @@ def end_processes(folder: Path) -> None:
         remaining += process.end([guard])
     if remaining:
         pids = ", ".join(str(identity.pid) for identity in remaining)
-        raise LocalClusterError(f"processes {pids} of {folder} do not end; try again, or reboot")
+        raise LocalClusterError(f"processes {pids} of {folder} did not end; try again, or reboot")
 
 
 def check_platform() -> None:

@@ -73,7 +73,7 @@ def install(packages: Iterable[str], report: Report) -> None:
 def bootstrap(target: Path, include: Iterable[str], report: Report) -> None:
     """A minimal Debian (or Ubuntu) in `target`, of the release that this machine runs. Needs root; half a minute."""
     mirror, suite, component = mirror_of(read_sources(), codename())
-    report(f"fetching a minimal {suite} from this machine's own apt mirror (half a minute)")
+    report(f"fetching a minimal {suite} from this machine's apt mirror (half a minute)")
     proxy = _apt_proxy()
     # In a mount namespace of its own: what debootstrap mounts in `target` is gone when it ends, however it ends.
     run(

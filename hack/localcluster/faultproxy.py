@@ -49,7 +49,7 @@ class Reply:
 
     code: int
     reason: str = ""
-    message: str = "the test's proxy says no"
+    message: str = "refused by the test's proxy"
     retry_after_seconds: int | None = None
 
 

@@ -128,7 +128,7 @@ class GangScheduler:
             deadline = time.monotonic() + READY_TIMEOUT_SECONDS
             while not probe.is_healthy(LOOPBACK, port, "/healthz"):
                 if not process.is_alive(self._identity) or time.monotonic() > deadline:
-                    raise LocalClusterError(f"{NAME} does not become ready: see its log, {self._log}")
+                    raise LocalClusterError(f"{NAME} did not become ready: see its log, {self._log}")
                 time.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:

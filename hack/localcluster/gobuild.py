@@ -74,7 +74,7 @@ def _build_lock(program: Program, report: Report) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"another run builds the programs of hack/{program.folder}: waiting for it")
+            report(f"waiting for another run that builds the programs of hack/{program.folder}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -86,7 +86,7 @@ def _build(batch: list[Program], report: Report, survey: _Survey) -> None:
     _check_platform(first)
     go = go_of(first.module_dir, report)
     names = ", ".join(program.name for program in batch)
-    report(f"building from source, once: {names}")
+    report(f"building from source: {names}")
     started = time.monotonic()
     # Beside its destination, so that the rename stays in one file system. A build that was killed left its own there.
     place, prefix = cache_root() / "bin", f".build-{first.folder}-"

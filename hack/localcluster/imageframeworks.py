@@ -84,7 +84,7 @@ def torch_inputs() -> bytes:
 
 def torch(root: Path, parent: Path | None, report: Report) -> None:
     """Debian's torch, with gloo and torchrun: the wheels for Linux need gigabytes of CUDA."""
-    report("fetching torch and what it needs from this machine's own apt mirror (about 240 MB)")
+    report("fetching torch and its dependencies from this machine's apt mirror (about 240 MB)")
     install_debian(root, parent, _TORCH, _TORCH_WASTE, _TORCHRUN_FIX)
 
 
@@ -94,7 +94,7 @@ def mpi_inputs() -> bytes:
 
 def mpi(root: Path, parent: Path | None, report: Report) -> None:
     """Open MPI and mpi4py, and OpenSSH, through which mpirun starts its processes."""
-    report("fetching Open MPI and OpenSSH from this machine's own apt mirror (about 20 MB)")
+    report("fetching Open MPI and OpenSSH from this machine's apt mirror (about 20 MB)")
     install_debian(root, parent, _MPI, _MPI_WASTE)
     # sshd wants it to be there, empty, and does not make it.
     (root / "run/sshd").mkdir(parents=True, mode=0o755)

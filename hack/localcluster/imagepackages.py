@@ -80,7 +80,7 @@ def compile_debian(system: Path) -> None:
 def unpack(image: Path | None, folder: Path) -> None:
     """All files of an image."""
     if image is None:
-        raise LocalClusterError("an image of packages needs a whole system below it")
+        raise LocalClusterError("an image of packages needs a complete base image")
     for layer in archive.layers(image):
         archive.unpack(layer, folder)
 
@@ -153,7 +153,7 @@ class PythonPackages:
         done = subprocess.run([*argv, *where, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             words = "\n".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
-            raise LocalClusterError(f"pip could not install what {self._root.parent.name} needs:\n{words}")
+            raise LocalClusterError(f"pip could not install the packages of {self._root.parent.name}:\n{words}")
 
     def compile(self) -> None:
         """Compile all modules, never to be compared with their sources again: those cannot change in an image."""

@@ -106,7 +106,7 @@ def plain(name: str) -> str:
     """The name without its tag, which may be any that the image has. Raises LocalClusterError for others."""
     short, _, tag = name.partition(":")
     if short not in RECIPES or (tag and name not in tagged(short)):
-        raise LocalClusterError(f"no recipe for image {name!r}; there are {', '.join(RECIPES)}", exit_code=2)
+        raise LocalClusterError(f"no recipe for image {name!r}; known images are {', '.join(RECIPES)}", exit_code=2)
     return short
 
 

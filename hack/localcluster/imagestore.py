@@ -102,7 +102,7 @@ class ImageStore:
 
     def _import(self, ctr: list[str], name: str, key: str) -> None:
         started = time.monotonic()
-        self._report(f"unpacking image {name} for the nodes, once")
+        self._report(f"unpacking image {name} for all nodes")
         run(*ctr, "images", "import", "--local", "--snapshotter=overlayfs", images.path(name))
         run(*ctr, "images", "tag", "--force", f"{name}:latest", f"{name}:{key}")
         self._report(f"unpacked image {name} in {time.monotonic() - started:.0f} s, kept in {self._folder}")
@@ -161,7 +161,7 @@ def _wait_for(ctr: list[str], server: subprocess.Popen[bytes], log: Path) -> Non
             run(*ctr, "version", timeout_seconds=5.0)
         except CommandError as error:
             if server.poll() is not None or time.monotonic() > deadline:
-                raise LocalClusterError(f"containerd does not start; its log is {log}") from error
+                raise LocalClusterError(f"containerd did not start: see its log, {log}") from error
             time.sleep(0.1)
         else:
             return

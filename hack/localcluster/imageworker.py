@@ -71,7 +71,7 @@ class ImageWorker:
             return
         if self._child.wait() != 0:
             self._reader.join()
-            raise LocalClusterError(self._error or f"making images ended with exit code {self._child.returncode}")
+            raise LocalClusterError(self._error or f"the image build ended with exit code {self._child.returncode}")
 
     def _read(self) -> None:
         for line in (self._child.stderr if self._child else None) or ():

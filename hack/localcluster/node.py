@@ -60,7 +60,7 @@ def kill(plan: network.Plan, index: int, mark: Path) -> None:
     if plan.hub.exists() and plan.namespace(index).exists():
         network.cut(plan, index)
     if left := process.end(processes(plan, index, mark)):
-        raise LocalClusterError(f"processes {', '.join(str(one.pid) for one in left)} of node {index} do not end")
+        raise LocalClusterError(f"processes {', '.join(str(one.pid) for one in left)} of node {index} did not end")
     cgroups.remove(f"{plan.link}/{index}")
     network.remove_namespace(plan, index)
 

@@ -106,7 +106,7 @@ def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
     """Start a node that was killed, with the disk that it had; returns when it is Ready."""
     plan = _plan_of(folder, number)
     if node.processes(plan, number, folder):
-        raise LocalClusterError(f"node {number} runs already")
+        raise LocalClusterError(f"node {number} is running already")
     plane = ControlPlane.attach(folder, report)
     programs = binaries.ensure_all(node.PROGRAMS, report)
     node.kill(plan, number, folder)  # what a node leaves that died by itself

@@ -91,7 +91,7 @@ class OurProgram:
             if self._identity is None or not process.is_alive(self._identity):
                 raise LocalClusterError(f"{self._name} ended: see {self._log}")
             if time.monotonic() > deadline:
-                raise LocalClusterError(f"{self._name} does not become ready: see {self._log}")
+                raise LocalClusterError(f"{self._name} did not become ready: see {self._log}")
             time.sleep(poll_seconds)
 
     def is_ready(self) -> bool:

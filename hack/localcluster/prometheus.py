@@ -50,7 +50,7 @@ def _is_there(tools: Tools) -> bool:
 
 def _fetch(folder: Path, report: Report) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise LocalClusterError("Prometheus comes from Debian's package here: put prometheus and promtool on PATH")
+        raise LocalClusterError("Prometheus comes from Debian's package: put prometheus and promtool on PATH")
     report("fetching Debian's package prometheus (20 MB)")
     with tempfile.TemporaryDirectory(prefix=".prometheus-", dir=folder.parent) as name:
         scratch = Path(name)

@@ -23,7 +23,7 @@ def run(*argv: str | Path, stdin: str | None = None, timeout_seconds: float = 60
     except FileNotFoundError as error:
         raise CommandError(f"{command[0]}: not found on this machine") from error
     except subprocess.TimeoutExpired as error:
-        raise CommandError(f"{_shown(command)}: no end after {timeout_seconds:g} s") from error
+        raise CommandError(f"{_shown(command)}: did not end within {timeout_seconds:g} s") from error
     except subprocess.CalledProcessError as error:
         words = (error.stderr or error.stdout or "").strip().splitlines()
         last = words[-1] if words else "no message"

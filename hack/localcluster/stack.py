@@ -50,7 +50,7 @@ def up(
         if condition is Condition.RUNNING:
             return _running(folder, node_count, report)
         if condition is not Condition.ABSENT:
-            report(f"cleaning up what is left of an earlier stack ({condition.value})")
+            report(f"cleaning up an earlier stack ({condition.value})")
         _down(folder)
         try:
             return _up(folder, node_count, owner, report, unsafe_no_fsync)
@@ -88,9 +88,7 @@ def _down(folder: Path) -> bool:
 
 
 def _alone(folder: Path, report: Report) -> AbstractContextManager[None]:
-    return state.locked(
-        folder, "command.lock", lambda: report("another command is at work on this stack: waiting for it")
-    )
+    return state.locked(folder, "command.lock", lambda: report("waiting for another command on this stack"))
 
 
 def has_nodes(folder: Path) -> bool:
@@ -165,14 +163,16 @@ def end_everything() -> list[Path]:
 def _running(folder: Path, node_count: int, report: Report) -> ControlPlane:
     present = len(node_status(folder))
     if present != node_count and node_count:
-        raise LocalClusterError(f"it runs already with {present} nodes, not {node_count}: make cluster-down first")
-    report("it runs already")
+        raise LocalClusterError(
+            f"the stack is running already with {present} nodes, not {node_count}: run make cluster-down first"
+        )
+    report("the stack is running already")
     return ControlPlane.attach(folder, report)
 
 
 def _nodes_of(folder: Path) -> ModuleType:
     if not has_nodes(folder):
-        raise LocalClusterError("this stack has no nodes: make cluster-down, then make cluster-up NODES=2")
+        raise LocalClusterError("this stack has no nodes: run make cluster-down, then make cluster-up NODES=2")
     return _nodes()
 
 

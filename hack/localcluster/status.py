@@ -14,7 +14,7 @@ _MEANING = {
     Condition.STARTING: "being started, or its start was killed half-way",
     Condition.RUNNING: "running",
     Condition.BROKEN: "broken: some programs have ended",
-    Condition.STALE: "stale: from before a reboot, nothing of it runs",
+    Condition.STALE: "stale: from before a reboot, no process is running",
 }
 
 

@@ -89,7 +89,7 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{name}={text}: a number is needed, 0 or more")
+        raise ValueError(f"{name}={text}: must be a number, 0 or more")
     return value
 
 
@@ -175,7 +175,7 @@ class Soak:
 
     def _drain(self) -> dict[str, int]:
         """Until all jobs and what they left are gone; what is not."""
-        progress("no more jobs: waiting until all are gone")
+        progress("no more jobs: waiting until all are deleted")
         deadline = time.monotonic() + self._settings.patience_seconds
         while (self._owner.there or self._left()) and time.monotonic() < deadline:
             self._owner.work()
@@ -235,7 +235,7 @@ def run(settings: Settings) -> int:
             print(json.dumps(figure), flush=True)
         is_good = all(figure.get("ok", True) for figure in found)
         if not is_good:
-            progress(f"what the programs wrote: {keep_logs(stage)}")
+            progress(f"logs of the programs: {keep_logs(stage)}")
     return 0 if is_good else 1
 
 
@@ -243,7 +243,7 @@ def main() -> int:
     """The command. Returns the exit code."""
     try:
         if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
+            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
         settings = settings_of(os.environ)
         progress(
             f"{settings.seconds / 60:g} minutes, a job each {settings.every_seconds:g} s, SOAK_SEED={settings.seed}"

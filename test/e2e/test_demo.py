@@ -90,8 +90,8 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
 
     output = shown(start(module="demo.trainjob"))
     for words in (
-        "a control plane and 2 nodes, which run already\n",
-        "tfjob-controller run   (in place of an earlier demo's)",
+        "a control plane and 2 nodes, which are running already\n",
+        "tfjob-controller run   (replaces that of an earlier demo)",
         "training: loss=",
         'tfjob_training_metric{job="trainjob-torch",kind="TrainJob",metric="loss",namespace="default"} ',
         "✓ the job ended Done/SUCCESS: all 2 nodes succeeded",
@@ -132,7 +132,7 @@ def test_an_existing_cluster_is_used_and_left_as_it_was(
     assert demo.returncode == 1, output
     for words in (
         "none is started",
-        "kubectl delete tfjob example-job   (an earlier demo's)",
+        "kubectl delete tfjob example-job   (of an earlier demo)",
         "ModuleNotFoundError: No module named 'tensorflow'",
         "✗ the job ended Failed/Failed: master-0 failed: exit code 1",
         "kubectl delete -f manifests/samples/example-job.yaml",

@@ -47,9 +47,9 @@ def test_a_job_gives_workers_up_for_another_one_and_gets_them_back(
         "Resized first: shrunk 4 → 2 workers: room for default/second",
         "Resized first: grown 2 → 3 workers: the cluster has room",
         "Resized first: grown 3 → 4 workers: the cluster has room",
-        "✓ the first job gave up 2 workers for the second, and got them back",
-        "✓ 3 of its pods went on all the time: none was restarted",
-        "✓ it went on training",
+        "✓ the first job released 2 workers for the second and got them back",
+        "✓ 3 of its pods ran all the time without a restart",
+        "✓ it continued training",
         "✓ second, counted by TensorFlow: steps counted: 200 of 200",
         "docs/autoscaling.md",
     ):

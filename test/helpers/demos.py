@@ -39,4 +39,4 @@ def interrupt_at(demo: subprocess.Popen[str], words: str, after_seconds: float =
     rest = demo.stdout.read()
     assert demo.wait(60) == 128 + signal.SIGINT
     assert "Traceback" not in rest
-    assert "interrupted: everything that the demo started is stopped" in rest
+    assert "interrupted: stopping everything that the demo started" in rest

@@ -27,8 +27,8 @@ def test_two_jobs_wait_for_each_other_without_gangs_and_not_with_them(demo: subp
     output = demo.communicate(timeout=TIMEOUT_SECONDS)[0]
     assert demo.returncode == 0, output
     for words in (
-        "✓ without gangs: both jobs stood still, holding ",
-        "✓ with gangs: both jobs ran to their end, one after the other",
+        "✓ without gangs: neither job ran, holding ",
+        "✓ with gangs: both jobs completed, one after the other",
         "✓ with gangs: no job held a GPU while it waited for others",
         "Insufficient nvidia.com/gpu",
         "waits for room: needs 1 ",

@@ -108,7 +108,7 @@ def test_only_loopback_is_listened_on(own_control_plane: Cluster) -> None:
 def test_a_second_up_takes_the_stack_as_it_is(state_home: Path) -> None:
     first, second = command("up"), command("up")
     assert first.stdout == second.stdout
-    assert "it runs already" in second.stderr
+    assert "the stack is running already" in second.stderr
 
 
 def test_a_crash_leaves_nothing_after_down(state_home: Path) -> None:

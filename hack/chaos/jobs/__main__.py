@@ -62,7 +62,7 @@ class Run:
             self._drive()
         finally:
             self._faults.stop()
-        progress("no more faults; waiting for what is under way")
+        progress("no more faults; waiting for those in progress")
         self._await_all()
         after = counts_at_rest(self._stage.controllers, self._stage.leader, self._settings.rest_seconds)
         return self._result(before, after)
@@ -101,7 +101,7 @@ class Run:
             self._shown_at = now
             counts = self._faults.counts
             faults = f"{self._faults.done} faults of {len(counts)} kinds"
-            progress(f"{now - self._begin:5.0f} s  {self._crowd.through} of {self._submitted} jobs through, {faults}")
+            progress(f"{now - self._begin:5.0f} s  {self._crowd.through} of {self._submitted} jobs completed, {faults}")
 
     def _result(self, before: dict[bool, Count], after: dict[bool, Count]) -> dict[str, Any]:
         unfinished, wrong = self._crowd.unfinished, self._crowd.wrong
@@ -110,7 +110,7 @@ class Run:
         for name, words in {**unfinished, **wrong}.items():
             progress(f"{name}: {words}")
         for problem in sorted(set(self._faults.problems)):
-            progress(f"a fault that did not happen: {problem}")
+            progress(f"fault did not happen: {problem}")
         violations = [*jobs.pop("violations", []), *gangs.pop("violations")]
         for each in violations:
             progress(f"violation: {each}")
@@ -160,17 +160,17 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
         if sys.argv[1:]:
-            raise ValueError(f"takes no arguments: what it does is said by variables\n{__doc__}")
+            raise ValueError(f"takes no arguments: variables determine what it does\n{__doc__}")
         settings = settings_of(os.environ)
-        progress(f"the same again: make chaos {settings.words}")
+        progress(f"repeat with: make chaos {settings.words}")
         # Before any thread is there: what a process mounts is its threads' that come later.
         disk = Disk(folder / "disk")
         with open_job_stage(settings.seed, disk, progress) as stage:
             result = Run(stage, settings).play()
             is_good = not (result["violations"] or any(result[name] for name in JUDGED))
             if not is_good:
-                progress(f"what the programs wrote: {stage.keep_logs(Path(tempfile.mkdtemp(prefix='chaos-logs-')))}")
-                progress(f"the same again: make chaos {settings.words}")
+                progress(f"logs of the programs: {stage.keep_logs(Path(tempfile.mkdtemp(prefix='chaos-logs-')))}")
+                progress(f"repeat with: make chaos {settings.words}")
     except (LocalClusterError, ValueError) as error:
         progress(f"chaos: {error}")
         return 2

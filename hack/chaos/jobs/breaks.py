@@ -116,7 +116,7 @@ class Breaks:
         """One machine's clock, ahead or back, and right again after some seconds."""
         clocks, machine = self._all.clocks, self._some(chance).name
         if not clocks.can_jump:
-            raise LocalClusterError("no clock can jump here")
+            raise LocalClusterError("clocks cannot jump on this machine")
         low, high = _JUMP_SECONDS
         seconds = low + (high - low) * (chance * 10 % 1)
         clocks.set(machine, seconds if chance * 1000 % 1 < 0.5 else -seconds)
@@ -125,7 +125,7 @@ class Breaks:
 
     def _fill_disk(self, chance: float) -> None:
         if not self._all.disk.can_be_full:
-            raise LocalClusterError("no disk can be full here")
+            raise LocalClusterError("disks cannot be full on this machine")
         self._all.disk.fill()
         self._rest(_OFF_SECONDS, chance)
         self._all.disk.free()
@@ -156,7 +156,7 @@ class Breaks:
 def _frozen(program: Kept) -> Iterator[None]:
     identity = program.identity
     if identity is None or not process.send(identity, signal.SIGSTOP):
-        raise LocalClusterError("there is nobody to freeze")
+        raise LocalClusterError("there is no program to stop")
     try:
         yield
     finally:

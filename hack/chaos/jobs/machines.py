@@ -88,7 +88,7 @@ def _library(report: Report) -> Path | None:
         try:
             debian.install(["libfaketime"], report)
         except (LocalClusterError, shell.CommandError) as error:
-            report(f"no clock can jump here: {error}")
+            report(f"clocks cannot jump on this machine: {error}")
             return None
         found = sorted(Path("/").glob(_LIBRARIES.lstrip("/")))
     return found[0] if found else None

@@ -47,5 +47,5 @@ def kinds_of(text: str, table: Mapping[str, int]) -> tuple[str, ...]:
     """Kinds of faults with commas in between. Raises ValueError for one that the table does not know."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     if unknown := set(kinds) - table.keys():
-        raise ValueError(f"no kind of fault: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
+        raise ValueError(f"unknown kinds of faults: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
     return kinds

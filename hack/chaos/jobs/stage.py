@@ -102,7 +102,7 @@ def _controller(stage: Stage, name: str, clocks: Clocks, disk: Disk) -> Iterator
         kept = Kept(program)
         kept.start()
         try:
-            wait(program.is_ready, f"the controller does not become ready: see {log}")
+            wait(program.is_ready, f"the controller did not become ready: see {log}")
             yield Controller(name or os.uname().nodename, kept, program, proxy)
         finally:
             kept.stop()

@@ -57,7 +57,7 @@ class Users:
 def _one_of(things: Sequence[T], chance: float) -> T:
     """Raises LocalClusterError if there are none."""
     if not things:
-        raise LocalClusterError("there is nothing to do it to")
+        raise LocalClusterError("the fault finds no target")
     return things[int(chance * len(things))]
 
 

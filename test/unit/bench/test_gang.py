@@ -61,7 +61,7 @@ def test_a_part_that_cannot_begin_in_time_is_left_out_and_said_to_be(capsys: pyt
         assert run(planes, [part("short", 1.0)], clock.monotonic)
         assert not run(planes, [part("long", LIMIT_SECONDS + 1), part("late", 1.0)], clock.monotonic)
     assert ran == ["short", "long"]
-    assert "late: left out" in capsys.readouterr().err
+    assert "late: skipped" in capsys.readouterr().err
 
 
 def test_a_part_that_misses_its_reach_does_not_keep_the_next_from_running() -> None:

@@ -65,7 +65,7 @@ def test_a_run_says_how_it_can_be_played_again() -> None:
 
 
 def test_an_unknown_fault_is_refused() -> None:
-    with pytest.raises(ValueError, match="no kind of fault: earthquake"):
+    with pytest.raises(ValueError, match="unknown kinds of faults: earthquake"):
         settings_of({"CHAOS_KINDS": "earthquake"})
 
 

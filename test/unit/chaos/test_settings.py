@@ -22,5 +22,5 @@ def test_faults_can_be_chosen() -> None:
 
 
 def test_an_unknown_fault_is_refused() -> None:
-    with pytest.raises(ValueError, match="no kind of fault: earthquake"):
+    with pytest.raises(ValueError, match="unknown kinds of faults: earthquake"):
         settings_of({"CHAOS_KINDS": "earthquake"})

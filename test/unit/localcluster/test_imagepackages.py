@@ -76,5 +76,5 @@ def test_every_framework_stands_on_the_base_image_and_runs_python(name: str) -> 
 
 
 def test_packages_need_a_system_below_them(tmp_path: Path) -> None:
-    with pytest.raises(LocalClusterError, match="needs a whole system below it"):
+    with pytest.raises(LocalClusterError, match="needs a complete base image"):
         imagepackages.unpack(None, tmp_path)

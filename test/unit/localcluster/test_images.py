@@ -115,7 +115,9 @@ def test_a_few_versions_of_an_image_are_kept_and_those_of_others_are_not_counted
 
 
 def test_an_image_without_a_recipe_is_refused_with_the_ones_there_are() -> None:
-    with pytest.raises(LocalClusterError, match="no recipe for image 'localhost/nothing'; there are localhost/pause"):
+    with pytest.raises(
+        LocalClusterError, match="no recipe for image 'localhost/nothing'; known images are localhost/pause"
+    ):
         images.ensure("localhost/nothing", silent)
 
 

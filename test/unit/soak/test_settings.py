@@ -18,7 +18,7 @@ def test_an_hour_is_what_nobody_needs_to_ask_for() -> None:
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
 def test_what_is_no_number_is_refused_with_the_name_of_its_variable(text: str) -> None:
-    with pytest.raises(ValueError, match=f"SOAK_EVERY={text}: a number is needed"):
+    with pytest.raises(ValueError, match=f"SOAK_EVERY={text}: must be a number"):
         settings_of({"SOAK_EVERY": text})
 
 
