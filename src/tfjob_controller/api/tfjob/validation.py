@@ -25,7 +25,7 @@ from tfjob_controller.api.tfjob.defaults import (
     resize_of,
     total_steps_of,
 )
-from tfjob_controller.api.tfjob.progress import compile_pattern
+from tfjob_controller.api.tfjob.progress import parse_pattern
 from tfjob_controller.api.tfjob.types import (
     CLEAN_POD_POLICIES,
     CONTAINER_NAME,
@@ -208,7 +208,7 @@ def _autoscaling_problems(spec: TFJobSpec, autoscaling: Autoscaling) -> Iterator
     yield from _range("spec.autoscaling.totalSteps", autoscaling.total_steps, 1, MAX_STEPS)
     if autoscaling.resize and autoscaling.resize not in RESIZES:
         yield _choice("spec.autoscaling.resize", autoscaling.resize, RESIZES)
-    if autoscaling.progress is not None and compile_pattern(autoscaling.progress.pattern) is None:
+    if autoscaling.progress is not None and parse_pattern(autoscaling.progress.pattern) is None:
         yield f"spec.autoscaling.progress: {BAD_PATTERN}"
     if replica_spec(spec, WORKER) is None:
         yield f"spec: {AUTOSCALING_WITHOUT_WORKER}"

@@ -15,7 +15,6 @@ restarted controller needs no state of this reader, since the job's status has t
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -30,7 +29,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.naming import JOB_TYPE
-from tfjob_controller.trainer.scaling.progress import last_match, worker_id
+from tfjob_controller.trainer.scaling.progress import worker_id
 from tfjob_controller.trainer.state.observed import Reading, is_finished
 from tfjob_controller.trainer.state.pods import all_containers_ended, was_started
 from tfjob_controller.util.clock import Clock
@@ -50,8 +49,6 @@ _SLOW_SECONDS = 2.0
 _REST_SECONDS = 30.0
 # For an ended pod, whose node may need a moment to respond.
 _LAST_TRIES = 3
-# A pattern that takes this long is not evaluated again, since all jobs share this thread.
-TOO_SLOW_SECONDS = 0.5
 # How long readings are kept after their pod is deleted, so that a sync can take them.
 RETENTION_SECONDS = 60.0
 
@@ -167,18 +164,9 @@ class ProgressReader:
                     self._silent[pod.spec.node_name] = now + _REST_SECONDS
             return replace(known.reading, is_last=has_ended and known.failures >= _LAST_TRIES)
         known.failures = 0
-        return self._matched(job, known.reading, text, is_last=has_ended)
-
-    def _matched(self, job: TFJob, before: Reading, text: str, *, is_last: bool) -> Reading:
         pattern = pattern_of(job.spec)
-        if pattern is None:
-            return before
-        begin = time.thread_time()
-        said = last_match(pattern, text)
-        if time.thread_time() - begin > TOO_SLOW_SECONDS:
-            problem = f"progress.pattern takes too long on the log of {before.replica}, which is not read any more"
-            return replace(before, problem=problem, is_last=True)
-        return replace(before, text=before.text if said is None else said, is_last=is_last)
+        said = pattern.last_match(text) if pattern is not None else None
+        return replace(known.reading, text=known.reading.text if said is None else said, is_last=has_ended)
 
     def _tail_of(self, pod: Pod) -> str:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")

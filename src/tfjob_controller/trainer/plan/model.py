@@ -15,11 +15,11 @@ succeeded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfjob_controller.api.tfjob.progress import ProgressPattern
 from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
 from tfjob_controller.kube.meta import OwnerReference
 from tfjob_controller.trainer.gang.terms import OFF, GangTerms, PodGroupTerms
@@ -197,7 +197,7 @@ class StepCounting:
     """How the steps that workers complete are counted: see `scaling.progress`."""
 
     # Finds the number of steps in a line of a worker's log. None: an annotation of its pod has the number.
-    pattern: re.Pattern[str] | None = None
+    pattern: ProgressPattern | None = None
     total: int | None = None
     # For a job with a total.
     shares: StepShares | None = None

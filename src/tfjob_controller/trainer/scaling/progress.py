@@ -9,13 +9,12 @@ that is no number, or lower than the one before, is ignored; the first ignored r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.status import Progress, TrainingStatus
-from tfjob_controller.api.tfjob.progress import match_line, parse_steps
+from tfjob_controller.api.tfjob.progress import ProgressPattern, parse_steps
 from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
 from tfjob_controller.trainer.plan.model import WORKER_ROLE, Plan, StepShares
@@ -29,12 +28,11 @@ _MAX_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one pod. `text` is empty if there is only a `problem`."""
+    """The report of one pod."""
 
     uid: str
     replica: str
     text: str
-    problem: str = ""
 
 
 def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
@@ -45,7 +43,7 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
     counts, ignored = dict(known.counts), known.ignored
     for report in _reports(plan, observed):
         steps = parse_steps(report.text)
-        problem = report.problem or _problem(report, steps, known.counts.get(report.uid, 0))
+        problem = _problem(report, steps, known.counts.get(report.uid, 0))
         if problem:
             ignored = ignored or problem
         elif steps is not None and steps > counts.get(report.uid, -1):
@@ -110,12 +108,6 @@ def worker_id(pod: Pod) -> str:
     return f"{WORKER_ROLE}-{pod.metadata.labels.get(TASK_INDEX, '')}"
 
 
-def last_match(pattern: re.Pattern[str], text: str) -> str | None:
-    """The match of the last line that matches."""
-    said = (match_line(pattern, line) for line in reversed(text.splitlines()))
-    return next((each for each in said if each is not None), None)
-
-
 def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
     for pod in workers_of(observed):
         uid, name = pod.metadata.uid, worker_id(pod)
@@ -125,15 +117,15 @@ def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
         elif (said := _last_words(plan.progress.pattern, pod)) is not None:
             yield Report(uid, name, said)
     for uid, reading in (observed.readings or {}).items():
-        if plan.progress.pattern is not None and (reading.text or reading.problem):
-            yield Report(uid, reading.replica, reading.text, reading.problem)
+        if plan.progress.pattern is not None and reading.text:
+            yield Report(uid, reading.replica, reading.text)
 
 
-def _last_words(pattern: re.Pattern[str], pod: Pod) -> str | None:
+def _last_words(pattern: ProgressPattern, pod: Pod) -> str | None:
     """The match in the termination message, which is the end of the log if the container failed."""
     container = training_container(pod)
     ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
-    return last_match(pattern, ended.message) if ended is not None and ended.message else None
+    return pattern.last_match(ended.message) if ended is not None and ended.message else None
 
 
 def _problem(report: Report, steps: int | None, before: int) -> str:

@@ -23,12 +23,11 @@ from tfjob_controller.kube.meta import ObjectMeta
 class Reading:
     """What stood in the group of `progress.pattern` in the last line of a worker's log that it matched.
 
-    `problem`: why the log is not read any more. `is_last`: no more is to be expected, the worker has ended.
+    `is_last`: no more is to be expected, the worker has ended.
     """
 
     replica: str = ""
     text: str = ""
-    problem: str = ""
     is_last: bool = False
 
 

@@ -21,7 +21,6 @@ from tfjob_controller.api.common.core import (
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
-from tfjob_controller.controller.logs import progressreader
 from tfjob_controller.controller.logs.progressreader import PERIOD_SECONDS, RETENTION_SECONDS, ProgressReader
 from tfjob_controller.controller.tfjob import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
@@ -217,17 +216,6 @@ def test_who_has_ended_there_has_its_tries_all_the_same(bench: Bench) -> None:
     bench.kubelets.slow_seconds = 5.0
     bench.reader.run_round()
     assert sorted(bench.kubelets.asked) == ["p", "q"]
-
-
-def test_a_pattern_that_takes_too_long_is_not_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.pod("p")
-    bench.kubelets.logs["p"] = "step 1 x"
-    monkeypatch.setattr(progressreader, "TOO_SLOW_SECONDS", -1.0)
-    bench.reader.run_round()
-    assert "takes too long" in bench.reads("p").problem
-    bench.clock.advance(PERIOD_SECONDS)
-    bench.reader.run_round()
-    assert bench.kubelets.asked == ["p"]
 
 
 def test_what_was_read_of_a_pod_that_is_gone_is_kept_for_a_while(bench: Bench) -> None:
