@@ -20,8 +20,7 @@ from localcluster import images
 from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.kubectl.cli import EXIT_INTERRUPTED
-from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
+from tfjob_controller.kubectl.arguments import EXIT_INTERRUPTED, EXIT_TIMEOUT
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ from helpers.playground import Playground, Trial, ends
 from helpers.plugin import Run
 from helpers.poll import eventually
 from helpers.trainjobs import ends as all_end
-from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
+from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
 
 pytestmark = pytest.mark.cluster
 

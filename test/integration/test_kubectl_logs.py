@@ -16,8 +16,8 @@ from helpers.playground import Trial, ends
 from helpers.plugin import Run, program, quiet
 from helpers.poll import eventually
 from localcluster import podstatus
-from tfjob_controller.kubectl.arguments import JobName
-from tfjob_controller.kubectl.logprinter import follow_chief
+from tfjob_controller.kubectl.argumenttypes import JobName
+from tfjob_controller.kubectl.commands.follow import follow_chief
 from tfjob_controller.kubectl.session import Session
 
 pytestmark = pytest.mark.cluster

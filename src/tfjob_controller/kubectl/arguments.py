@@ -1,87 +1,346 @@
-"""The command line of the plugin: its commands, their common flags, and how it is parsed.
+"""The command line of the plugin: its commands with their flags, and how it is parsed.
 
-Only the standard library and modules that need no more are imported, and only the module of the command that is called,
-so that `--help`, `--version` and completion are fast.
+Only the standard library and modules that need no more are imported, so that `--help`, `--version` and completion are
+fast. The module that runs a command is imported once the command line is known to be valid.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import pkgutil
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.client.text import one_line
+from tfjob_controller.client.waitconditions import ENDED, FAILED, RUNNING, SUCCEEDED
+from tfjob_controller.kubectl.argumenttypes import (
+    KINDS,
+    count_argument,
+    duration_argument,
+    job_argument,
+    name_argument,
+    namespace_argument,
+    positive_argument,
+    quantity_argument,
+    until_argument,
+    variable_argument,
+)
 from tfjob_controller.util.commandline import Parser, UsageError
-from tfjob_controller.util.durations import parse_duration
 
 if TYPE_CHECKING:
-    from tfjob_controller.client.job import Job
     from tfjob_controller.kubectl.session import Session
 
 PROGRAM = "kubectl tfjob"
-_PACKAGE = "tfjob_controller.kubectl.commands."
+# `EXIT_TIMEOUT` is that of timeout(1); the last two are those that a shell shows after SIGINT and SIGPIPE.
+EXIT_FAILED, EXIT_USAGE, EXIT_TIMEOUT, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 1, 2, 124, 130, 141
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
-TFJOB, TRAINJOB = "tfjob", "trainjob"
-KINDS = (TFJOB, TRAINJOB)
-# What may stand before the slash: as kubectl has it, singular, plural and short name.
-_KIND_WORDS = {"tfjob": TFJOB, "tfjobs": TFJOB, "tfj": TFJOB}
-_KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
-# `list -o name` prints the group too.
-_KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
-_MAX_NAME = 253
+CLIENT, SERVER = "client", "server"
+GPU = "nvidia.com/gpu"
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
-
-
-@dataclass(frozen=True, slots=True)
-class CommandHandler:
-    """What a command consists of. `examples` end its `--help`; `run` returns the exit code.
-
-    `run` raises `ClientError`, `UsageError` or `ApiError`.
-    """
-
-    examples: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[Session, argparse.Namespace], int]
+_MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAILED))
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the plugin. `module` has a mapping HANDLERS and is imported when one of its commands is called.
+    """A command of the plugin. `handler` is the module below `kubectl`, and the function that runs the command.
 
-    At its top such a module imports the standard library and this module alone: what is heavy is imported by `run`.
+    The function returns the exit code, and raises `ClientError`, `UsageError` or `ApiError`. `examples` end `--help`.
     """
 
     name: str
     summary: str
-    module: str
+    handler: str
+    add_arguments: Callable[[ArgumentParser], None]
+    examples: Sequence[str]
+    has_cluster: bool = True
 
-    def handler(self) -> CommandHandler:
-        handlers: Mapping[str, CommandHandler] = importlib.import_module(_PACKAGE + self.module).HANDLERS
-        return handlers[self.name]
+    def run(self, session: Session, parsed: argparse.Namespace) -> int:
+        code: int = pkgutil.resolve_name(f"tfjob_controller.kubectl.{self.handler}")(session, parsed)
+        return code
+
+    def add_flags(self, parser: ArgumentParser) -> None:
+        """Adds all arguments of the command, with those that choose a cluster."""
+        self.add_arguments(parser)
+        if self.has_cluster:
+            parser.add_argument(
+                "-n", "--namespace", default="", type=namespace_argument, metavar="NAME", help="default: the context's"
+            )
+            parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
+            parser.add_argument(
+                "--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one"
+            )
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    _add_all_namespaces(parser)
+    parser.add_argument("--kind", choices=KINDS, default="", help="those of one kind only; default: both")
+    parser.add_argument("-l", "--selector", default="", metavar="SELECTOR", help="those with these labels, such as a=b")
+    parser.add_argument("-w", "--watch", action="store_true", help="after the table print a row for every change")
+    _add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
+
+
+def _add_describe(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    _add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_explain(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    parser.add_argument(
+        "--controller-logs",
+        action="store_true",
+        help="also the controller's log lines about the job, with their reconcile ids",
+    )
+    parser.add_argument(
+        "--controller-namespace",
+        type=lambda text: name_argument(text, "a namespace"),
+        default="tfjob-system",
+        metavar="NAME",
+        help="where the controller runs; default: tfjob-system",
+    )
+    _add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_logs(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    follow = "wait for it to start, and show it as it comes, over restarts too"
+    parser.add_argument("-f", "--follow", action="store_true", help=follow)
+    which = "worker-1, or all workers by `worker`, or `all`. Default: the chief"
+    parser.add_argument("--replica", default="", metavar="REPLICA", help=which)
+    parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
+    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
+
+
+def _add_wait(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Waits until a job runs, ends or has a condition. Exit codes: 0 it came; 1 it cannot come any more, as the job "
+        "ended otherwise or was deleted; 124 the time is over."
+    )
+    _add_job(parser)
+    parser.add_argument(
+        "--for",
+        dest="until",
+        type=until_argument,
+        default=SUCCEEDED,
+        metavar="WHAT",
+        help=f"{_MOST_USED}, a condition, or condition=NAME[=STATUS], in any case; default: {SUCCEEDED.lower()}",
+    )
+    _add_timeout(parser)
+
+
+def _add_queue(parser: ArgumentParser) -> None:
+    _add_all_namespaces(parser)
+    _add_output(parser, TABLE, WIDE, JSON, YAML)
+
+
+def _add_top(parser: ArgumentParser) -> None:
+    _add_all_namespaces(parser)
+    _add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_submit(parser: ArgumentParser) -> None:
+    parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
+    parser.add_argument("name", metavar="NAME", type=name_argument, help="of the job")
+    parser.add_argument("--image", default="", help="image of all replicas; a TrainJob's runtime may give it")
+    parser.add_argument("--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs: IfNotPresent, by default too")
+    add = parser.add_argument_group("TFJobs", "What a job is unless a flag of TrainJobs is given.").add_argument
+    add("--workers", type=count_argument, metavar="N", help="workers; without a master worker-0 is the chief")
+    add("--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server")
+    of_ps = "TensorFlow's image for them; default: tfImage of the controller's config file"
+    add("--ps-image", metavar="IMAGE", help=of_ps)
+    add("--master", action="store_true", default=None, help="a master too; default: if no --workers")
+    add = parser.add_argument_group("TrainJobs").add_argument
+    add("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
+    add("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
+    add("--runtime", metavar="NAME", help="the ClusterTrainingRuntime; default: the framework's")
+    add("--processes", metavar="N", help="training processes on each node: a number, auto, cpu, gpu")
+    add("--dataset", metavar="URI", help="what is fetched before, such as s3://bucket/folder")
+    add("--model", metavar="URI", help="the model that is fetched before")
+    add("--export", metavar="URI", help="where the model goes at the end")
+    add = parser.add_argument_group("each replica").add_argument
+    add("--cpu", type=quantity_argument, metavar="QUANTITY", help="such as 2 or 500m")
+    add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
+    add("--gpus", type=count_argument, metavar="N", help=GPU)
+    add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="may be given again")
+    group = parser.add_argument_group("what becomes of it")
+    add = group.add_argument
+    add("--gang", action="store_true", help="no replica starts before there is room for all")
+    add("--max-restarts", type=count_argument, metavar="N", help="one more fails the job; default: no limit")
+    add("--suspend", action="store_true", help="make it suspended")
+    add("--dry-run", choices=(CLIENT, SERVER), help="print what would be made; `client` asks no cluster")
+    add("-o", "--output", choices=(YAML, JSON, NAME), help="print the job so")
+    add("--wait", action="store_true", help="until it has ended; the exit code is that of `wait`")
+    add("-f", "--follow", action="store_true", help="print the chief's log as it comes, then as --wait")
+    _add_timeout(group)
+
+
+def _add_scale(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    what = "workers; of a TrainJob that has not started, nodes"
+    parser.add_argument("number", metavar="N", type=count_argument, nargs="?", help=what)
+    parser.add_argument("--replicas", metavar="N", type=count_argument, help="the same number, as for `kubectl scale`")
+
+
+def _add_delete(parser: ArgumentParser) -> None:
+    _add_jobs(parser)
+    parser.add_argument("--wait", action="store_true", help="return once they are gone (pods may end later)")
+    _add_timeout(parser)
+
+
+def _add_completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="of your own")
+
+
+_JOB_HELP = "NAME, tfjob/NAME or trainjob/NAME"
+
+
+def _add_job(parser: ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", type=job_argument, help=_JOB_HELP)
+
+
+def _add_jobs(parser: ArgumentParser) -> None:
+    parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=_JOB_HELP)
+
+
+def _add_all_namespaces(parser: ArgumentParser) -> None:
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+
+
+def _add_output(parser: ArgumentParser, *formats: str) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"default: {formats[0]}")
+
+
+def _add_timeout(parser: Any) -> None:
+    says = "such as 90s, 10m or 1h30m; 0 looks once. Default: no limit"
+    parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=says)
 
 
 COMMANDS = (
-    Command("list", "the jobs of a namespace, as `kubectl get` shows them", "list"),
-    Command("describe", "one job in full: why it does not run, replicas, conditions, events", "diagnose"),
-    Command("explain", "what happened to one job so far, where it stands, and what would change that", "diagnose"),
-    Command("logs", "what the training program of a replica printed", "follow"),
-    Command("wait", "wait until a job runs, ends or has a condition", "follow"),
-    Command("queue", "the jobs that wait for room as a gang, in order, and what each one lacks", "capacity"),
-    Command("top", "which replicas hold what on which node, and what is free", "capacity"),
-    Command("submit", "make a job from an image and a command, or print its manifest", "submit"),
-    Command("scale", "change the number of workers of a TFJob while it runs", "change"),
-    Command("suspend", "end the pods of a job, and keep the job", "change"),
-    Command("resume", "let a suspended job run again", "change"),
-    Command("delete", "delete jobs with their pods", "change"),
-    Command("completion", "print the script that completes commands in your shell", "completion"),
+    Command(
+        "list",
+        "the jobs of a namespace, as `kubectl get` shows them",
+        "commands.list:list_jobs",
+        _add_list,
+        (
+            "kubectl tfjob list",
+            "kubectl tfjob list -A -o wide",
+            "kubectl tfjob list --kind trainjob -o name",
+            "kubectl tfjob list -l team=vision --watch",
+        ),
+    ),
+    Command(
+        "describe",
+        "one job in full: why it does not run, replicas, conditions, events",
+        "commands.diagnose:describe",
+        _add_describe,
+        (
+            "kubectl tfjob describe train",
+            "kubectl tfjob describe trainjob/finetune",
+            "kubectl tfjob describe train -o json",
+        ),
+    ),
+    Command(
+        "explain",
+        "what happened to one job so far, where it stands, and what would change that",
+        "commands.diagnose:explain",
+        _add_explain,
+        (
+            "kubectl tfjob explain train",
+            "kubectl tfjob explain trainjob/finetune --controller-logs",
+            "kubectl tfjob explain train -o json",
+        ),
+    ),
+    Command(
+        "logs",
+        "what the training program of a replica printed",
+        "commands.follow:logs",
+        _add_logs,
+        (
+            "kubectl tfjob logs train",
+            "kubectl tfjob logs train --replica worker-1 --tail 20",
+            "kubectl tfjob logs trainjob/finetune --replica all -f",
+        ),
+    ),
+    Command(
+        "wait",
+        "wait until a job runs, ends or has a condition",
+        "commands.follow:wait",
+        _add_wait,
+        (
+            "kubectl tfjob wait train",
+            "kubectl tfjob wait train --for Running --timeout 10m",
+            "kubectl tfjob wait trainjob/finetune --for condition=Suspended",
+            'kubectl tfjob wait train --for ended && echo "it has ended"',
+        ),
+    ),
+    Command(
+        "queue",
+        "the jobs that wait for room as a gang, in order, and what each one lacks",
+        "commands.queue:show_queue",
+        _add_queue,
+        ("kubectl tfjob queue -A", "kubectl tfjob queue -A -o wide", "kubectl tfjob queue -o json"),
+    ),
+    Command(
+        "top",
+        "which replicas hold what on which node, and what is free",
+        "commands.top:show_usage",
+        _add_top,
+        ("kubectl tfjob top", "kubectl tfjob top -A", "kubectl tfjob top -A -o json"),
+    ),
+    Command(
+        "submit",
+        "make a job from an image and a command, or print its manifest",
+        "commands.submit:submit",
+        _add_submit,
+        (
+            "kubectl tfjob submit train --image example/train:1 --workers 2 --ps 1 -- python train.py --epochs 3",
+            "kubectl tfjob submit train --image example/train:1 --workers 4 --gpus 1 --gang --dry-run=client -o yaml",
+            "kubectl tfjob submit finetune --image example/tune:1 --framework torch --nodes 2 -f -- torchrun tune.py",
+        ),
+    ),
+    Command(
+        "scale",
+        "change the number of workers of a TFJob while it runs",
+        "commands.change:scale",
+        _add_scale,
+        ("kubectl tfjob scale train 4", "kubectl tfjob scale train --replicas=4"),
+    ),
+    Command(
+        "suspend",
+        "end the pods of a job, and keep the job",
+        "commands.change:suspend",
+        _add_jobs,
+        ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
+    ),
+    Command(
+        "resume",
+        "let a suspended job run again",
+        "commands.change:resume",
+        _add_jobs,
+        ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
+    ),
+    Command(
+        "delete",
+        "delete jobs with their pods",
+        "commands.change:delete",
+        _add_delete,
+        ("kubectl tfjob delete train", "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m"),
+    ),
+    Command(
+        "completion",
+        "print the script that completes commands in your shell",
+        "complete:print_script",
+        _add_completion,
+        (
+            "source <(kubectl tfjob completion bash)",
+            "kubectl tfjob completion zsh > ~/.zsh/completions/_kubectl-tfjob",
+            "kubectl tfjob completion fish > ~/.config/fish/completions/kubectl-tfjob.fish",
+        ),
+        has_cluster=False,
+    ),
 )
 
 
@@ -89,31 +348,17 @@ def command_of(name: str) -> Command | None:
     return next((each for each in COMMANDS if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class JobName:
-    """A job as the command line names it; `kind` is empty for a name alone."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.name}" if self.kind else self.name
-
-
-_Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; `program` is what follows `--`. Raises `UsageError`; exits for `--help`."""
-    own, program = _split(argv)
-    own = command_first(own)
+    dashes = list(argv).index("--") if "--" in argv else len(argv)
+    own, program = command_first(argv[:dashes]), list(argv[dashes + 1 :])
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
     parsed, left_over = build_parser(called).parse_known_args(own)
     if left_over:
         raise _not_understood(left_over, None if own[0].startswith("-") else called)
-    if program is not None and parsed.command != "submit":
+    if dashes < len(argv) and parsed.command != "submit":
         raise UsageError("what follows `--` is a command to run: only `submit` takes one")
-    parsed.program = program or []
+    parsed.program = program
     return parsed
 
 
@@ -123,15 +368,7 @@ def _not_understood(words: Sequence[str], called: Command | None) -> UsageError:
     what = f"unknown flag: {flag[:80]}" if flag else f"unexpected argument: {words[0][:80]}"
     if called is None:
         return UsageError(f"{what} (see `{PROGRAM} --help`)")
-    help_is = f"See `{PROGRAM} {called.name} --help`."
-    return UsageError(what, f"{flags_of(called).format_usage()}{help_is}")
-
-
-def _split(argv: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
-    if "--" not in argv:
-        return argv, None
-    index = list(argv).index("--")
-    return argv[:index], list(argv[index + 1 :])
+    return UsageError(what, f"{flags_of(called).format_usage()}See `{PROGRAM} {called.name} --help`.")
 
 
 def command_first(argv: Sequence[str]) -> Sequence[str]:
@@ -155,123 +392,23 @@ def build_parser(called: Command | None) -> Parser:
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
     for each in COMMANDS:
-        _add_command(commands, each, is_called=each == called)
+        if each != called:
+            commands.add_parser(each.name, help=each.summary, add_help=False)
+            continue
+        own = commands.add_parser(
+            each.name,
+            help=each.summary,
+            description=f"{each.summary[0].upper()}{each.summary[1:]}.",
+            epilog="\n  ".join(("examples:", *each.examples)),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        each.add_flags(own)
     return parser
-
-
-def _add_command(commands: _Commands, command: Command, *, is_called: bool) -> None:
-    if not is_called:
-        commands.add_parser(command.name, help=command.summary, add_help=False)
-        return
-    handler = command.handler()
-    parser = commands.add_parser(
-        command.name,
-        help=command.summary,
-        description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-        epilog=f"examples:\n{_indented(handler.examples)}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    handler.add_arguments(parser)
 
 
 def flags_of(command: Command) -> Parser:
-    """A parser of the command alone, to look at."""
+    """A parser of the command alone, from which its flags can be read."""
     parser = Parser(prog=f"{PROGRAM} {command.name}", allow_abbrev=False)
-    command.handler().add_arguments(parser)
+    command.add_flags(parser)
     return parser
-
-
-def _indented(lines: str) -> str:
-    return "\n".join(f"  {line}" for line in lines.strip().splitlines())
-
-
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Which cluster, and where in it: of every command that asks one."""
-    parser.add_argument("-n", "--namespace", default="", type=_namespace, metavar="NAME", help="default: the context's")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
-    parser.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one")
-
-
-def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-
-
-def add_kind(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kind", choices=KINDS, default="", help="those of one kind only; default: both")
-
-
-def add_job(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Adds the argument `job`, or `jobs` for several."""
-    says = "NAME, tfjob/NAME or trainjob/NAME"
-    if several:
-        parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=says)
-    else:
-        parser.add_argument("job", metavar="JOB", type=job_argument, help=says)
-
-
-def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
-    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"default: {formats[0]}")
-
-
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout",
-        type=duration_argument,
-        metavar="DURATION",
-        help="such as 90s, 10m or 1h30m; 0 looks once. Default: no limit",
-    )
-
-
-def job_argument(text: str) -> JobName:
-    """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
-    word, slash, name = text.rpartition("/")
-    if slash and word not in _KIND_WORDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
-    return JobName(_KIND_WORDS[word] if slash else "", name_argument(name, "a job"))
-
-
-def _namespace(text: str) -> str:
-    return name_argument(text, "a namespace") if text else ""
-
-
-def name_argument(text: str, what: str) -> str:
-    if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"{text[:80]!r} cannot be the name of {what}: lower-case letters, digits, - and . are allowed"
-        )
-    return text
-
-
-def count_argument(text: str) -> int:
-    return _whole_number(text, least=0)
-
-
-def positive_argument(text: str) -> int:
-    return _whole_number(text, least=1)
-
-
-def _whole_number(text: str, least: int) -> int:
-    if _WHOLE_NUMBER.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
-    if (found := int(text)) < least:
-        raise argparse.ArgumentTypeError(f"must be {least} or more")
-    return found
-
-
-def duration_argument(text: str) -> float:
-    """A duration as Go writes it, or plain seconds."""
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}") from None
-
-
-def command_for(job: Job, command: str) -> str:
-    """A command line about this job, for messages that say what to do next."""
-    return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
-
-
-def print_refusal(words: str) -> None:
-    """Print one line to standard error."""
-    print(f"{PROGRAM}: {one_line(words)}", file=sys.stderr)

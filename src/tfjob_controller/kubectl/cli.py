@@ -11,15 +11,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import PROGRAM, build_parser, command_of, parse, print_refusal
+from tfjob_controller.kubectl.arguments import (
+    EXIT_BROKEN_PIPE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    PROGRAM,
+    build_parser,
+    command_of,
+    parse,
+)
+from tfjob_controller.kubectl.output import print_refusal
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-# As a shell shows a program that SIGINT or SIGPIPE ended.
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +62,7 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
     assert command is not None  # noqa: S101 -- the parser knows no others
     session = Session(parsed, logs=is_process)
     try:
-        code = command.handler().run(session, parsed)
+        code = command.run(session, parsed)
         sys.stdout.flush()  # here, where a reader that is gone is no surprise
         return code
     except Exception as error:

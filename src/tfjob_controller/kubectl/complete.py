@@ -1,4 +1,4 @@
-"""Candidates for the next word of a command line: for kubectl's completion, and for the scripts of `completion`.
+"""`kubectl tfjob completion`: the scripts of shells, and candidates for the next word of a command line.
 
 kubectl calls `kubectl_complete-tfjob` with the words so far, the last of which is to be completed. The answer is one
 candidate a line, with a tab and a few words behind it, and a last line that says what the shell is to do besides.
@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.kubectl.arguments import COMMANDS, command_first, command_of, flags_of, job_argument
+from tfjob_controller.kubectl.arguments import COMMANDS, command_first, command_of, flags_of
+from tfjob_controller.kubectl.argumenttypes import CONDITION_WORDS, job_argument
 from tfjob_controller.kubectl.session import Session
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class Line:
 def main() -> int:
     """`kubectl_complete-tfjob`."""
     return print_candidates(sys.argv[1:])
+
+
+def print_script(session: Session, parsed: Namespace) -> int:
+    print(_SCRIPTS[parsed.shell], end="")
+    return 0
 
 
 def print_candidates(words: Sequence[str]) -> int:
@@ -130,9 +136,7 @@ def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candi
     if action.choices is not None:
         return _beginning(map(str, action.choices), line.word), NO_FILES
     if action.dest == "until":
-        from tfjob_controller.kubectl.commands.follow import WORDS
-
-        return _beginning([*WORDS, "condition="], line.word), NO_FILES
+        return _beginning([*CONDITION_WORDS, "condition="], line.word), NO_FILES
     source = _source_of(action.dest, command)
     return (_beginning(source(line), line.word) if source is not None else ()), NO_FILES
 
@@ -272,3 +276,85 @@ def _metadata(
         retry=False,
     )
     return [each["metadata"] for each in msgspec.json.decode(body).get("items") or ()]
+
+
+# Works without the package bash-completion, and with the bash 3.2 of macOS.
+_BASH = r"""# Completes kubectl-tfjob in bash. For `kubectl tfjob` load kubectl's own completion.
+_kubectl_tfjob() {
+  local words=() word line cur directive=0 i last=-1
+  # Bash takes --flag=value apart.
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if ((last >= 0)) && { [[ $word == "=" && ${words[last]} == --* ]] || [[ ${words[last]} == --*= ]]; }; then
+      words[last]+=$word
+    else
+      last=$((last + 1))
+      words[last]=$word
+    fi
+  done
+  cur=${COMP_WORDS[COMP_CWORD]}
+  [[ $cur == "=" ]] && cur=
+  COMPREPLY=()
+  while IFS= read -r line; do
+    if [[ $line == :* ]]; then
+      directive=${line#:}
+    elif [[ ${line%%$'\t'*} == "$cur"* ]]; then
+      COMPREPLY+=("${line%%$'\t'*}")
+    fi
+  done < <(kubectl-tfjob __complete "${words[@]}" 2>/dev/null)
+  ((directive & 2)) && compopt -o nospace 2>/dev/null
+  if ((!(directive & 4) && ${#COMPREPLY[@]} == 0)); then
+    while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -f -- "$cur")
+  fi
+}
+complete -F _kubectl_tfjob kubectl-tfjob
+"""
+
+_ZSH = r"""#compdef kubectl-tfjob
+# Completes kubectl-tfjob in zsh. For `kubectl tfjob` load kubectl's own completion.
+_kubectl_tfjob() {
+  local line value directive=0
+  local -a candidates
+  for line in "${(@f)$(kubectl-tfjob __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    if [[ $line == :* ]]; then
+      directive=${line#:}
+    elif [[ -n $line ]]; then
+      value=${line%%$'\t'*}
+      if [[ $line == *$'\t'* ]]; then
+        candidates+=("${value//:/\\:}:${line#*$'\t'}")
+      else
+        candidates+=("${value//:/\\:}")
+      fi
+    fi
+  done
+  compset -P '--*='
+  (($#candidates)) && _describe -V 'kubectl tfjob' candidates && return
+  ((directive & 4)) || _files
+}
+# Sourced, or found in $fpath and called.
+if [[ ${funcstack[1]} == _kubectl-tfjob ]]; then
+  _kubectl_tfjob "$@"
+else
+  compdef _kubectl_tfjob kubectl-tfjob
+fi
+"""
+
+_FISH = r"""# Completes kubectl-tfjob in fish. For `kubectl tfjob` load kubectl's own completion.
+function __kubectl_tfjob_complete
+    set -l words (commandline -opc) (commandline -ct)
+    # Fish completes --flag=value as one word.
+    set -l flag (string match -r -- '^--[^=]+=' (commandline -ct))
+    set -l files yes
+    for line in (kubectl-tfjob __complete $words[2..-1] 2>/dev/null)
+        if string match -q ':*' -- $line
+            test $line = ':0'; or set files no
+        else
+            echo "$flag$line"
+        end
+    end
+    test $files = yes; and __fish_complete_path (commandline -ct)
+end
+complete -c kubectl-tfjob -f -a '(__kubectl_tfjob_complete)'
+"""
+
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}

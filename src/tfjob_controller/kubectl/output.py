@@ -10,11 +10,14 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tfjob_controller.client.text import TextTable, fold, one_line
-from tfjob_controller.kubectl.arguments import JSON, YAML
+from tfjob_controller.kubectl.arguments import JSON, PROGRAM, YAML
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.job import Job
 
 # JSON may contain these characters as they are; YAML escapes them.
 _CONTROL = re.compile(f"[{CONTROL_CHARACTERS}]")
@@ -65,6 +68,16 @@ def to_yaml(value: Any) -> str:
 def print_notice(words: str) -> None:
     """Print one line to standard error, beside the answer."""
     print(one_line(words), file=sys.stderr)
+
+
+def print_refusal(words: str) -> None:
+    """Print one line to standard error: the error that ends the command."""
+    print_notice(f"{PROGRAM}: {words}")
+
+
+def command_for(job: Job, command: str) -> str:
+    """A command line about this job, for messages that say what to do next."""
+    return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
 
 
 def is_coloured(out: IO[str]) -> bool:

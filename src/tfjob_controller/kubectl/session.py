@@ -7,7 +7,6 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
-from tfjob_controller.kubectl.arguments import JobName
 from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from tfjob_controller.kube.config.kubeconfig import Config
     from tfjob_controller.kube.http.transport import Transport
     from tfjob_controller.kube.requester import LineStream, Requester
+    from tfjob_controller.kubectl.argumenttypes import JobName
 
 _TOO_MANY_REQUESTS = 429
 
@@ -70,6 +70,10 @@ class Session:
     def scope(self) -> str:
         """The namespace of lists; empty for all namespaces."""
         return "" if getattr(self._parsed, "all_namespaces", False) else self.namespace
+
+    @property
+    def scope_text(self) -> str:
+        return f"namespace {self.scope}" if self.scope else "any namespace"
 
     @property
     def origin(self) -> str:

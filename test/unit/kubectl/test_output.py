@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tfjob_controller.client.text import one_line
-from tfjob_controller.kubectl.output import Screen
+from tfjob_controller.kubectl.output import Screen, is_coloured
 
 LONG = "word " * 100
 
@@ -55,3 +55,30 @@ def test_an_empty_cell_is_visible_and_an_empty_field_is_left_out() -> None:
     out = io.StringIO()
     Screen(out).fields({"Phase": "Running", "Reason": ""})
     assert out.getvalue() == "Phase  Running\n"
+
+
+class Terminal(io.StringIO):
+    """A text stream of ours that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("out", "variables", "expected"),
+    [
+        pytest.param(Terminal(), {}, True, id="terminal"),
+        pytest.param(io.StringIO(), {}, False, id="pipe"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param(Terminal(), {"NO_COLOR": ""}, True, id="NO_COLOR that is empty"),
+        pytest.param(Terminal(), {"TERM": "dumb"}, False, id="a terminal without colours"),
+    ],
+)
+def test_only_a_terminal_gets_colours(
+    out: io.StringIO, variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert is_coloured(out) is expected

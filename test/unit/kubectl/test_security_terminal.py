@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tfjob_controller.kubectl.arguments import JSON, YAML, parse, print_refusal
-from tfjob_controller.kubectl.logprinter import print_replicas
+from tfjob_controller.kubectl.arguments import JSON, YAML, parse
+from tfjob_controller.kubectl.commands.follow import print_replicas
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
     print_notice,
+    print_refusal,
     print_value,
     text_after_carriage_return,
     to_yaml,

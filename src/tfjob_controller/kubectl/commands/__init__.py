@@ -1,5 +1,4 @@
-"""The commands of the plugin: related commands share a module, whose HANDLERS has their flags and what they do.
+"""The commands of the plugin; related commands share a module, which is imported when one of them is called.
 
-At its top a module imports the standard library and `kubectl.arguments` alone; `run` imports the rest. Start with
-`diagnose.py`.
+Their flags are in `kubectl.arguments`, so that `--help` does not load them. Start with `diagnose.py`.
 """

@@ -1,117 +1,114 @@
-"""Commands that follow a job: `logs` and `wait`."""
+"""Commands that follow a job: `logs` and `wait`.
+
+Where several replicas are printed, each line begins with its replica, on a terminal in a colour of its own.
+"""
 
 from __future__ import annotations
 
-import argparse
-import re
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import IO
 
+from tfjob_controller.client.errors import ClientError, WaitTimeoutError
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.listwatch import closed_after
+from tfjob_controller.client.logs import LogOptions, LogReader, RawLine, stream_logs
+from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
-from tfjob_controller.client.waitconditions import ENDED, FAILED, NAMES, RUNNING, SUCCEEDED, ConditionHasStatus, name_of
-from tfjob_controller.kubectl.arguments import (
-    CommandHandler,
-    add_cluster,
-    add_job,
-    add_timeout,
+from tfjob_controller.client.waitconditions import Until, condition_text, is_reached
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.kubectl.output import (
     command_for,
-    count_argument,
+    escape_terminal_controls,
+    is_coloured,
+    print_notice,
     print_refusal,
+    text_after_carriage_return,
 )
+from tfjob_controller.kubectl.session import Session
 
-if TYPE_CHECKING:
-    from tfjob_controller.client.job import Job
-    from tfjob_controller.client.waitconditions import Until
-    from tfjob_controller.kubectl.session import Session
-
-_LOGS_EXAMPLES = """
-kubectl tfjob logs train
-kubectl tfjob logs train --replica worker-1 --tail 20
-kubectl tfjob logs trainjob/finetune --replica all -f
-"""
+# The colours, of the 16 of every terminal, that are readable on black and on white.
+_COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
 
 
-def _add_logs_arguments(parser: ArgumentParser) -> None:
-    add_job(parser)
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="wait for it to start, and show it as it comes, over restarts too"
-    )
-    parser.add_argument(
-        "--replica",
-        default="",
-        metavar="REPLICA",
-        help="worker-1, or all workers by `worker`, or `all`. Default: the chief",
-    )
-    parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
-    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
-    add_cluster(parser)
-
-
-def _run_logs(session: Session, parsed: Namespace) -> int:
-    import sys
-
-    from tfjob_controller.client.logs import LogOptions
-    from tfjob_controller.kubectl.logprinter import print_logs
-
+def logs(session: Session, parsed: Namespace) -> int:
     options = LogOptions(parsed.replica, parsed.follow, parsed.previous, parsed.tail, over_restarts=True)
-    return print_logs(session, session.job(parsed.job), options, sys.stdout)
+    return _print_logs(session, session.job(parsed.job), options)
 
 
-_WAIT_EXAMPLES = """
-kubectl tfjob wait train
-kubectl tfjob wait train --for Running --timeout 10m
-kubectl tfjob wait trainjob/finetune --for condition=Suspended
-kubectl tfjob wait train --for ended && echo "it has ended"
-"""
+def follow_chief(session: Session, job: Job, timeout_seconds: float | None = None) -> None:
+    """Prints the log of a job that was just created, until its chief's program has ended or the time is over.
 
-# As timeout(1) ends.
-EXIT_TIMEOUT = 124
-
-# For completion; names of `client.waitconditions` are accepted in any case.
-WORDS = tuple(name.lower() for name in NAMES)
-_MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAILED))
-_CONDITION = re.compile(r"condition=([A-Za-z]{1,60})(?:=(True|False|Unknown))?", re.IGNORECASE)
-
-
-def _add_wait_arguments(parser: ArgumentParser) -> None:
-    parser.description = (
-        "Waits until a job runs, ends or has a condition. Exit codes: 0 it came; 1 it cannot come any more, as the job "
-        "ended otherwise or was deleted; 124 the time is over."
-    )
-    add_job(parser)
-    parser.add_argument(
-        "--for",
-        dest="until",
-        type=_until,
-        default=SUCCEEDED,
-        metavar="WHAT",
-        help=f"{_MOST_USED}, a condition, or condition=NAME[=STATUS], in any case; default: {SUCCEEDED.lower()}",
-    )
-    add_timeout(parser)
-    add_cluster(parser)
-
-
-def _until(text: str) -> Until:
-    if (name := name_of(text)) is not None:
-        return name
-    if (match := _CONDITION.fullmatch(text)) is None:
-        known = f"{', '.join(WORDS)} or condition=NAME[=STATUS]"
-        raise argparse.ArgumentTypeError(f"must be {known}, not {text[:80]!r}")
-    return ConditionHasStatus(match[1], (match[2] or "True").capitalize())
-
-
-def _run_wait(session: Session, parsed: Namespace) -> int:
-    return wait(session.job(parsed.job), parsed.until, parsed.timeout)
-
-
-def wait(job: Job, until: Until, timeout_seconds: float | None, *, given_seconds: float | None = None) -> int:
-    """Returns the exit code. Also what `submit --wait` ends with. Raises `ClientError` for what cannot come any more.
-
-    `given_seconds` is the time that the user gave, where a part of it has passed already.
+    A log that cannot be read is reported on standard error, and is no failure.
     """
-    from tfjob_controller.client.errors import WaitTimeoutError
-    from tfjob_controller.client.waitconditions import is_reached
+    try:
+        _print_logs(session, job, LogOptions(follow=True, over_restarts=True), timeout_seconds)
+    except (ApiError, ClientError) as error:
+        print_notice(_words(error))
 
+
+def _print_logs(session: Session, job: Job, options: LogOptions, timeout_seconds: float | None = None) -> int:
+    """The exit code is 0 if any of the replicas has a log. Raises `ClientError`, or `ApiError` for the job itself."""
+    reads = Reader(session.requester, session.namespace, job.snapshot.kind)
+    reader = LogReader(session.requester, reads, job.name, options, print_notice)
+    with closed_after(math.inf if timeout_seconds is None else timeout_seconds, reader.close):
+        ids = [view.replica.id for view in reader.chosen()]
+        prefixes = line_prefixes(ids, coloured=is_coloured(sys.stdout)) if len(ids) > 1 else {}
+        return print_replicas(reader, ids, prefixes, sys.stdout, follow=options.follow)
+
+
+def print_replicas(
+    reader: LogReader, ids: Sequence[str], prefixes: Mapping[str, bytes], out: IO[str], *, follow: bool
+) -> int:
+    """Prints the logs of these replicas and returns the exit code. Raises the error of a single one."""
+    has_log = False
+    # Lines may hold any bytes, and only text streams have no such buffer.
+    raw, is_terminal = out.buffer, out.isatty()  # type: ignore[attr-defined]
+    with closing(stream_logs(reader, ids, follow=follow)) as items:
+        for item in items:
+            if isinstance(item, RawLine):
+                prefix = prefixes.get(item.replica, b"")
+                raw.write(prefix + (_visible(item.line, prefix) if is_terminal else item.line) + b"\n")
+                if follow:
+                    raw.flush()
+            elif item.error is None:
+                has_log = True
+            elif len(ids) == 1:
+                raise item.error
+            else:
+                print_notice(f"{item.replica}: {_words(item.error)}")
+    raw.flush()
+    return 0 if has_log else 1
+
+
+def _words(error: ApiError | ClientError) -> str:
+    return error.message if isinstance(error, ApiError) else str(error)
+
+
+def _visible(line: bytes, prefix: bytes) -> bytes:
+    return escape_terminal_controls(text_after_carriage_return(line) if prefix else line)
+
+
+def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
+    """The prefix of each line of a replica."""
+    if not coloured:
+        return {each: f"[{each}] ".encode() for each in ids}
+    return {each: f"\x1b[{_COLOURS[index % len(_COLOURS)]}m[{each}]\x1b[0m ".encode() for index, each in enumerate(ids)}
+
+
+def wait(session: Session, parsed: Namespace) -> int:
+    return wait_for_job(session.job(parsed.job), parsed.until, parsed.timeout)
+
+
+def wait_for_job(job: Job, until: Until, timeout_seconds: float | None, *, given_seconds: float | None = None) -> int:
+    """Returns the exit code, also for `submit --wait`. Raises `ClientError` for what can no longer be reached.
+
+    `given_seconds` is the timeout that the user gave, if a part of it has already passed.
+    """
     # The state that was read a moment ago counts too: a time of 0 allows no other look.
     if not is_reached(job.snapshot, until):
         try:
@@ -124,17 +121,9 @@ def wait(job: Job, until: Until, timeout_seconds: float | None, *, given_seconds
 
 
 def _timed_out(job: Job, until: Until, seconds: float) -> str:
-    from tfjob_controller.client.waitconditions import condition_text
-
     now = f"{job.phase or 'not seen by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
     return (
         f"timed out after {seconds:g}s waiting for {condition_text(until)}: {job.kind}/{job.name} is {now}. "
         "The job stays: "
         f"`{command_for(job, 'wait')}` waits again, `{command_for(job, 'delete')}` deletes it"
     )
-
-
-HANDLERS = {
-    "logs": CommandHandler(_LOGS_EXAMPLES, _add_logs_arguments, _run_logs),
-    "wait": CommandHandler(_WAIT_EXAMPLES, _add_wait_arguments, _run_wait),
-}

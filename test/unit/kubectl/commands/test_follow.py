@@ -9,8 +9,8 @@ import pytest
 from helpers.jobserver import a_tfjob, a_trainjob, plugin_of, store
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.client.waitconditions import ConditionHasStatus
-from tfjob_controller.kubectl.arguments import parse
-from tfjob_controller.kubectl.commands.follow import EXIT_TIMEOUT
+from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT, parse
+from tfjob_controller.kubectl.commands.follow import line_prefixes
 from tfjob_controller.util.commandline import UsageError
 
 
@@ -62,3 +62,11 @@ def test_what_has_come_already_is_told_at_once(tmp_path: Path, capsys: pytest.Ca
         for until in ("Succeeded", "Running", "Ended"):
             assert plugin("wait", "train", "--for", until, "--timeout", "0") == (0, "tfjob/train: Done\n", "")
         assert plugin("wait", "train", "--for", "failed", "--timeout", "0")[0] == 1
+
+
+def test_neighbours_have_different_colours_and_each_line_ends_them() -> None:
+    found = line_prefixes([f"worker-{index}" for index in range(20)], coloured=True)
+    assert found["worker-0"] != found["worker-1"].replace(b"1", b"0")
+    assert all(each.endswith(b"\x1b[0m ") for each in found.values())
+    assert len({each.partition(b"[worker")[0] for each in found.values()}) == 8
+    assert line_prefixes(["worker-0"], coloured=False) == {"worker-0": b"[worker-0] "}

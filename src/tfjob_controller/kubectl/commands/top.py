@@ -1,24 +1,40 @@
-"""`kubectl tfjob top`: the requests of jobs on each node, and what is free. Pure.
+"""`kubectl tfjob top`: the requests of jobs on each node, and what is free.
 
 Requests are computed by the function that the gang scheduler uses, as kube-scheduler counts them.
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.common.cluster import FINISHED_PHASES, Node, ScheduledPod
+from tfjob_controller.api.common.cluster import (
+    FINISHED_PHASES,
+    NODES,
+    Node,
+    ScheduledPod,
+    decode_node,
+    decode_scheduled_pod,
+)
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
-from tfjob_controller.api.common.quantity import CPU, MEMORY, PODS, amount_from, quantity_of
+from tfjob_controller.api.common.quantity import CPU, MEMORY, amount_from, quantity_of
+from tfjob_controller.api.common.quantity import PODS as POD_COUNT
 from tfjob_controller.api.gang import parse_index
 from tfjob_controller.client.text import replica_ranges
-from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
+from tfjob_controller.kubectl.session import Session
+from tfjob_controller.trainer.naming import CHILD_SELECTOR, JOB_TYPE, TASK_INDEX, TF_JOB_NAME, TRAIN_JOB_NAME
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
 _MEBIBYTE = 2**20
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
 
@@ -57,7 +73,7 @@ def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node
         job = job_of(pod)
         if job and shown in ("", pod.metadata.namespace):
             groups[pod.spec.node_name, pod.metadata.namespace, job].append(pod)
-    holdings = [_job_usage(*key, members) for key, members in sorted(groups.items())]
+    holdings = [JobUsage(*key, _replicas(own), _quantities(_sum(own))) for key, own in sorted(groups.items())]
     if nodes is None:
         return ClusterUsage(holdings, None)
     held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
@@ -68,22 +84,15 @@ def cluster_usage(pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node
 
 
 def job_of(pod: ScheduledPod) -> str:
-    """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. Of long names, what a label holds of them."""
+    """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. A long name is shortened as in its label."""
     labels = pod.metadata.labels
     return next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
 
 
-def _job_usage(node: str, namespace: str, job: str, pods: Sequence[ScheduledPod]) -> JobUsage:
-    return JobUsage(node, namespace, job, _replicas(pods), _quantities(_sum(pods)))
-
-
 def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
-    found = {(pod.metadata.labels.get(JOB_TYPE, "").lower(), _index(pod)) for pod in pods}
+    labels = [pod.metadata.labels for pod in pods]
+    found = {(each.get(JOB_TYPE, "").lower(), parse_index(each.get(TASK_INDEX, "")) or 0) for each in labels}
     return [f"{role}-{index}" for role, index in sorted(found)]
-
-
-def _index(pod: ScheduledPod) -> int:
-    return parse_index(pod.metadata.labels.get(TASK_INDEX, "")) or 0
 
 
 def _node_usage(node: Node, placed: Sequence[ScheduledPod], others: Sequence[ScheduledPod]) -> NodeUsage:
@@ -111,11 +120,8 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
     return {resource: quantity_of(resource, amount) for resource, amount in sorted(amounts.items())}
 
 
-# For people
-
-
 def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: per node its jobs, then what others hold, then what is free."""
+    """Headers and cells: for each node its jobs, then other pods, then what is free."""
     space = ["Namespace"] if with_namespace else []
     devices = _devices(found)
     headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
@@ -145,5 +151,32 @@ def _cells(quantities: Mapping[str, str], devices: Sequence[str]) -> list[str]:
 
 
 def _pods(quantities: Mapping[str, str]) -> str:
-    number = quantities.get(PODS, "0")
+    number = quantities.get(POD_COUNT, "0")
     return f"{number} pod{'' if number == '1' else 's'}"
+
+
+def show_usage(session: Session, parsed: Namespace) -> int:
+    nodes, pods, why = _read(session)
+    found = cluster_usage(pods, session.scope, nodes)
+    if why:
+        print_notice(f"What is free is not shown: {why}")
+    if is_for_programs(parsed.output):
+        return print_value(found, parsed.output)
+    if not found.holdings and not found.nodes:
+        print_notice(f"No job holds anything in {session.scope_text}.")
+        return 0
+    Screen().table(*rows_of(found, with_namespace=not session.scope))
+    return 0
+
+
+def _read(session: Session) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
+    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
+    pods = ResourceClient(session.requester, PODS, decode_scheduled_pod, **_PATIENCE)
+    try:
+        nodes = ResourceClient(session.requester, NODES, decode_node, **_PATIENCE).list()
+        return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        why = f"{error.message} (ask for a role that may list nodes, and pods of all namespaces)"
+    return None, pods.list(session.scope, CHILD_SELECTOR), why

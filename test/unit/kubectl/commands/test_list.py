@@ -6,7 +6,7 @@ import msgspec
 
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.reader import TablePage
-from tfjob_controller.kubectl.jobtables import GrowingTable, JobList, merged_headers, rows_of
+from tfjob_controller.kubectl.commands.list import GrowingTable, JobList, merged_headers, rows_of
 
 
 def page(columns: dict[str, int], *rows: dict[str, object]) -> TablePage:

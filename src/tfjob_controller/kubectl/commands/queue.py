@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import ADMITTED, BOUND, GANGS, UNSCHEDULABLE, WAITING, Gang, Missing, decode_gang
 from tfjob_controller.client.errors import ClientError
@@ -13,6 +14,9 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kubectl.arguments import WIDE
+from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
+from tfjob_controller.kubectl.session import Session
 
 UNSEEN = "no gang scheduler has looked at it yet"
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
@@ -22,9 +26,9 @@ _NO_PLACE = 10**9
 
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
-    """One gang that waits. `position` is 0 for one that could not run on an empty cluster; `owner` is Kind/name.
+    """A gang that waits. `position` is 0 for one that does not fit on an empty cluster; `owner` is Kind/name.
 
-    `missing` says by resource what its pods request together, and what the nodes that suit them have left.
+    `missing` says by resource what its pods request together, and what remains on the nodes that suit them.
     """
 
     position: int
@@ -40,7 +44,7 @@ class WaitingGang:
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """Who waits, in order; how many gangs have their room; how many of those that wait no gang scheduler has seen."""
+    """The waiting gangs in order, the number of gangs with capacity, and that of waiting gangs not seen yet."""
 
     waiting: Sequence[WaitingGang]
     running: int
@@ -60,7 +64,7 @@ def read_queue(requester: Requester, namespace: str) -> GangQueue:
 
 
 def queue_of(gangs: Sequence[Gang]) -> GangQueue:
-    """Those that nobody has looked at yet come after those with a place, and what can never run last."""
+    """Gangs with a position come first, then those that no gang scheduler has seen; unschedulable ones come last."""
     waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
     running = sum(gang.status.phase in (ADMITTED, BOUND) for gang in gangs)
     unseen = sum(not gang.status.phase for gang in waiting)
@@ -68,7 +72,7 @@ def queue_of(gangs: Sequence[Gang]) -> GangQueue:
 
 
 def summary(queue: GangQueue) -> str:
-    """One line below the table: who has room, or what to look at where nobody decides that."""
+    """The line below the table: how many gangs have capacity, or what to check where no gang scheduler decides."""
     look = (
         "look whether one runs: kubectl get pods -A -l app=gang-scheduler "
         "(docs/gang-scheduling.md says how it is installed)"
@@ -107,9 +111,9 @@ def _row(gang: Gang) -> WaitingGang:
 
 
 def _waits_since(gang: Gang) -> str:
-    """Its creation, unless it was placed or released meanwhile: then the moment when it came into the queue again.
+    """The creation of a Gang, or after its first attempt the time when it entered the queue again.
 
-    Before its first attempt a gang scheduler counts from when it saw the Gang, which may be long after the creation.
+    Before that attempt `queuedTime` is when a gang scheduler saw the Gang, which may be long after the creation.
     """
     created, waits = gang.metadata.creation_timestamp or "", gang.status.queued_time or ""
     return waits if waits and gang.status.attempt else created or waits
@@ -118,7 +122,7 @@ def _waits_since(gang: Gang) -> str:
 def rows_of(
     queue: GangQueue, now: datetime, *, with_namespace: bool, wide: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """For people: headers and cells; `wide` adds the figures of what is missing."""
+    """Headers and cells; `wide` adds the figures of missing resources."""
     space = ["Namespace"] if with_namespace else []
     headers = ["Position", *space, "Gang", "Of", "Pods", "Priority", "Waits", *(["Missing"] if wide else []), "Message"]
     rows = [
@@ -139,5 +143,18 @@ def rows_of(
 
 
 def _missing(missing: Sequence[Missing]) -> str:
-    """Such as `cpu 4 of 16`: what is left of what is asked for."""
+    """Such as `cpu 4 of 16`: 4 are free, 16 are requested."""
     return ", ".join(f"{each.resource} {each.available or '0'} of {each.requested}" for each in missing)
+
+
+def show_queue(session: Session, parsed: Namespace) -> int:
+    queue = read_queue(session.requester, session.scope)
+    if is_for_programs(parsed.output):
+        return print_value(queue, parsed.output)
+    if not queue.waiting:
+        print_notice(f"No gang waits; {summary(queue)}.")
+        return 0
+    wide = parsed.output == WIDE
+    Screen().table(*rows_of(queue, datetime.now(UTC), with_namespace=not session.scope, wide=wide))
+    print_notice(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
+    return 0

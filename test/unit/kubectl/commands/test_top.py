@@ -15,7 +15,7 @@ from tfjob_controller.api.common.cluster import (
 )
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.meta import ObjectMeta
-from tfjob_controller.kubectl.nodeusage import cluster_usage, rows_of
+from tfjob_controller.kubectl.commands.top import cluster_usage, rows_of
 
 GPU = "nvidia.com/gpu"
 

@@ -1,0 +1,112 @@
+"""The values of arguments: names of jobs, numbers, durations, quantities, variables and wait conditions.
+
+Each function raises `argparse.ArgumentTypeError` for a text that is no such value. Only the standard library and
+modules that need no more are imported.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
+from tfjob_controller.util.durations import parse_duration
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.waitconditions import Until
+
+TFJOB, TRAINJOB = "tfjob", "trainjob"
+KINDS = (TFJOB, TRAINJOB)
+# The names of a kind that kubectl accepts: singular, plural and short name.
+_KIND_WORDS = {"tfjob": TFJOB, "tfjobs": TFJOB, "tfj": TFJOB}
+_KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
+# `list -o name` prints the group too.
+_KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
+_MAX_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_CONDITION = re.compile(r"condition=([A-Za-z]{1,60})(?:=(True|False|Unknown))?", re.IGNORECASE)
+# The wait conditions as completion and errors show them; they are accepted in any case.
+CONDITION_WORDS = tuple(name.lower() for name in NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """A job as the command line names it; `kind` is empty for a name alone."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.kind else self.name
+
+
+def job_argument(text: str) -> JobName:
+    """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
+    word, slash, name = text.rpartition("/")
+    if slash and word not in _KIND_WORDS:
+        raise ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
+    return JobName(_KIND_WORDS[word] if slash else "", name_argument(name, "a job"))
+
+
+def namespace_argument(text: str) -> str:
+    return name_argument(text, "a namespace") if text else ""
+
+
+def name_argument(text: str, what: str = "a job") -> str:
+    if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
+        raise ArgumentTypeError(
+            f"{text[:80]!r} cannot be the name of {what}: lower-case letters, digits, - and . are allowed"
+        )
+    return text
+
+
+def count_argument(text: str, least: int = 0) -> int:
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        raise ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
+    if (found := int(text)) < least:
+        raise ArgumentTypeError(f"must be {least} or more")
+    return found
+
+
+def positive_argument(text: str) -> int:
+    return count_argument(text, least=1)
+
+
+def duration_argument(text: str) -> float:
+    """A duration as Go writes it, or plain seconds."""
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a duration such as 90s, 10m or 1h30m, not {text[:80]!r}") from None
+
+
+def quantity_argument(text: str) -> str:
+    from tfjob_controller.api.common.quantity import milli_of
+
+    try:
+        amount = milli_of(text)
+    except ValueError:
+        amount = 0
+    if amount <= 0:
+        raise ArgumentTypeError(f"must be a quantity such as 2, 500m or 4Gi, not {text[:80]!r}")
+    return text
+
+
+def variable_argument(text: str) -> tuple[str, str]:
+    match = _VARIABLE.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError("must be NAME=VALUE")  # without the text, which may be a secret
+    return match[1], match[2]
+
+
+def until_argument(text: str) -> Until:
+    if (name := name_of(text)) is not None:
+        return name
+    if (match := _CONDITION.fullmatch(text)) is None:
+        known = f"{', '.join(CONDITION_WORDS)} or condition=NAME[=STATUS]"
+        raise ArgumentTypeError(f"must be {known}, not {text[:80]!r}")
+    return ConditionHasStatus(match[1], (match[2] or "True").capitalize())
