@@ -194,15 +194,6 @@ def test_what_was_read_of_a_pod_that_is_gone_by_now_counts_once() -> None:
     assert done(cluster) == 3
 
 
-def test_a_pattern_that_takes_too_long_is_told() -> None:
-    cluster = running(2, **PATTERN)
-    cluster.readings = {uid_of(cluster, "worker-0"): Reading("worker-0", problem="progress.pattern takes too long")}
-    cluster.settle()
-    assert [event.note for event in cluster.events if event.reason == "ProgressIgnored"] == [
-        "Progress is not counted: progress.pattern takes too long"
-    ]
-
-
 def test_a_job_ends_once_the_logs_of_the_workers_that_ended_are_read() -> None:
     cluster = running(1, **PATTERN)
     cluster.readings = {}
