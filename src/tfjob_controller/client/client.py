@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.trainjob.types import TrainJob
-from tfjob_controller.client.connection import Connection, open_transport
-from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError
+from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError, ClientError
 from tfjob_controller.client.job import Job, Jobs, job_table
 from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, kinds_named
+from tfjob_controller.client.reader import Connection
 from tfjob_controller.client.validation import check_runtime, validate_manifest
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
@@ -25,7 +25,16 @@ class Client:
     """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
-        config, transport = open_transport(kubeconfig, context, "tfjob-client")
+        # These load the Kubernetes client, which takes a while.
+        from tfjob_controller.kube.config.credentials import KubeconfigError
+        from tfjob_controller.kube.config.kubeconfig import load_config
+        from tfjob_controller.kube.http.transport import Transport
+
+        try:
+            config = load_config(kubeconfig, context)
+        except KubeconfigError as error:
+            raise ClientError(str(error)) from None
+        transport = Transport(config, qps=0, user_agent="tfjob-client")
         self._connection = Connection(transport, namespace or config.namespace, config.origin, _LISTING)
         self._close: Callable[[], None] = transport.close
 
@@ -61,7 +70,7 @@ class Client:
     def jobs(self, namespace: str | None = None, all_namespaces: bool = False, kind: str | None = None) -> Jobs:
         """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob."""
         where = "" if all_namespaces else namespace or self.namespace
-        with self._connection.plainly():
+        with self._connection.client_errors():
             found = [seen for each in kinds_named(kind) for seen in self._listed(each, where, kind)]
         found.sort(key=lambda seen: (seen.metadata.namespace, seen.metadata.name, seen.kind.word))
         return job_table([Job(self._connection, seen) for seen in found], self._connection.clock.now())
@@ -71,7 +80,7 @@ class Client:
         where = namespace or self.namespace
         refusals: list[ApiError] = []
         found: list[Snapshot] = []
-        with self._connection.plainly():
+        with self._connection.client_errors():
             for each in kinds_named(kind):
                 try:
                     found.append(self._connection.of(each).get(where, name))
@@ -94,10 +103,10 @@ class Client:
         """
         sent = validate_manifest(manifest, self.namespace)
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
-        with self._connection.plainly():
+        with self._connection.client_errors():
             if isinstance(sent.job, TrainJob):
                 check_runtime(self._connection.requester, sent.namespace, sent.job)
-            return Job(self._connection, self._connection.send(sent.kind, sent.namespace, sent.body, query))
+            return Job(self._connection, self._connection.create(sent.kind, sent.namespace, sent.body, query))
 
     def _listed(self, kind: JobKind, namespace: str, requested_kind: str | None) -> Iterable[Snapshot]:
         """Empty for a kind that the cluster does not know, unless that kind was requested."""

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.client import tables
-from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
 from tfjob_controller.client.kinds import TFJOB, Snapshot
-from tfjob_controller.client.tables import Columns, Table
-from tfjob_controller.client.text import age
+from tfjob_controller.client.reader import Connection, Reader
+from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -25,7 +23,6 @@ from tfjob_controller.kube.errors import ApiError
 if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description, EventRow
     from tfjob_controller.client.logs import LogLine
-    from tfjob_controller.client.reader import Reader
 
 # The controller writes the status in between, which makes the version stale.
 _SCALE_TRIES = 10
@@ -50,7 +47,7 @@ class Job:
     def _repr_html_(self) -> str:
         phase = self.phase or "not seen by a controller yet"
         shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": phase, "Reason": self.reason}
-        return tables.html_fields(shown)
+        return html_fields(shown)
 
     # The last state
 
@@ -83,7 +80,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """The state as its kind spells it: Running, or RUNNING of a TrainJob."""
+        """The state in the spelling of its kind: Running of a TFJob, RUNNING of a TrainJob."""
         return self._seen.job.status.state
 
     @property
@@ -108,8 +105,8 @@ class Job:
 
     def refresh(self) -> Job:
         """Read the job again. Raises `JobDeletedError`."""
-        with self._connection.plainly(), self._still_there():
-            return self._took(self._client().get(self.namespace, self.name))
+        with self._connection.client_errors(), self._deletion_errors():
+            return self._update(self._client().get(self.namespace, self.name))
 
     def wait(self, until: Until = SUCCEEDED, timeout_seconds: float | None = None) -> Job:
         """Return once the job has reached `until`; without a timeout, however long that takes.
@@ -125,7 +122,7 @@ class Job:
         for seen in self._watched(timeout_seconds):
             if seen is None:
                 raise self._deleted()
-            if is_reached(self._took(seen)._seen, until):
+            if is_reached(self._update(seen)._seen, until):
                 return self
         words = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
         now = f"it is {self.phase}" if self.phase else "no controller has seen it yet"
@@ -137,7 +134,7 @@ class Job:
         from tfjob_controller.client.diagnostics.replicas import replica_views
 
         found = self.refresh().snapshot.job
-        with self._connection.plainly():
+        with self._connection.client_errors():
             reader = self._reader()
             views = replica_views(found, reader.children(found), self._connection.clock.now())
             return describe(found, views, reader.events)
@@ -146,7 +143,7 @@ class Job:
         """The events about the job of the last hour or so, oldest first. Reads them now."""
         from tfjob_controller.client.diagnostics.description import event_rows
 
-        with self._connection.plainly():
+        with self._connection.client_errors():
             rows = event_rows(self.name, self._reader().events(self.uid))
         columns: Columns[EventRow] = {
             "Last seen": lambda row: row.last_seen,
@@ -167,13 +164,14 @@ class Job:
         `tail` gives the last lines alone, `previous` the run before the last restart. For one thread; closing the
         iterator closes its connections. A replica without a log is a warning where others have one.
         """
-        from tfjob_controller.client.logs import LogOptions, LogReader, log_lines
+        from tfjob_controller.client.logs import LogOptions, LogReader, log_lines, stream_logs
 
         options = LogOptions(replica or "", follow, previous, tail)
         reader = LogReader(self._connection.requester, self._reader(), self.name, options)
-        with self._connection.plainly():
+        with self._connection.client_errors():
             chosen = [view.replica.id for view in reader.chosen()]
-        return log_lines(reader, chosen, self._connection.told, follow=follow)
+        items = stream_logs(reader, chosen, follow=follow)
+        return log_lines(items, len(chosen), self._connection.client_error)
 
     # Changes
 
@@ -198,7 +196,7 @@ class Job:
 
     def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
         """Delete that very job and all that belongs to it. With `wait`, return once the job no longer exists."""
-        with self._connection.plainly(), self._still_there():
+        with self._connection.client_errors(), self._deletion_errors():
             self._client().delete(self.namespace, self.name, uid=self.uid)
         if not wait:
             return
@@ -210,8 +208,6 @@ class Job:
     # Internals
 
     def _reader(self) -> Reader:
-        from tfjob_controller.client.reader import Reader
-
         return Reader(self._connection.requester, self.namespace, self._seen.kind)
 
     def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
@@ -219,7 +215,7 @@ class Job:
 
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         deadline = self._connection.clock.monotonic() + seconds
-        with self._connection.plainly():
+        with self._connection.client_errors():
             yield from watch_job(self._connection, self._seen.kind, self.namespace, self.name, deadline)
 
     def _client(self) -> ResourceClient[Snapshot]:
@@ -230,7 +226,7 @@ class Job:
         version = self.refresh().snapshot.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
         scales = ResourceClient(self._connection.requester, self._seen.kind.resource, decoder_for(Scale))
-        with self._connection.plainly():
+        with self._connection.client_errors():
             try:
                 scales.patch(self.namespace, self.name, change, subresource="scale")
             except ApiError as error:
@@ -240,15 +236,13 @@ class Job:
         return True
 
     def _patched(self, change: dict[str, Any]) -> Job:
-        with self._connection.plainly(), self._still_there():
-            return self._took(self._client().patch(self.namespace, self.name, self._mine(change)))
-
-    def _mine(self, change: dict[str, Any]) -> dict[str, Any]:
-        """The change with the UID, so that the server refuses it if another job has the name."""
-        return {"metadata": {"uid": self.uid}, **change}
+        with self._connection.client_errors(), self._deletion_errors():
+            # The UID makes the server refuse the change if another job has the name.
+            change = {"metadata": {"uid": self.uid}, **change}
+            return self._update(self._client().patch(self.namespace, self.name, change))
 
     @contextmanager
-    def _still_there(self) -> Iterator[None]:
+    def _deletion_errors(self) -> Iterator[None]:
         try:
             yield
         except ApiError as error:
@@ -256,7 +250,7 @@ class Job:
                 raise self._deleted() from None
             raise
 
-    def _took(self, seen: Snapshot) -> Job:
+    def _update(self, seen: Snapshot) -> Job:
         if seen.metadata.uid != self.uid:
             raise self._deleted()
         self._seen = seen

@@ -15,11 +15,9 @@ from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta, Resource
-from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME
+from tfjob_controller.trainer.naming import TF_JOB_NAME, TRAIN_JOB_NAME, runtime_id_of
 
 AnyJob: TypeAlias = TFJob | TrainJob
-
-_DONE = ("Succeeded", "Complete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +30,23 @@ class JobKind:
     succeeded: str
     name_label: str
 
-    def condition(self, name: str) -> str:
-        """The name of a condition in this kind; both names of success are accepted."""
-        return self.succeeded if name in _DONE else name
-
 
 TFJOB = JobKind("tfjob", TFJOBS, decode_tfjob, "Succeeded", TF_JOB_NAME)
 TRAINJOB = JobKind("trainjob", TRAINJOBS, decode_trainjob, "Complete", TRAIN_JOB_NAME)
 KINDS = (TFJOB, TRAINJOB)
 
 
-def kind_named(word: str) -> JobKind:
-    """The kind of that name, in any case, singular or plural. Raises `ClientError`."""
-    for kind in KINDS:
-        if word.lower() in (kind.word, kind.resource.plural):
-            return kind
-    raise ClientError(f"unknown kind {word!r}: use one of {', '.join(kind.word for kind in KINDS)}")
-
-
 def kinds_named(word: str | None) -> tuple[JobKind, ...]:
-    """All for None."""
-    return KINDS if word is None else (kind_named(word),)
+    """The kind of that name, in any case, singular or plural; all kinds for None. Raises `ClientError`."""
+    found = tuple(kind for kind in KINDS if word is None or word.lower() in (kind.word, kind.resource.plural))
+    if not found:
+        raise ClientError(f"unknown kind {word!r}: use one of {', '.join(kind.word for kind in KINDS)}")
+    return found
+
+
+def runtime_id_of_job(job: AnyJob) -> str:
+    """The id in the names of its children; empty before there are any."""
+    return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
 
 
 def kind_of_manifest(manifest: Any) -> JobKind:
@@ -65,7 +59,7 @@ def kind_of_manifest(manifest: Any) -> JobKind:
     raise ClientError(f"not a job: apiVersion and kind must be those of a {known}")
 
 
-ENDS = DONE, FAILED = ("Done", "Failed")
+_ENDS = _DONE, _FAILED = ("Done", "Failed")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -93,19 +87,19 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        return self.phase in ENDS
+        return self.phase in _ENDS
 
     @property
     def has_succeeded(self) -> bool:
-        return self.phase == DONE
+        return self.phase == _DONE
 
     @property
     def has_failed(self) -> bool:
-        return self.phase == FAILED
+        return self.phase == _FAILED
 
     def has(self, condition: str) -> bool:
         """Whether the condition is true; both names of success are accepted."""
-        name = self.kind.condition(condition)
+        name = self.kind.succeeded if condition in ("Succeeded", "Complete") else condition
         return any(each.type == name and each.status == "True" for each in self.conditions)
 
     @property

@@ -18,15 +18,13 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Generic, Protocol
 
 import msgspec
 
-from tfjob_controller.client.connection import Connection
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import JobKind, Snapshot, snapshot_decoder
-from tfjob_controller.client.reader import TABLE, Reader, TableRow
+from tfjob_controller.client.reader import TABLE, Connection, Reader, TableRow
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
     Decode,
@@ -62,19 +60,6 @@ class TableStreams(Protocol):
     ) -> LineStream: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WatchSource(Generic[ObjectT]):
-    """What is listed and watched. `open_stream` and `list` get a query and a timeout in seconds.
-
-    Without `has_streaming_lists` the initial state is always listed.
-    """
-
-    open_stream: Callable[[dict[str, str], float], LineStream]
-    list: Callable[[dict[str, str], float], ReplaceDelta[ObjectT]]
-    decode: Decode[ObjectT]
-    has_streaming_lists: bool = True
-
-
 def is_permanent(error: ApiError) -> bool:
     """Whether only a person can correct what the server refused."""
     return error.is_forbidden or error.is_unauthorized or error.reason == CLOSED
@@ -96,22 +81,30 @@ def closed_after(seconds: float, close: Callable[[], None]) -> Iterator[None]:
 
 
 class ListWatcher(Generic[ObjectT]):
-    """For one thread. With `version` it watches on from there; `on_interruption` is called when a request fails."""
+    """For one thread. `open_stream` and `list_objects` get a query and a timeout in seconds.
+
+    With `version` it watches on from there, and lists again instead of streaming a list. `on_interruption` is called
+    when a request fails.
+    """
 
     def __init__(
         self,
-        source: WatchSource[ObjectT],
+        open_stream: Callable[[dict[str, str], float], LineStream],
+        list_objects: Callable[[dict[str, str], float], ReplaceDelta[ObjectT]],
+        decode: Decode[ObjectT],
         clock: Clock,
         *,
         deadline: float = math.inf,
         version: int | None = None,
         on_interruption: Callable[[ApiError], None] | None = None,
     ) -> None:
-        self._source = source
+        self._open_stream = open_stream
+        self._list_objects = list_objects
+        self._has_streaming_lists = version is None
         self._clock = clock
         self._deadline = deadline
         self._on_interruption = on_interruption
-        self._reader = ObjectReader(source.decode)
+        self._reader = ObjectReader(decode)
         self._backoff = DecorrelatedBackoff(clock, random.Random())  # noqa: S311 -- spreads load, guards nothing
         self._state = ListWatchState()
         if version is not None:
@@ -128,8 +121,10 @@ class ListWatcher(Generic[ObjectT]):
     def _next_request(self) -> Iterator[Delta[ObjectT]]:
         begin, opened = self._clock.monotonic(), False
         try:
-            if self._has_to_list():
-                yield self._recorded(self._list())
+            mode = self._state.mode
+            if mode is RequestMode.LIST or (mode is RequestMode.STREAM and not self._has_streaming_lists):
+                timeout = max(0.001, min(_LIST_TIMEOUT_SECONDS, self._remaining_seconds()))
+                yield self._recorded(self._list_objects(self._state.query(0), timeout))
                 return
             with self._stream() as lines:
                 opened = True
@@ -144,20 +139,12 @@ class ListWatcher(Generic[ObjectT]):
             delay = self._backoff.next_seconds(error.retry_after_seconds or 0.0)
             self._clock.sleep(min(delay, max(0.0, self._remaining_seconds())), threading.Event())
 
-    def _has_to_list(self) -> bool:
-        mode = self._state.mode
-        return mode is RequestMode.LIST or (mode is RequestMode.STREAM and not self._source.has_streaming_lists)
-
-    def _list(self) -> ReplaceDelta[ObjectT]:
-        timeout = max(0.001, min(_LIST_TIMEOUT_SECONDS, self._remaining_seconds()))
-        return self._source.list(self._state.query(0), timeout)
-
     @contextmanager
     def _stream(self) -> Iterator[LineStream]:
         left = max(0.001, self._remaining_seconds())
         query = self._state.query(math.ceil(min(_WATCH_SECONDS, left)))
         with (
-            self._source.open_stream(query, min(_SILENT_SECONDS, left)) as lines,
+            self._open_stream(query, min(_SILENT_SECONDS, left)) as lines,
             closed_after(self._remaining_seconds(), lines.close),
         ):
             yield lines
@@ -205,8 +192,8 @@ def watch_job(
         except ValueError as error:
             raise ApiError(NO_RESPONSE, "BrokenList", f"the response is not a list: {error}") from None
 
-    source = WatchSource(open_stream, list_job, snapshot_decoder(kind))
-    for delta in ListWatcher(source, connection.clock, deadline=deadline).deltas():
+    watcher = ListWatcher(open_stream, list_job, snapshot_decoder(kind), connection.clock, deadline=deadline)
+    for delta in watcher.deltas():
         if isinstance(delta, ReplaceDelta):
             yield delta.objects[0] if delta.objects else None
         elif isinstance(delta, UpsertDelta):
@@ -231,15 +218,11 @@ class _EventTable(msgspec.Struct, frozen=True):
 _decode_table = decoder_for(_EventTable)
 
 
-def _row_object(row: TableRow) -> _RowObject:
-    return _RowObject(row.object.metadata, row)
-
-
 def _decode_row(raw: bytes | msgspec.Raw) -> _RowObject:
     rows = _decode_table(raw).rows
     if not rows:
         raise ValueError("the server sent a table without a row")
-    return _row_object(rows[0])
+    return _RowObject(rows[0].object.metadata, rows[0])
 
 
 def watch_rows(
@@ -259,7 +242,7 @@ def watch_rows(
 
     def list_rows(query: dict[str, str], timeout_seconds: float) -> ReplaceDelta[_RowObject]:
         pages = list(reader.tables())
-        rows = tuple(_row_object(row) for page in pages for row in page.rows or ())
+        rows = tuple(_RowObject(row.object.metadata, row) for page in pages for row in page.rows or ())
         return ReplaceDelta(rows, int(pages[0].metadata.resource_version))
 
     def on_interruption(error: ApiError) -> None:
@@ -268,8 +251,8 @@ def watch_rows(
             notify(f"{error.message}; trying again")
             notified = error.message
 
-    source = WatchSource(open_stream, list_rows, _decode_row, has_streaming_lists=False)
-    for delta in ListWatcher(source, clock, version=version, on_interruption=on_interruption).deltas():
+    watcher = ListWatcher(open_stream, list_rows, _decode_row, clock, version=version, on_interruption=on_interruption)
+    for delta in watcher.deltas():
         if isinstance(delta, ReplaceDelta):
             yield from (each.row for each in delta.objects if version_of(each) > version)
         elif isinstance(delta, UpsertDelta):
@@ -282,7 +265,7 @@ def watch_rows(
 def merge_rows(watches: Sequence[Iterator[TableRow]]) -> Iterator[tuple[int, TableRow]]:
     """The rows of all watches as they come, each with the index of its watch. Raises what a watch raises.
 
-    Each watch is read by a thread of its own, which blocks while nobody takes its rows.
+    Each watch is read by a thread of its own, which blocks while the queue of rows is full.
     """
     items: queue.Queue[tuple[int, TableRow] | Exception] = queue.Queue(_MAX_QUEUED_ROWS)
 

@@ -38,9 +38,9 @@ _PUT_TIMEOUT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is everything.
+    """`replica` is an id, a replica type in lower case, "all", or empty for the chief; `tail` None is all lines.
 
-    With `over_restarts` what is followed ends with the replica, and not with one run of it.
+    With `over_restarts` a followed log ends with the replica, and not with one run of it.
     """
 
     replica: str = ""
@@ -50,23 +50,15 @@ class LogOptions:
     over_restarts: bool = False
 
     def query(self, container: str) -> dict[str, str]:
-        query = {"container": container}
-        if self.follow:
-            query["follow"] = "true"
-        if self.previous:
-            query["previous"] = "true"
-        if self.tail is not None:
-            query["tailLines"] = str(self.tail)
-        return query
-
-
-def _nobody_listens(words: str) -> None: ...
+        flags = {"follow": self.follow, "previous": self.previous}
+        query = {"container": container} | {name: "true" for name, value in flags.items() if value}
+        return query if self.tail is None else query | {"tailLines": str(self.tail)}
 
 
 class LogReader:
     """Reads the logs of one job. Raises `ClientError`, or `ApiError`.
 
-    `say` is called with what a followed log waits for. Thread-safe; any thread may `close`, then all `lines` end.
+    `say` is called with the reason why a followed log waits. Thread-safe; after `close` all `lines` end.
     """
 
     def __init__(
@@ -75,7 +67,7 @@ class LogReader:
         reader: Reader,
         name: str,
         options: LogOptions,
-        say: Callable[[str], None] = _nobody_listens,
+        say: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._requester = requester
         self._reader = reader
@@ -97,10 +89,8 @@ class LogReader:
         if not views:
             raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
         wanted = self._options.replica
-        if wanted == ALL_REPLICAS:
-            return views
-        if not wanted:
-            return views[:1]  # the chief comes first
+        if wanted in (ALL_REPLICAS, ""):
+            return views if wanted else views[:1]  # the chief comes first
         found = [view for view in views if wanted in (view.replica.id, view.replica.role.name)]
         if not found:
             ids = ", ".join(view.replica.id for view in views[:8])
@@ -116,14 +106,15 @@ class LogReader:
         return views
 
     def lines(self, replica_id: str) -> Iterator[bytes]:
-        """Without their ends. Whoever stops reading closes the iterator, which ends the connection.
+        """The lines without their ends. Closing the iterator ends the connection.
 
-        If followed over restarts, of all runs of the replica, in whatever pod, until it succeeds or the job ends.
+        If followed over restarts, these are the lines of all runs of the replica, in any pod, until it succeeds or the
+        job ends.
         """
         last: _Run | None = None
         while (run := self._next_run(replica_id, last)) is not None:
             query = self._options.query(run.container)
-            if last is not None:  # what its tail was is over; and of the same run all but what is new was read
+            if last is not None:  # the tail was of the first run; of the same run only new lines are to be read
                 query.pop("tailLines", None)
                 query |= {"tailLines": "0"} if run.is_same(last) else {}
             yield from self._read(run, query)
@@ -189,7 +180,7 @@ class LogReader:
             keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
             return f"the job has ended, and pods that still ran were deleted{keeps}"
         if view is None:
-            return "it is not wanted any more"
+            return "the job no longer has this replica"
         return view.pending or "it has not started yet"
 
     def _look(self) -> tuple[list[ReplicaState], bool]:
@@ -218,7 +209,7 @@ class _Run:
         return (self.pod.metadata.uid, self.restarts) == (other.pod.metadata.uid, other.restarts)
 
     def follows(self, last: _Run | None, *, is_over: bool) -> bool:
-        """Whether there is more to read than was read of `last`; while the job runs, a stream may have been cut off."""
+        """Whether more can be read than was read of `last`: while the job runs, its stream may have been cut off."""
         if last is None or self.pod.metadata.uid != last.pod.metadata.uid or self.restarts > last.restarts:
             return True
         return self.is_running and not is_over
@@ -268,8 +259,8 @@ class LogEnd:
 def stream_logs(reader: LogReader, replicas: Sequence[str], *, follow: bool) -> Generator[RawLine | LogEnd, None, None]:
     """The lines of all replicas, and an end for each. For one thread. Raises `ClientError` for too many replicas.
 
-    Logs that end are read one after the other. Followed logs of several replicas are read by one daemon thread each,
-    which put their lines into one bounded queue; closing the generator closes all connections, and the threads end.
+    Logs that are not followed are read one after the other. Followed logs of several replicas are read by one daemon
+    thread each, which put their lines into one bounded queue; closing the generator closes all connections.
     """
     if len(replicas) <= 1 or not follow:
         return (item for replica in replicas for item in _stream_log(reader, replica))
@@ -279,19 +270,13 @@ def stream_logs(reader: LogReader, replicas: Sequence[str], *, follow: bool) -> 
 
 
 def log_lines(
-    reader: LogReader, replicas: Sequence[str], client_error: Callable[[ApiError], ClientError], *, follow: bool
-) -> Iterator[LogLine]:
-    """The lines of all replicas as text. For one thread.
-
-    A replica whose log cannot be read does not hide the others: a warning names it. Raises `ClientError` if no replica
-    has a log; `client_error` converts what the server refused.
-    """
-    return _text_lines(stream_logs(reader, replicas, follow=follow), len(replicas), client_error)
-
-
-def _text_lines(
     items: Generator[RawLine | LogEnd, None, None], count: int, client_error: Callable[[ApiError], ClientError]
 ) -> Iterator[LogLine]:
+    """The lines of `count` replicas, as `stream_logs` reads them, in text. For one thread.
+
+    If the log of one of several replicas cannot be read, a warning names it. Raises `ClientError` if no replica has a
+    log; `client_error` converts the API server's errors.
+    """
     failed: list[ClientError] = []
     with closing(items):
         for item in items:
@@ -342,7 +327,7 @@ def _follow_all(reader: LogReader, replicas: Sequence[str]) -> Generator[RawLine
 
 
 def _put(items: queue.Queue[RawLine | LogEnd], item: RawLine | LogEnd, stopped: threading.Event) -> bool:
-    """False once nobody reads any more."""
+    """False once the reader has stopped."""
     while not stopped.is_set():
         try:
             items.put(item, timeout=_PUT_TIMEOUT_SECONDS)

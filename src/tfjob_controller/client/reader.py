@@ -1,29 +1,34 @@
-"""Reads a job, its children and the events about them, in few and bounded requests."""
+"""The connection to the API server, and a reader of jobs, their children and events, in few and bounded requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
-from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind
+from tfjob_controller.client.errors import LISTING, ClientError, error_text
+from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.trainer.naming import job_labels, selector_string
 from tfjob_controller.trainer.state.observed import ObservedState
 from tfjob_controller.trainer.state.pods import child_job_of
+from tfjob_controller.util.clock import Clock, RealClock
 
 # The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
 # The content type that kubectl accepts: the server chooses and fills the columns, ages too.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# A person waits, who can repeat the command.
+# A person waits, who can repeat the call or the command.
+_TIMEOUT_SECONDS = 30.0
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
@@ -79,6 +84,43 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 _decode_table = decoder_for(TablePage)
 
 
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The connection of a client. Thread-safe.
+
+    `origin` says where the server is and how that is known; `listing` which command or call lists the jobs.
+    """
+
+    requester: Requester
+    namespace: str
+    origin: str
+    listing: str = LISTING
+    clock: Clock = field(default_factory=RealClock)
+
+    def of(self, kind: JobKind) -> ResourceClient[Snapshot]:
+        return ResourceClient(self.requester, kind.resource, snapshot_decoder(kind), timeout_seconds=_TIMEOUT_SECONDS)
+
+    def create(self, kind: JobKind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
+        path = kind.resource.path(namespace)
+        answer = self.requester.request("POST", path, body=body, query=query, timeout_seconds=_TIMEOUT_SECONDS)
+        try:
+            return snapshot_decoder(kind)(answer)
+        except msgspec.MsgspecError:
+            words = "the server's response is not a job: check for a proxy in between, and whether the job exists"
+            raise ClientError(words) from None
+
+    @contextmanager
+    def client_errors(self) -> Iterator[None]:
+        """Converts `ApiError` to `ClientError`, without a chained traceback."""
+        try:
+            yield
+        except ApiError as error:
+            raise self.client_error(error) from None
+
+    def client_error(self, error: ApiError) -> ClientError:
+        return ClientError(error_text(error, self.origin, self.listing), error)
+
+
 class Reader:
     """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`.
 
@@ -86,32 +128,20 @@ class Reader:
     """
 
     def __init__(self, requester: Requester, namespace: str, kind: JobKind = TFJOB, label_selector: str = "") -> None:
+        self.namespace = namespace
+        self.label_selector = label_selector
+        self.kind = kind
         self._requester = requester
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._kind = kind
         self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
         self._jobs = ResourceClient(requester, JOBS, decoder_for(BatchJob), **_PATIENCE)
         self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
         self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
 
-    @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @property
-    def kind(self) -> JobKind:
-        return self._kind
-
-    @property
-    def label_selector(self) -> str:
-        return self._label_selector
-
     def tables(self) -> Iterator[TablePage]:
         """The jobs page by page, as the server prints them."""
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": self._label_selector} if self._label_selector else {})
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": self.label_selector} if self.label_selector else {})
         while True:
-            path = self._kind.resource.path(self._namespace)
+            path = self.kind.resource.path(self.namespace)
             body = self._requester.request("GET", path, query=query, accept=TABLE, **_PATIENCE)
             yield (table := _read_table(body))
             if not table.metadata.continue_:
@@ -120,34 +150,30 @@ class Reader:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs without managedFields."""
-        items = (item for page in self._own.pages(self._namespace, self._label_selector) for item in page.items)
+        items = (item for page in self._own.pages(self.namespace, self.label_selector) for item in page.items)
         found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
         for each in found:
             each["metadata"].pop("managedFields", None)
         return found
 
     def job(self, name: str) -> AnyJob:
-        found: AnyJob = self._own.get(self._namespace, name)
+        found: AnyJob = self._own.get(self.namespace, name)
         return found
 
     def children(self, job: AnyJob) -> ObservedState:
         """The child Jobs of a job and their pods, selected as the controller does."""
-        from tfjob_controller.client.diagnostics.replicas import (
-            runtime_id_of_job,  # a list needs nothing of what judges replicas
-        )
-
-        meta = job.metadata
-        selector = selector_string(job_labels(meta.name, runtime_id_of_job(job), self._kind.name_label))
-        if not runtime_id_of_job(job):
+        meta, runtime_id = job.metadata, runtime_id_of_job(job)
+        if not runtime_id:
             return ObservedState()
+        selector = selector_string(job_labels(meta.name, runtime_id, self.kind.name_label))
         by_job: dict[str, list[Pod]] = {}
-        for pod in self._pods.list(self._namespace, selector):
+        for pod in self._pods.list(self.namespace, selector):
             if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
                 by_job.setdefault(child_job_of(pod), []).append(pod)
         return ObservedState(
             jobs={
                 child.metadata.name: child
-                for child in self._jobs.list(self._namespace, selector)
+                for child in self._jobs.list(self.namespace, selector)
                 if (owner := controller_of(child)) is not None and owner.uid == meta.uid
             },
             pods=by_job,
@@ -156,7 +182,7 @@ class Reader:
     def events(self, uid: str, event_type: str = "") -> Sequence[Event]:
         """About one object."""
         selector = f"involvedObject.uid={uid}" + (f",type={event_type}" if event_type else "")
-        return self._events.list(self._namespace, field_selector=selector)
+        return self._events.list(self.namespace, field_selector=selector)
 
 
 def _read_table(body: bytes) -> TablePage:

@@ -1,15 +1,17 @@
-"""Text for people: single lines, ages, replica ranges, and tables with aligned columns.
+"""Text for people: single lines, ages, replica ranges, and tables for terminals and notebooks.
 
-Everything that comes from a cluster passes `one_line`, since a program must not control the reader's terminal. Only the
-standard library is imported, because the plugin reports errors of its command line with these functions.
+Everything that comes from a cluster passes `one_line`, since a program must not control the reader's terminal, and is
+escaped in HTML. Only the standard library is imported, because the plugin reports errors of its command line with these
+functions.
 """
 
 from __future__ import annotations
 
+import html
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar, overload
 
 from tfjob_controller.util.text import escape
 from tfjob_controller.util.timestamps import parse_time
@@ -23,6 +25,11 @@ _MIN_FOLDED_WIDTH = 30
 # Decorates the text of a cell: gets the index of its line (the header is line 0, if there is one), of its column, and
 # the text.
 Style: TypeAlias = Callable[[int, int, str], str]
+
+T = TypeVar("T")
+Columns: TypeAlias = Mapping[str, Callable[[T], str]]
+
+_LEFT = ' style="text-align: left"'
 
 
 def one_line(text: str) -> str:
@@ -129,3 +136,57 @@ class TextTable:
 
 def _cleaned(row: Sequence[str]) -> list[str]:
     return [one_line(cell) or "-" for cell in row]
+
+
+class Table(Sequence[T], Generic[T]):
+    """The items of a list as they were when they were read. Immutable, so any thread may read it."""
+
+    __slots__ = ("_columns", "_items")
+
+    def __init__(self, items: Iterable[T], columns: Columns[T]) -> None:
+        self._items = tuple(items)
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Table[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Table[T]:
+        return Table(self._items[index], self._columns) if isinstance(index, slice) else self._items[index]
+
+    def __repr__(self) -> str:
+        if not self._items:
+            return "(none)"
+        return "\n".join(TextTable(list(self._columns), self._rows()).lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(list(self._columns), self._rows()) if self._items else html_element("p", "(none)")
+
+    def _rows(self) -> list[list[str]]:
+        return [[cell(item) for cell in self._columns.values()] for item in self._items]
+
+
+def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th{_LEFT}>{html.escape(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{''.join(f'<td{_LEFT}>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_fields(pairs: Mapping[str, str]) -> str:
+    """Names and values; those without a value are left out."""
+    rows = (
+        f"<tr><th{_LEFT}>{html.escape(name)}</th><td{_LEFT}>{html.escape(value)}</td></tr>"
+        for name, value in pairs.items()
+        if value
+    )
+    return f"<table><tbody>{''.join(rows)}</tbody></table>"
+
+
+def html_element(tag: str, text: str) -> str:
+    return f"<{tag}>{html.escape(text)}</{tag}>"

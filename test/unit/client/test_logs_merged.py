@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.logs import MAX_FOLLOWED, log_lines
+from tfjob_controller.client.logs import MAX_FOLLOWED, LogLine, log_lines, stream_logs
 from tfjob_controller.kube.errors import ApiError
 
 
@@ -34,8 +34,13 @@ def tell(error: ApiError) -> ClientError:
     return ClientError(f"told: {error.message}")
 
 
+def read_lines(shelf: Shelf, *, follow: bool) -> Iterator[LogLine]:
+    replicas = list(shelf.logs)
+    return log_lines(stream_logs(shelf, replicas, follow=follow), len(replicas), tell)
+
+
 def read(shelf: Shelf, *, follow: bool) -> list[str]:
-    return sorted(str(line) for line in log_lines(shelf, list(shelf.logs), tell, follow=follow))
+    return sorted(str(line) for line in read_lines(shelf, follow=follow))
 
 
 GONE = ApiError(404, "NotFound", "no such pod")
@@ -55,12 +60,12 @@ def test_what_is_wrong_with_one_is_a_warning_and_the_others_are_read(follow: boo
 def test_where_no_replica_has_a_log_that_is_an_error(follow: bool, count: int) -> None:
     shelf = Shelf({f"a-{index}": [GONE] for index in range(count)})
     with pytest.raises(ClientError, match="told: no such pod"):
-        list(log_lines(shelf, list(shelf.logs), tell, follow=follow))
+        list(read_lines(shelf, follow=follow))
 
 
 def test_a_reader_that_stops_early_closes_what_is_followed() -> None:
     shelf = Shelf({"a-0": [b"line"] * 5000, "a-1": [b"line"] * 5000})
-    lines = log_lines(shelf, list(shelf.logs), tell, follow=True)
+    lines = read_lines(shelf, follow=True)
     next(lines)
     lines.close()  # type: ignore[attr-defined]  # a generator is an iterator that can be closed
     assert shelf.closed.is_set()
@@ -75,4 +80,4 @@ def test_nobody_waits_for_a_thread_that_has_died() -> None:
 def test_too_many_are_not_followed() -> None:
     names = [f"a-{index}" for index in range(MAX_FOLLOWED + 1)]
     with pytest.raises(ClientError, match="too many to follow"):
-        log_lines(Shelf({}), names, tell, follow=True)
+        stream_logs(Shelf({}), names, follow=True)

@@ -14,8 +14,7 @@ import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
-from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job
-from tfjob_controller.client.kinds import Snapshot
+from tfjob_controller.client.kinds import Snapshot, runtime_id_of_job
 from tfjob_controller.client.reader import EVENTS
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for

@@ -13,11 +13,10 @@ from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, res
 from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
-from tfjob_controller.client.diagnostics.replicas import runtime_id_of_job, status_of
-from tfjob_controller.client.kinds import AnyJob
+from tfjob_controller.client.diagnostics.replicas import status_of
+from tfjob_controller.client.kinds import AnyJob, runtime_id_of_job
 from tfjob_controller.client.reader import Event
-from tfjob_controller.client.tables import html_fields, html_heading, html_paragraph, html_table
-from tfjob_controller.client.text import age, ago
+from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.trainer.state import replica_state
 from tfjob_controller.trainer.state.pods import shortened
@@ -254,7 +253,7 @@ def to_html(description: Description, now: datetime | None = None) -> str:
         "Restarts": str(description.restarts),
         "Age": age(description.created, now),
     }
-    parts = [html_fields(fields), *map(html_paragraph, description.hints)]
+    parts = [html_fields(fields), *(html_element("p", hint) for hint in description.hints)]
     for each in sections_of(description, now):
-        parts += [html_heading(each.title), html_table(each.headers, each.rows)]
+        parts += [html_element("h4", each.title), html_table(each.headers, each.rows)]
     return "".join(parts)

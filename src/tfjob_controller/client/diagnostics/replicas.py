@@ -19,7 +19,6 @@ from tfjob_controller.api.trainjob.types import (
 )
 from tfjob_controller.client.validation import spec_problem
 from tfjob_controller.trainer.frameworks.base import ByEnvironment, Setting
-from tfjob_controller.trainer.naming import runtime_id_of
 from tfjob_controller.trainer.plan.model import Plan, UnplannableError
 from tfjob_controller.trainer.plan.tfjob import build_plan
 from tfjob_controller.trainer.plan.trainjob import Recipe, build_train_plan
@@ -35,11 +34,6 @@ _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 def status_of(job: TFJob | TrainJob) -> TrainingStatus:
     """The status of a job of either kind, in the form of a TFJob's."""
     return job.status if isinstance(job, TFJob) else trainjob.from_wire(job.status)
-
-
-def runtime_id_of_job(job: TFJob | TrainJob) -> str:
-    """The id in the names of its children; empty before there are any."""
-    return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
 
 
 def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime) -> tuple[ReplicaState, ...]:

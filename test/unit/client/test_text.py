@@ -9,8 +9,7 @@ import pytest
 from helpers.clusterinmemory import running_world
 from tfjob_controller.client.diagnostics.description import describe
 from tfjob_controller.client.diagnostics.replicas import replica_views
-from tfjob_controller.client.tables import Table
-from tfjob_controller.client.text import age
+from tfjob_controller.client.text import Table, age
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EVIL = "<script>alert('x')</script>"
