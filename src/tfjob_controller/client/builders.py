@@ -1,4 +1,4 @@
-"""Manifests from a few words. What they give is a plain dict: print it, change it, submit it."""
+"""Builds manifests from a few arguments. A manifest is a plain dict, which can be printed, changed and submitted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind
 
 Manifest: TypeAlias = dict[str, Any]
-# Quantities such as {"cpu": 2, "memory": "4Gi"}, asked for and allowed at most.
+# Quantities such as {"cpu": 2, "memory": "4Gi"}, for requests and limits.
 Resources: TypeAlias = Mapping[str, int | float | str]
 # A dict is a Kubernetes variable without its name, such as {"valueFrom": …}.
 Environment: TypeAlias = Mapping[str, str | int | float | Mapping[str, Any]]
 
-PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-# What the controller gives the containers of a TrainJob, unless its runtime says otherwise; the job has no such field.
-TRAINJOB_PULL_POLICY = "IfNotPresent"
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+# The containers of a TrainJob have this policy unless its runtime sets another one; the job has no such field.
+_TRAINJOB_PULL_POLICY = "IfNotPresent"
 
 
 def tfjob(
@@ -40,14 +40,23 @@ def tfjob(
     """A TFJob whose master and workers run the same program; its parameter servers run TensorFlow's own server.
 
     `image_pull_policy` is Always, IfNotPresent or Never; Kubernetes' default is Always for the tag `latest` and for an
-    image without a tag. `gang` is True or {"minWorkers": 2}; `autoscaling` is such as {"maxWorkers": 8}. `pod` is what
-    else their pods have, such as {"tolerations": […]}. Without a master worker 0 is the chief. Further arguments are
-    fields of the spec as they stand in the manifest, such as cleanPodPolicy="None".
+    image without a tag. `gang` is True or a mapping such as {"minWorkers": 2}; `autoscaling` is a mapping such as
+    {"maxWorkers": 8}. `pod` has further fields of the pods, such as {"tolerations": […]}. Without a master, worker 0 is
+    the chief. Further arguments are fields of the spec by their names in the manifest, such as cleanPodPolicy="None".
 
     Raises `ClientError` for an unknown pull policy, for a command or arguments that are not a list of strings, and for
-    an environment or resources that are no mapping.
+    an environment or resources that are not a mapping.
     """
-    template = _template("tensorflow", image, _pull_policy(image_pull_policy), command, args, resources, env, pod)
+    _check_pull_policy(image_pull_policy)
+    fields = _given(
+        imagePullPolicy=image_pull_policy,
+        command=_strings("command", command),
+        args=_strings("args", args),
+        env=_env(env),
+        resources=_resources(resources),
+    )
+    containers = [{"name": "tensorflow", "image": image, **fields}]
+    template = {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
     replicas: list[dict[str, Any]] = []
     if master:
         replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
@@ -58,8 +67,7 @@ def tfjob(
     found: dict[str, Any] = {"replicaSpecs": replicas}
     if not master:
         found["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}
-    if gang is not None:
-        found["gang"] = _gang(gang)
+    found |= _gang(gang)
     if autoscaling is not None:
         found["autoscaling"] = dict(autoscaling)
     return _manifest(TFJOB, name, namespace, {**found, **spec})
@@ -85,18 +93,24 @@ def trainjob(
     namespace: str = "",
     **spec: Any,
 ) -> Manifest:
-    """A TrainJob. What is left out is the runtime's.
+    """A TrainJob. Its runtime provides what the arguments leave out.
 
-    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime says otherwise. `runtime` is the
-    name of a ClusterTrainingRuntime, or a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
-    `model` (to begin with) and `output` are URIs such as s3://bucket/path, or mappings with more than that.
-    `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec as they stand in the
+    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime sets another one. `runtime` is
+    the name of a ClusterTrainingRuntime, or a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
+    `model` (the initial one) and `output` are URIs such as s3://bucket/path, or mappings with further fields.
+    `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec by their names in the
     manifest, such as maxRestarts=3.
 
     Raises `ClientError` for another pull policy, for a command or arguments that are not a list of strings, and for an
-    environment or resources that are no mapping.
+    environment or resources that are not a mapping.
     """
-    _check_trainjob_pull_policy(image_pull_policy)
+    _check_pull_policy(image_pull_policy)
+    if image_pull_policy not in (None, _TRAINJOB_PULL_POLICY):
+        raise ClientError(
+            f"image_pull_policy: cannot be {image_pull_policy} for a TrainJob, whose image is pulled if the node does "
+            "not have it (IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in "
+            "the job"
+        )
     trainer: dict[str, Any] = _given(
         image=image,
         command=_strings("command", command),
@@ -113,9 +127,7 @@ def trainjob(
         datasetConfig=_storage(dataset),
         modelConfig=_given(input=_storage(model), output=_storage(output)),
     )
-    if gang is not None:
-        found["gang"] = _gang(gang)
-    return _manifest(TRAINJOB, name, namespace, {**found, **spec})
+    return _manifest(TRAINJOB, name, namespace, {**found, **_gang(gang), **spec})
 
 
 def _manifest(kind: JobKind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
@@ -127,50 +139,18 @@ def _manifest(kind: JobKind, name: str, namespace: str, spec: Mapping[str, Any])
     }
 
 
-def _template(
-    container: str,
-    image: str,
-    pull_policy: str | None,
-    command: Sequence[str],
-    args: Sequence[str],
-    resources: Resources | None,
-    env: Environment | None,
-    pod: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    found = _given(
-        imagePullPolicy=pull_policy,
-        command=_strings("command", command),
-        args=_strings("args", args),
-        env=_env(env),
-        resources=_resources(resources),
-    )
-    containers = [{"name": container, "image": image, **found}]
-    return {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
-
-
 def _given(**fields: Any) -> dict[str, Any]:
-    """Those that say something."""
+    """The fields that have a value; an empty one counts as none."""
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
 
 
-def _pull_policy(value: str | None) -> str | None:
-    """The same value. Raises `ClientError` for one that Kubernetes does not know."""
-    if value not in (None, *PULL_POLICIES):
+def _check_pull_policy(value: str | None) -> None:
+    if value not in (None, *_PULL_POLICIES):
         raise ClientError(f"image_pull_policy: must be Always, IfNotPresent or Never, not {value!r}")
-    return value
-
-
-def _check_trainjob_pull_policy(value: str | None) -> None:
-    """A TrainJob has no such field. Raises `ClientError` for what the controller would not do."""
-    if _pull_policy(value) not in (None, TRAINJOB_PULL_POLICY):
-        raise ClientError(
-            f"image_pull_policy: cannot be {value} for a TrainJob, whose image is pulled if the node does not have it "
-            "(IfNotPresent): set imagePullPolicy in the template of a runtime, and name that runtime in the job"
-        )
 
 
 def _strings(argument: str, values: Sequence[str]) -> list[str]:
-    """A copy of the list. Raises `ClientError` for a single string, whose letters would be the elements of the list."""
+    """A copy of the list. Raises `ClientError` for a single string, which would be split into its letters."""
     if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
         raise ClientError(
             f'{argument}: must be a list of strings such as ["python", "train.py"], not {type(values).__name__}: '
@@ -202,8 +182,11 @@ def _env(env: Environment | None) -> list[dict[str, Any]]:
     ]
 
 
-def _gang(gang: bool | Mapping[str, Any]) -> dict[str, Any]:
-    return {"enabled": gang} if isinstance(gang, bool) else {"enabled": True, **gang}
+def _gang(gang: bool | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The field `gang` of a spec; none for None."""
+    if gang is None:
+        return {}
+    return {"gang": {"enabled": gang} if isinstance(gang, bool) else {"enabled": True, **gang}}
 
 
 def _storage(place: str | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError, ClientError
 from tfjob_controller.client.job import Job, Jobs, job_table
-from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, kinds_named
+from tfjob_controller.client.kinds import KINDS, Snapshot, kinds_named
 from tfjob_controller.client.reader import Connection
 from tfjob_controller.client.validation import check_runtime, validate_manifest
 from tfjob_controller.kube.errors import ApiError
@@ -70,8 +70,14 @@ class Client:
     def jobs(self, namespace: str | None = None, all_namespaces: bool = False, kind: str | None = None) -> Jobs:
         """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob."""
         where = "" if all_namespaces else namespace or self.namespace
+        found: list[Snapshot] = []
         with self._connection.client_errors():
-            found = [seen for each in kinds_named(kind) for seen in self._listed(each, where, kind)]
+            for each in kinds_named(kind):
+                try:
+                    found += self._connection.of(each).list(where)
+                except ApiError as error:  # unless the kind was requested, the cluster need not have it
+                    if kind is not None or not error.is_not_found:
+                        raise
         found.sort(key=lambda seen: (seen.metadata.namespace, seen.metadata.name, seen.kind.word))
         return job_table([Job(self._connection, seen) for seen in found], self._connection.clock.now())
 
@@ -107,15 +113,6 @@ class Client:
             if isinstance(sent.job, TrainJob):
                 check_runtime(self._connection.requester, sent.namespace, sent.job)
             return Job(self._connection, self._connection.create(sent.kind, sent.namespace, sent.body, query))
-
-    def _listed(self, kind: JobKind, namespace: str, requested_kind: str | None) -> Iterable[Snapshot]:
-        """Empty for a kind that the cluster does not know, unless that kind was requested."""
-        try:
-            return self._connection.of(kind).list(namespace)
-        except ApiError as error:
-            if error.is_not_found and requested_kind is None:
-                return ()
-            raise
 
 
 def _not_found(refusals: Sequence[ApiError], name: str, namespace: str) -> ApiError:

@@ -1,7 +1,7 @@
 """Validates a manifest before it is sent to the API server.
 
-Most of it the server would refuse as well. That a TrainJob's runtime or framework is missing only the controller says,
-when it has failed the job: `check_runtime` says it before there is a job.
+The API server would refuse most invalid manifests as well. Only the controller notices that a TrainJob's runtime or
+framework does not exist, and fails the job: `check_runtime` reports it before the job is created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 from tfjob_controller.kube.requester import Requester
 
-# A refusal names no more runtimes than this.
+# Errors name this many of the existing runtimes.
 _NAMED = 10
 
 
@@ -34,7 +34,7 @@ class _RuntimeSpec(msgspec.Struct, frozen=True):
 
 
 class _Runtime(msgspec.Struct, frozen=True):
-    """What is read of a runtime, of either kind."""
+    """The fields that are read of a runtime, of either kind."""
 
     metadata: ObjectMeta
     spec: _RuntimeSpec = _RuntimeSpec()
@@ -42,7 +42,7 @@ class _Runtime(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ValidManifest:
-    """A job that can be sent: `namespace` is where it goes, `body` what is sent."""
+    """A job that can be created in `namespace` by sending `body`."""
 
     kind: JobKind
     namespace: str
@@ -51,7 +51,7 @@ class ValidManifest:
 
 
 def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManifest:
-    """The manifest as it can be sent, to `namespace` if it names none. Raises `ClientError` for what cannot be run."""
+    """Validates a manifest, which is for `namespace` if it names none. Raises `ClientError` if it is invalid."""
     kind = kind_of_manifest(manifest)
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
@@ -60,18 +60,18 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
     try:
         body = msgspec.json.encode({**manifest, "metadata": {**metadata, "namespace": where}})
     except (TypeError, ValueError) as error:
-        raise ClientError(f"the manifest holds what JSON does not know: {error}") from None
+        raise ClientError(f"the manifest has a value that JSON cannot represent: {error}") from None
     try:
         job = kind.decode(body)
     except msgspec.MsgspecError as error:
-        raise ClientError(f"this is no {kind.resource.kind}: {error}") from None
+        raise ClientError(f"the manifest is not a {kind.resource.kind}: {error}") from None
     if (problem := spec_problem(job)) is not None:
         raise ClientError(problem)
     return ValidManifest(kind, where, body, job)
 
 
 def spec_problem(job: AnyJob) -> str | None:
-    """The first thing that is wrong with it, in the server's words."""
+    """The first error of the spec, with the API server's message; None for a valid spec."""
     if isinstance(job, TFJob):
         from tfjob_controller.api.tfjob.validation import validate
 
@@ -82,57 +82,50 @@ def spec_problem(job: AnyJob) -> str | None:
 
 
 def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:
-    """Raises `ClientError` if the cluster lacks the runtime that the job names, or knows nothing of its framework.
+    """Raises `ClientError` if the job's runtime or framework does not exist in the cluster.
 
-    It is also raised if the model is to be exported and the runtime has no workspace from which it could be. The
-    controller fails such a job. A user who may not read runtimes is not refused. Raises `ApiError` if the server does
-    not answer.
+    It is also raised if the model is to be exported and the runtime has no workspace. The controller fails such jobs.
+    Nothing is checked for a user who may not read runtimes. Raises `ApiError` if the server does not respond.
     """
     ref, framework = job.spec.runtime_ref, framework_of(job)
     if not is_managed_here(job.spec):
         return
     if ref is not None:
         _check_workspace(job, _referenced(requester, namespace, ref))
-    elif framework in FRAMEWORKS:
-        _check_built_in(requester, job, framework)
-    elif framework:
+    elif framework in FRAMEWORKS and _exports(job):
+        from tfjob_controller.trainer.frameworks.registry import frameworks
+
+        # A job without a reference uses the runtime of its framework, if the cluster has it.
+        found = _found(requester, CLUSTER_TRAINING_RUNTIMES, "", frameworks()[framework].runtime)
+        _check_workspace(job, found)
+    elif framework and framework not in FRAMEWORKS:
         _check_framework(requester, namespace, framework, job.spec.trainer.command)
 
 
-def _referenced(requester: Requester, namespace: str, ref: RuntimeRef) -> _Runtime | None:
-    """None if the user may not read it."""
-    is_namespaced = ref.kind == NAMESPACED_RUNTIME
-    resource, where = (TRAINING_RUNTIMES, namespace) if is_namespaced else (CLUSTER_TRAINING_RUNTIMES, "")
+def _found(requester: Requester, resource: Resource, namespace: str, name: str) -> _Runtime | None:
+    """An empty runtime if there is none of that name; None if the user may not read it."""
     try:
-        return _reader(requester, resource).get(where, ref.name)
+        return _reader(requester, resource).get(namespace, name)
     except ApiError as error:
         if error.is_forbidden or is_unknown_kind(error):
             return None
-        if not error.is_not_found:
-            raise
-        place = f"namespace {namespace}" if is_namespaced else "the cluster"
-        existing = _existing(requester, resource, where)
-        raise ClientError(
-            f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it first, or choose another one"
-            f"{_in_words(existing, place)}"
-        ) from None
+        if error.is_not_found:
+            return _Runtime(ObjectMeta())
+        raise
 
 
-def _check_built_in(requester: Requester, job: TrainJob, framework: str) -> None:
-    """A job without a reference has the runtime of its framework, where the cluster has it."""
-    if not _exports(job):
-        return
-    from tfjob_controller.trainer.frameworks.registry import frameworks
-
-    try:
-        runtime = _reader(requester, CLUSTER_TRAINING_RUNTIMES).get("", frameworks()[framework].runtime)
-    except ApiError as error:
-        if error.is_forbidden or is_unknown_kind(error):
-            return
-        if not error.is_not_found:
-            raise
-        runtime = _Runtime(ObjectMeta())
-    _check_workspace(job, runtime)
+def _referenced(requester: Requester, namespace: str, ref: RuntimeRef) -> _Runtime | None:
+    """None if the user may not read it. Raises `ClientError` if it does not exist."""
+    is_namespaced = ref.kind == NAMESPACED_RUNTIME
+    resource, where = (TRAINING_RUNTIMES, namespace) if is_namespaced else (CLUSTER_TRAINING_RUNTIMES, "")
+    runtime = _found(requester, resource, where, ref.name)
+    if runtime is None or runtime.metadata.name:
+        return runtime
+    place = f"namespace {namespace}" if is_namespaced else "the cluster"
+    existing = _in_words(_existing(requester, resource, where), place)
+    raise ClientError(
+        f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it first, or choose another one{existing}"
+    )
 
 
 def _check_workspace(job: TrainJob, runtime: _Runtime | None) -> None:
@@ -143,13 +136,13 @@ def _check_workspace(job: TrainJob, runtime: _Runtime | None) -> None:
 
 
 def _exports(job: TrainJob) -> bool:
-    """Whether a pod sends what the nodes have written: a claim is mounted instead."""
+    """Whether an exporter uploads the model; a claim is mounted instead."""
     output = model_output_of(job.spec)
     return output is not None and not output.storage_uri.startswith("pvc://")
 
 
 def _check_framework(requester: Requester, namespace: str, framework: str, command: Sequence[str]) -> None:
-    """An added framework is known by a runtime of it, since only the controller has its package."""
+    """A framework that was added to the controller is recognized by its runtime, since its package is not here."""
     from tfjob_controller.trainer.frameworks.registry import by_command
 
     if by_command(command) is not None:
@@ -172,7 +165,7 @@ def _reader(requester: Requester, resource: Resource) -> ResourceClient[_Runtime
 
 
 def _existing(requester: Requester, resource: Resource, namespace: str) -> Sequence[_Runtime] | None:
-    """None if the user may not list them, or the cluster does not know their kind."""
+    """None if the user may not list them, or the cluster does not have their kind."""
     try:
         return _reader(requester, resource).list(namespace)
     except ApiError as error:
@@ -182,7 +175,7 @@ def _existing(requester: Requester, resource: Resource, namespace: str) -> Seque
 
 
 def _in_words(existing: Sequence[_Runtime] | None, place: str) -> str:
-    """What there is to choose from, for the end of a sentence."""
+    """The names of the existing runtimes, for the end of a sentence."""
     if existing is None:
         return ""
     names = sorted(each.metadata.name for each in existing)

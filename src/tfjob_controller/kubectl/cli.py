@@ -1,7 +1,7 @@
-"""`kubectl tfjob`: the plugin's way in. Heavy imports wait until the command line is known to be good.
+"""`kubectl tfjob`: the entry point of the plugin. Heavy modules are imported once the command line is valid.
 
-Exit codes: 1 when the API server or a job stands in the way, 2 for a command line or kubeconfig that cannot be used;
-`wait` has 124 besides, for a time that is over.
+Exit codes: 1 for an error of the API server or a job, 2 for an invalid command line or kubeconfig, and 124 for a
+timeout of `wait`, `submit --wait` or `delete --wait`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
     session = Session(parsed, logs=is_process)
     try:
         code = command.run(session, parsed)
-        sys.stdout.flush()  # here, where a reader that is gone is no surprise
+        sys.stdout.flush()  # here, because a closed pipe is handled above
         return code
     except Exception as error:
         if (refusal := _refusal(error, session)) is None:
@@ -76,7 +76,7 @@ def _carry_out(parsed: Any, *, is_process: bool) -> int:
 
 
 def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
-    """What is said of it, and the exit code; None for what is no refusal but a fault of this program."""
+    """The message and the exit code; None for an error of this program itself."""
     from tfjob_controller.client.errors import ClientError, error_text
     from tfjob_controller.kube.config.credentials import KubeconfigError
     from tfjob_controller.kube.errors import ApiError
@@ -91,7 +91,7 @@ def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
 
 
 def _close_standard_output() -> None:
-    """Whoever read has seen enough (`| head`); Python would complain once more when it flushes at its end."""
+    """The reader of the output has ended (`| head`); without this, Python reports it again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

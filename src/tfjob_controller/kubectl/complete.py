@@ -1,8 +1,8 @@
 """`kubectl tfjob completion`: the scripts of shells, and candidates for the next word of a command line.
 
-kubectl calls `kubectl_complete-tfjob` with the words so far, the last of which is to be completed. The answer is one
-candidate a line, with a tab and a few words behind it, and a last line that says what the shell is to do besides.
-Errors print nothing, since a prompt is no place for them.
+kubectl calls `kubectl_complete-tfjob` with the words so far, the last of which is to be completed. The output has one
+candidate per line, with its description after a tab, and a last line with directives for the shell. Errors print
+nothing, because they would disturb the prompt.
 Source: kubectl pkg/cmd/plugin/plugin_completion.go, cobra completions.go (ShellCompDirective).
 """
 
@@ -23,7 +23,7 @@ from tfjob_controller.kubectl.session import Session
 if TYPE_CHECKING:
     from tfjob_controller.kube.meta import Resource
 
-# Sums of these say what a shell does: add no space, complete no file names.
+# Directives for the shell, which can be added: add no space, complete no file names.
 FILES, NO_SPACE, NO_FILES = 0, 2, 4
 
 Candidates = Iterable[str]
@@ -31,7 +31,7 @@ Candidates = Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The words before the one to complete, taken apart: `values` of flags by destination, and positional ones."""
+    """The parsed words before the one to complete: `values` of flags by destination, and positional arguments."""
 
     values: dict[str, str]
     positional: Sequence[str]
@@ -39,7 +39,7 @@ class Line:
 
 
 def main() -> int:
-    """`kubectl_complete-tfjob`."""
+    """The program `kubectl_complete-tfjob`."""
     return print_candidates(sys.argv[1:])
 
 
@@ -52,7 +52,7 @@ def print_candidates(words: Sequence[str]) -> int:
     try:
         candidates, directive = complete(words or [""])
         lines = [*dict.fromkeys(candidates), f":{directive}"]
-    except (Exception, SystemExit):  # whatever it was, the next word is typed by hand
+    except (Exception, SystemExit):  # after any error the next word is typed by hand
         lines = [f":{NO_FILES}"]
     print("\n".join(lines))
     return 0
@@ -81,7 +81,7 @@ def _commands(word: str) -> Candidates:
 def _after(name: str, parser: argparse.ArgumentParser, given: Sequence[str], word: str) -> tuple[Candidates, int]:
     # argparse has no public way to ask for these; argcomplete reads them too.
     by_flag = parser._option_string_actions
-    line, open_flag = _taken_apart(by_flag, given, word)
+    line, open_flag = _parsed(by_flag, given, word)
     if open_flag is None and word.startswith("--") and "=" in word:
         flag, _, rest = word.partition("=")
         open_flag = by_flag.get(flag)
@@ -94,7 +94,7 @@ def _after(name: str, parser: argparse.ArgumentParser, given: Sequence[str], wor
     return _of_action(awaited, name, line) if awaited is not None else ((), NO_FILES)
 
 
-def _taken_apart(
+def _parsed(
     by_flag: dict[str, argparse.Action], given: Sequence[str], word: str
 ) -> tuple[Line, argparse.Action | None]:
     """The line, and the flag whose value is to be completed."""
@@ -130,20 +130,14 @@ def _awaited(parser: argparse.ArgumentParser, taken: int) -> argparse.Action | N
 
 
 def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candidates, int]:
-    """What the value of a flag or argument may be."""
+    """Candidates for the value of a flag or argument."""
     if action.dest == "kubeconfig":
         return (), FILES
     if action.choices is not None:
         return _beginning(map(str, action.choices), line.word), NO_FILES
     if action.dest == "until":
         return _beginning([*CONDITION_WORDS, "condition="], line.word), NO_FILES
-    source = _source_of(action.dest, command)
-    return (_beginning(source(line), line.word) if source is not None else ()), NO_FILES
-
-
-def _source_of(destination: str, command: str) -> Callable[[Line], Candidates] | None:
-    """What asks the cluster or the kubeconfig; imported when it is needed."""
-    sources = {
+    sources: dict[str, Callable[[Line], Candidates]] = {
         "job": tfjobs if command == "scale" else jobs,
         "jobs": jobs,
         "namespace": namespaces,
@@ -152,7 +146,8 @@ def _source_of(destination: str, command: str) -> Callable[[Line], Candidates] |
         "framework": frameworks,
         "runtime": runtimes,
     }
-    return sources.get(destination)
+    source = sources.get(action.dest)
+    return (_beginning(source(line), line.word) if source is not None else ()), NO_FILES
 
 
 def _beginning(candidates: Candidates, word: str) -> list[str]:
@@ -161,12 +156,12 @@ def _beginning(candidates: Candidates, word: str) -> list[str]:
 
 _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PATIENCE_SECONDS = 3.0
-# More than anybody looks through at a prompt.
-_MOST = 500
+# Limit for the names of one list.
+_MAX_NAMES = 500
 
 
 def jobs(line: Line) -> Iterable[str]:
-    """Names; where two jobs have one, or a kind was begun, with their kind in front."""
+    """Names of jobs, with their kind if two jobs have the name or the word begins with a kind."""
     from tfjob_controller.client.kinds import KINDS
 
     with _session(line) as session:
@@ -186,7 +181,7 @@ def tfjobs(line: Line) -> Iterable[str]:
 
 
 def replicas(line: Line) -> Iterable[str]:
-    """Those that have a pod, their types, and all."""
+    """The replicas that have a pod, their types, and `all`."""
     from tfjob_controller.api.common.core import PODS
     from tfjob_controller.client.kinds import KINDS
     from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX, name_value
@@ -226,7 +221,7 @@ def frameworks(line: Line) -> Iterable[str]:
 
 
 def contexts(line: Line) -> Iterable[str]:
-    """Of the kubeconfig's files; nothing is asked."""
+    """The contexts of the kubeconfig's files; no request is sent."""
     import os
     from pathlib import Path
 
@@ -240,8 +235,7 @@ def contexts(line: Line) -> Iterable[str]:
 
 @contextmanager
 def _session(line: Line) -> Iterator[Session]:
-    values = line.values
-    flags = {name: values.get(name, "") for name in ("namespace", "kubeconfig", "context")}
+    flags = {name: line.values.get(name, "") for name in ("namespace", "kubeconfig", "context")}
     session = Session(Namespace(**flags), logs=True)
     try:
         yield session
@@ -250,7 +244,7 @@ def _session(line: Line) -> Iterator[Session]:
 
 
 def _names(session: Session, resource: Resource, namespace: str = "") -> Iterable[str]:
-    """Empty for a kind that the cluster does not have, or does not show."""
+    """Empty for a kind that the cluster does not have, or that the user may not list."""
     from tfjob_controller.kube.errors import ApiError
 
     try:
@@ -266,7 +260,7 @@ def _metadata(
 ) -> Iterable[Mapping[str, Any]]:
     import msgspec
 
-    query = {"limit": str(_MOST)} | ({"labelSelector": label_selector} if label_selector else {})
+    query = {"limit": str(_MAX_NAMES)} | ({"labelSelector": label_selector} if label_selector else {})
     body = session.requester.request(
         "GET",
         resource.path(namespace),

@@ -50,7 +50,7 @@ class Session:
 
     @property
     def _once(self) -> _Once:
-        """No limit on requests, and a failed one is not sent again: whoever waits is a person, who can ask again."""
+        """Without a rate limit, and without retries after failures: a person waits, who can repeat the command."""
         if self._transport is None:
             from tfjob_controller.kube.http.transport import Transport, default_user_agent
             from tfjob_controller.util.lazylog import before_first_line
@@ -87,7 +87,7 @@ class Session:
         return Client.over(self.requester, self.namespace, self.origin)
 
     def job(self, wanted: JobName) -> Job:
-        """Raises `ClientError` if there is none, `UsageError` if the name alone means two."""
+        """Raises `ClientError` if there is no such job, and `UsageError` if jobs of both kinds have the name."""
         from tfjob_controller.client.errors import AmbiguousNameError
 
         try:
@@ -102,10 +102,10 @@ class Session:
 
 
 class _Once:
-    """A requester that sends a request again only where the server asks for that: by 429 with Retry-After.
+    """A requester that repeats a request only if the server asks for it, by 429 with Retry-After.
 
-    The server has not looked at the request then. It is overloaded, or a CRD was applied a moment ago and the server
-    still prepares the storage of that kind.
+    The server has not processed the request then: it is overloaded, or prepares the storage of a CRD that was applied a
+    moment ago.
     """
 
     def __init__(self, transport: Transport) -> None:

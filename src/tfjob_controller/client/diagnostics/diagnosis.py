@@ -44,26 +44,24 @@ def diagnose(case: Diagnostics) -> Diagnosis:
         _in_deleted_namespace(case)
         or _deleted(job)
         or _managed_elsewhere(job)
-        or _ended(case, status)
+        or _ended(job, status)
         or _invalid(job)
         or _unobserved(job, status)
         or _suspended(case)
         or _waiting_for_gang(case)
         or _failing_pods(case, status)
         or _unscheduled_pods(case)
-        or _restarting(case, status)
+        or _restarting(job, status)
         or _otherwise(case, status)
     )
 
 
 def job_hints(job: AnyJob) -> list[str]:
-    """What the status of the job cannot say, each as whole sentences."""
-    status = status_of(job)
-    elsewhere = _managed_elsewhere(job)
+    """What the status of the job does not say, in whole sentences."""
+    status, elsewhere = status_of(job), _managed_elsewhere(job)
     candidates = [_deleted(job), elsewhere]
     if not is_finished(status):
-        candidates.append(_invalid(job))
-        candidates.append(None if elsewhere is not None else _unobserved(job, status))
+        candidates += [_invalid(job), None if elsewhere is not None else _unobserved(job, status)]
     found = [each for each in candidates if each is not None]
     return [f"{_capitalized(each.now)}. {_capitalized(each.next)}." for each in found]
 
@@ -93,11 +91,11 @@ def _managed_elsewhere(job: AnyJob) -> Diagnosis | None:
     return Diagnosis(f"another controller runs it: {job.spec.managed_by}", "that controller decides; see its log")
 
 
-def _ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     if not is_finished(status):
         return None
     how = "it has succeeded" if status.phase == "Done" else f"it has failed: {status.reason}"
-    ttl, end = case.seen.job.spec.ttl_seconds_after_finished, status.completion_time
+    ttl, end = job.spec.ttl_seconds_after_finished, status.completion_time
     if ttl is None or not end:
         return Diagnosis(how, "nothing: it stays until it is deleted; to run it again, delete it and submit it again")
     gone_at = (datetime.fromisoformat(end) + timedelta(seconds=ttl)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -105,12 +103,9 @@ def _ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
 
 
 def _invalid(job: AnyJob) -> Diagnosis | None:
-    problem = spec_problem(job)
-    return (
-        None
-        if problem is None
-        else Diagnosis(f"its spec cannot be run: {problem}", "correct the spec and submit the job again")
-    )
+    if (problem := spec_problem(job)) is None:
+        return None
+    return Diagnosis(f"its spec cannot be run: {problem}", "correct the spec and submit the job again")
 
 
 def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
@@ -144,14 +139,10 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
             now = f"its gang does not fit even on an empty cluster: {_message(status)}"
             return Diagnosis(now, "it can start once suitable nodes are added, or it requests less")
         if phase == WAITING:
-            return Diagnosis(_place(status), _when(spec, status))
+            position = status.get("position", 0)
+            place = f" at position {position} of the queue" if position else ""
+            return Diagnosis(f"it waits for room as a gang{place}: {_message(status)}", _when(spec, status))
     return None
-
-
-def _place(status: Object) -> str:
-    position = status.get("position", 0)
-    place = f" at position {position} of the queue" if position else ""
-    return f"it waits for room as a gang{place}: {_message(status)}"
 
 
 def _when(spec: Object, status: Object) -> str:
@@ -169,14 +160,10 @@ def _when(spec: Object, status: Object) -> str:
 
 def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     waiting = dict(_waiting_containers(case.pods))
-    for reasons, next_ in (
-        (
-            _BAD_IMAGE,
-            "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret",
-        ),
-        (_BAD_CONFIG, "the kubelet tries again; correct what the message names"),
-        ({_CRASHES}, f"it is restarted with a backoff of up to 5 minutes; {_limit(case, status)}"),
-    ):
+    image = "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret"
+    config = "the kubelet tries again; correct what the message names"
+    crash = f"it is restarted with a backoff of up to 5 minutes; {_limit(case.seen.job, status)}"
+    for reasons, next_ in ((_BAD_IMAGE, image), (_BAD_CONFIG, config), ({_CRASHES}, crash)):
         found = {pod: words for pod, (reason, words) in waiting.items() if reason in reasons}
         if found:
             return Diagnosis(_listed(found), next_)
@@ -194,22 +181,20 @@ def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
     return Diagnosis(_listed(found), "kube-scheduler tries again by itself as soon as nodes or pods change")
 
 
-def _restarting(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     for each in status.conditions:
         if each.type in ("Restarting", "Resizing") and each.status == "True":
             word = "restarted" if each.type == "Restarting" else "resized"
-            return Diagnosis(
-                f"it is being {word}: {each.message}", f"it runs on once its pods are ready; {_limit(case, status)}"
-            )
+            then = f"it runs on once its pods are ready; {_limit(job, status)}"
+            return Diagnosis(f"it is being {word}: {each.message}", then)
     return None
 
 
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
     ready = ", ".join(f"{role} {count}" for role, count in status.ready.items())
     if status.phase == "Running":
-        return Diagnosis(
-            f"it runs: {ready or 'replicas are ready'}", f"it ends when its chief does; {_limit(case, status)}"
-        )
+        then = f"it ends when its chief does; {_limit(case.seen.job, status)}"
+        return Diagnosis(f"it runs: {ready or 'replicas are ready'}", then)
     if status.phase == "CleanUp":
         return Diagnosis("its program has ended, and its pods are cleaned up", "it is Done or Failed in moments")
     why = f": {status.reason}" if status.reason else ""
@@ -217,17 +202,14 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
     return Diagnosis(f"{found}{why}{f' ({ready})' if ready else ''}", "it runs once all of its pods are ready")
 
 
-def _limit(case: Diagnostics, status: TrainingStatus) -> str:
-    """The limit that ends a job which restarts again and again."""
-    job = case.seen.job
+def _limit(job: AnyJob, status: TrainingStatus) -> str:
+    """The limit of restarts, after which the job fails."""
     limit = job.spec.max_restarts if isinstance(job, TrainJob) else job.spec.backoff_limit
-    if limit is None:
-        return f"restarts so far: {status.restarts}, without a limit"
-    return f"restarts so far: {status.restarts}, of {limit}"
+    return f"restarts so far: {status.restarts}, {'without a limit' if limit is None else f'of {limit}'}"
 
 
 def _waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """By pod, its first container that waits: the reason, and it in words."""
+    """For each pod its first waiting container: the reason, and the reason with its message."""
     for pod in _live(pods):
         status = pod.get("status", {})
         for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
@@ -250,7 +232,7 @@ def _name(pod: Object) -> str:
 
 
 def _listed(words: dict[str, str]) -> str:
-    """The first in full, others by their names, further ones by their number."""
+    """The first one in full, then names of others, then the number of further ones."""
     (first, says), *others = sorted(words.items())
     text = f"{first} is {says}" if says.startswith("not ") else f"{first} waits: {says}"
     named = ", ".join(name for name, _ in others[: _NAMED - 1])

@@ -56,7 +56,7 @@ def timeline(case: Diagnostics) -> list[TimelineEntry]:
         *(entry for gang in case.gangs for entry in _of_gang(gang)),
         *(entry for job in case.jobs for entry in _of_child("job", job)),
         *(entry for pod in case.pods for entry in _of_pod(pod)),
-        *(_of_event(case, event, replicas) for event in case.events if not _is_said(event, alive)),
+        *(_of_event(event, replicas) for event in case.events if not _is_said(event, alive)),
     ]
     return sort_entries(found)
 
@@ -64,9 +64,8 @@ def timeline(case: Diagnostics) -> list[TimelineEntry]:
 def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     """Sorts by time, and within a second by kind. Entries without a time are left out."""
     rank = {OBJECT: 0, CONDITION: 1, CONTAINER: 2, EVENT: 3, LOG: 4}
-    return sorted(
-        (each for each in entries if each.time), key=lambda each: (each.time[:19], rank[each.kind], each.time)
-    )
+    timed = (each for each in entries if each.time)
+    return sorted(timed, key=lambda each: (each.time[:19], rank[each.kind], each.time))
 
 
 def replica_of(child: Object) -> str:
@@ -81,12 +80,9 @@ def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:
     yield from _life(source, manifest)
     yield from _conditions(source, manifest)
     status = manifest.get("status", {})
-    if status.get("startTime"):
-        yield TimelineEntry(status["startTime"], source, OBJECT, "started, or resumed")
-    if status.get("completionTime"):
-        yield TimelineEntry(
-            status["completionTime"], source, OBJECT, f"ended: {status.get('reason') or status.get('state')}"
-        )
+    yield TimelineEntry(status.get("startTime") or "", source, OBJECT, "started, or resumed")
+    why = status.get("reason") or status.get("state")
+    yield TimelineEntry(status.get("completionTime") or "", source, OBJECT, f"ended: {why}")
 
 
 def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
@@ -101,8 +97,7 @@ def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
         ("lastResizeTime", f"resized ({attempt})"),
     )
     for name, text in said:
-        if status.get(name):
-            yield TimelineEntry(status[name], source, OBJECT, text)
+        yield TimelineEntry(status.get(name) or "", source, OBJECT, text)
 
 
 def _placed(status: Object) -> str:
@@ -148,10 +143,8 @@ def _of_container(source: str, replica: str, container: Object) -> Iterator[Time
                 yield TimelineEntry(ended["startedAt"], source, CONTAINER, f"{name} started", replica)
             yield _end(source, replica, name, ended)
         elif state.get("running"):
-            again = f" (restart {restarts})" if restarts else ""
-            yield TimelineEntry(
-                state["running"].get("startedAt") or "", source, CONTAINER, f"{name} started{again}", replica
-            )
+            text = f"{name} started (restart {restarts})" if restarts else f"{name} started"
+            yield TimelineEntry(state["running"].get("startedAt") or "", source, CONTAINER, text, replica)
 
 
 def _end(source: str, replica: str, name: str, ended: Object) -> TimelineEntry:
@@ -165,8 +158,7 @@ def _end(source: str, replica: str, name: str, ended: Object) -> TimelineEntry:
 def _life(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
     meta = obj["metadata"]
     yield TimelineEntry(meta.get("creationTimestamp") or "", source, OBJECT, "created", replica)
-    if meta.get("deletionTimestamp"):
-        yield TimelineEntry(meta["deletionTimestamp"], source, OBJECT, "deletion deadline", replica)
+    yield TimelineEntry(meta.get("deletionTimestamp") or "", source, OBJECT, "deletion deadline", replica)
 
 
 def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
@@ -181,7 +173,7 @@ def _is_said(event: Object, alive: set[str]) -> bool:
     return event.get("reason") in _SAID_BY_PODS and event.get("involvedObject", {}).get("uid") in alive
 
 
-def _of_event(case: Diagnostics, event: Object, replicas: dict[str, str]) -> TimelineEntry:
+def _of_event(event: Object, replicas: dict[str, str]) -> TimelineEntry:
     about, series = event.get("involvedObject", {}), event.get("series") or {}
     count = max(series.get("count", 0), event.get("count") or 0, 1)
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or ""
