@@ -49,7 +49,9 @@ def _main(argv: Sequence[str], *, is_process: bool) -> int:
         return print_candidates(argv[1:])
     parsed = parse(argv)
     if parsed.show_version:
-        print(f"{PROGRAM} {_version()}")
+        from importlib import metadata
+
+        print(f"{PROGRAM} {metadata.version('tfjob-controller')}")
         return 0
     if parsed.command is None:
         build_parser(None).print_help()
@@ -93,9 +95,3 @@ def _refusal(error: Exception, session: Session) -> tuple[str, int] | None:
 def _close_standard_output() -> None:
     """The reader of the output has ended (`| head`); without this, Python reports it again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    return metadata.version("tfjob-controller")

@@ -106,19 +106,19 @@ class Screen:
         """Names and values; those without a value are left out."""
         rows = [(name, value) for name, value in fields.items() if value]
         if rows:
-            self._print(*TextTable(None, rows).lines(self._width, self._style_of_field))
+            self._print(
+                *TextTable(None, rows).lines(self._width, lambda _, column, text: self._styled_value(text, column))
+            )
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self._print(*TextTable(headers, rows).lines(self._width, self._style_of_cell))
+        self._print(*TextTable(headers, rows).lines(self._width, lambda line, _, text: self._styled_value(text, line)))
 
     def _folded(self, text: str) -> list[str]:
         return fold(one_line(text), self._width) if self._width else [one_line(text)]
 
-    def _style_of_field(self, line: int, column: int, text: str) -> str:
-        return self._styled(text, _STYLES.get(text, "") if column else _BOLD)
-
-    def _style_of_cell(self, line: int, column: int, text: str) -> str:
-        return self._styled(text, _STYLES.get(text, "") if line else _BOLD)
+    def _styled_value(self, text: str, index: int) -> str:
+        """The text in the style of its value; index 0 is the name of a field or column."""
+        return self._styled(text, _STYLES.get(text, "") if index else _BOLD)
 
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if style and self._has_colours else text

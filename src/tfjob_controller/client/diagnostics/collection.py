@@ -25,7 +25,6 @@ from tfjob_controller.trainer.naming import job_labels, selector_string
 
 Object = dict[str, Any]
 
-SYSTEM_NAMESPACE = "tfjob-system"
 CONTROLLER_SELECTOR = "app=tfjob-controller"
 # Limit for the log of one replica; a controller with several hundred jobs writes that much in a few hours.
 MAX_LOG_BYTES = 10_000_000
@@ -58,7 +57,7 @@ class Diagnostics:
 
 
 def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
-    """Raises `ApiError`, but neither for a missing right nor for a missing kind."""
+    """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, _is_being_deleted(requester, seen.metadata.namespace))
     if name := runtime_id_of_job(seen.job):
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
@@ -114,16 +113,11 @@ def event_time(event: Object) -> str:
     return str(moment or "")
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One JSON line of a controller pod's log."""
+def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str) -> list[tuple[str, Object]]:
+    """The JSON lines about the job since its creation, as far as kubelets keep them, each after its pod's name.
 
-    pod: str
-    fields: dict[str, Any]
-
-
-def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str = SYSTEM_NAMESPACE) -> list[LogRecord]:
-    """The lines about the job since its creation, as far as kubelets keep them. Failures are added to `unread`."""
+    Failures are added to `unread`.
+    """
     client = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False)
     try:
         pods = client.list(namespace, CONTROLLER_SELECTOR)
@@ -135,7 +129,7 @@ def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str
     return [record for pod in pods for record in _pod_log_records(requester, case, pod)]
 
 
-def _pod_log_records(requester: Requester, case: Diagnostics, pod: Pod) -> list[LogRecord]:
+def _pod_log_records(requester: Requester, case: Diagnostics, pod: Pod) -> list[tuple[str, Object]]:
     name = pod.metadata.name
     path = PODS.path(pod.metadata.namespace, name, "log")
     query = {"limitBytes": str(MAX_LOG_BYTES), "sinceTime": case.seen.metadata.creation_timestamp or ""}
@@ -146,7 +140,7 @@ def _pod_log_records(requester: Requester, case: Diagnostics, pod: Pod) -> list[
     except ApiError as error:
         case.unread.append(f"the log of pod {name}: {error.message}")
         return []
-    return [LogRecord(name, fields) for fields in log_records_of(case.key, body)]
+    return [(name, fields) for fields in log_records_of(case.key, body)]
 
 
 def log_records_of(key: str, log: bytes) -> Iterator[dict[str, Any]]:

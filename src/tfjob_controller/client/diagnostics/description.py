@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -42,15 +41,6 @@ class ReplicaRow(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
-REPLICA_HEADERS = ("Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message")
-
-
-def replica_cells(row: ReplicaRow) -> list[str]:
-    """The cells below `REPLICA_HEADERS`."""
-    ready = "yes" if row.ready else "no"
-    return [row.replica, row.state, ready, str(row.restarts), row.last_exit, row.node, row.pod, row.message]
-
-
 class EventRow(msgspec.Struct, frozen=True, rename="camel"):
     last_seen: str
     type: str
@@ -84,7 +74,6 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = TFJOBS.kind
 
     def _repr_html_(self) -> str:
-
         return to_html(self)
 
 
@@ -212,17 +201,21 @@ def _event_row(job_name: str, event: Event) -> EventRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table of a description below its title."""
-
-    title: str
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def sections_of(description: Description, now: datetime) -> list[Section]:
-    """The tables that `kubectl tfjob describe` and notebooks show; those without rows are left out."""
+def sections_of(description: Description, now: datetime) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """The title, headers and rows of each table of a description; tables without rows are left out."""
+    replicas = [
+        [
+            each.replica,
+            each.state,
+            "yes" if each.ready else "no",
+            str(each.restarts),
+            each.last_exit,
+            each.node,
+            each.pod,
+            each.message,
+        ]
+        for each in description.replicas
+    ]
     conditions = [
         [each.type, each.status, ago(each.last_transition_time, now), each.reason, each.message]
         for each in description.conditions
@@ -238,11 +231,11 @@ def sections_of(description: Description, now: datetime) -> list[Section]:
         for each in description.events
     ]
     sections = (
-        Section("Replicas", REPLICA_HEADERS, [replica_cells(each) for each in description.replicas]),
-        Section("Conditions", ("Type", "Status", "Since", "Reason", "Message"), conditions),
-        Section("Events", ("Last seen", "Type", "Reason", "Times", "Note"), events),
+        ("Replicas", ["Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message"], replicas),
+        ("Conditions", ["Type", "Status", "Since", "Reason", "Message"], conditions),
+        ("Events", ["Last seen", "Type", "Reason", "Times", "Note"], events),
     )
-    return [each for each in sections if each.rows]
+    return [each for each in sections if each[2]]
 
 
 def to_html(description: Description, now: datetime | None = None) -> str:
@@ -254,6 +247,6 @@ def to_html(description: Description, now: datetime | None = None) -> str:
         "Age": age(description.created, now),
     }
     parts = [html_fields(fields), *(html_element("p", hint) for hint in description.hints)]
-    for each in sections_of(description, now):
-        parts += [html_element("h4", each.title), html_table(each.headers, each.rows)]
+    for title, headers, rows in sections_of(description, now):
+        parts += [html_element("h4", title), html_table(headers, rows)]
     return "".join(parts)

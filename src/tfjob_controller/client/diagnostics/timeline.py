@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import msgspec
 
 from tfjob_controller.api.gang import index_of, kind_of
-from tfjob_controller.client.diagnostics.collection import Diagnostics, LogRecord, Object, event_time
+from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.trainer.naming import JOB_TYPE, TASK_INDEX
@@ -196,22 +196,22 @@ def _with_why(text: str, reason: str, message: str) -> str:
     return ": ".join(part for part in (text, reason, shortened(message)) if part)
 
 
-def log_entry(record: LogRecord) -> TimelineEntry:
+def log_entry(pod: str, line: Object) -> TimelineEntry:
     """The entry of a line of the controller's log."""
-    line, left_out = record.fields, {"timestamp", "level", "logger", "event", "key", "reconcile_id"}
-    fields = " ".join(f"{name}={_shown(value)}" for name, value in line.items() if name not in left_out)
+    left_out = {"timestamp", "level", "logger", "event", "key", "reconcile_id"}
+    fields = " ".join(
+        f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in line.items()
+        if name not in left_out
+    )
     return TimelineEntry(
         str(line.get("timestamp", "")),
-        f"pod/{record.pod}",
+        f"pod/{pod}",
         LOG,
         f"{line.get('event', '')} {shortened(fields)}".rstrip(),
         is_warning=line.get("level") in ("warning", "error", "critical"),
         reconcile_id=str(line.get("reconcile_id", "")),
     )
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: bool = False) -> list[TimelineEntry]:

@@ -39,9 +39,9 @@ def _print_description(screen: Screen, description: Description, now: datetime) 
     )
     for hint in description.hints:
         screen.line(hint)
-    for section in sections_of(description, now):
-        screen.heading(section.title)
-        screen.table(section.headers, section.rows)
+    for title, headers, rows in sections_of(description, now):
+        screen.heading(title)
+        screen.table(headers, rows)
     if not description.events:
         screen.heading("Events")
         screen.line("none (the server keeps them for an hour)")
@@ -52,7 +52,7 @@ def explain(session: Session, parsed: Namespace) -> int:
     entries, found = timeline(case), diagnose(case)
     if parsed.controller_logs:
         logs = read_controller_logs(session.requester, case, parsed.controller_namespace)
-        entries = sort_entries([*entries, *map(log_entry, logs)])
+        entries = sort_entries([*entries, *(log_entry(pod, line) for pod, line in logs)])
     if is_for_programs(parsed.output):
         meta = case.seen.metadata
         value = {

@@ -29,15 +29,14 @@ def submit(session: Session, parsed: Namespace) -> int:
     except ClientError as error:
         raise UsageError(str(error)) from None
     if parsed.dry_run == CLIENT:
-        if parsed.output == NAME:
-            return _print_name(manifest["kind"], parsed.name)
-        return print_value(manifest, parsed.output or YAML)
+        return _print_manifest(manifest, parsed.output or YAML)
     job = session.client.submit(manifest, dry_run=parsed.dry_run == SERVER)
-    if parsed.dry_run:
-        return _print_job(job, parsed)
     try:
-        _print_job(job, parsed)
-        return _follow_and_wait(session, job, parsed)
+        if parsed.output:
+            _print_manifest(job.manifest, parsed.output)
+        else:
+            print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
+        return 0 if parsed.dry_run else _follow_and_wait(session, job, parsed)
     except KeyboardInterrupt:
         print_refusal(
             f"interrupted: {job.kind}/{job.name} stays. `{command_for(job, 'wait')}` waits for it again, "
@@ -46,17 +45,10 @@ def submit(session: Session, parsed: Namespace) -> int:
         raise
 
 
-def _print_job(job: Job, parsed: Namespace) -> int:
-    if parsed.output == NAME:
-        return _print_name(job.snapshot.kind.resource.kind, job.name)
-    if parsed.output:
-        return print_value(job.manifest, parsed.output)
-    print(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
-    return 0
-
-
-def _print_name(kind: str, name: str) -> int:
-    print(f"{kind.lower()}.kubeflow.org/{name}")
+def _print_manifest(manifest: dict[str, Any], output: str) -> int:
+    if output != NAME:
+        return print_value(manifest, output)
+    print(f"{manifest['kind'].lower()}.kubeflow.org/{manifest['metadata']['name']}")
     return 0
 
 
@@ -77,44 +69,42 @@ def _follow_and_wait(session: Session, job: Job, parsed: Namespace) -> int:
 
 def manifest_of(parsed: Namespace) -> dict[str, Any]:
     """The manifest that the flags describe. Raises `UsageError` for flags that exclude each other."""
-    of_tfjobs, of_trainjobs = _given(parsed, _OF_TFJOBS), _given(parsed, _OF_TRAINJOBS)
+    of_tfjobs, of_trainjobs = (
+        [name for name in names if getattr(parsed, name) is not None] for names in (_OF_TFJOBS, _OF_TRAINJOBS)
+    )
     if of_tfjobs and of_trainjobs:
         flag = of_tfjobs[0].replace("_", "-")
         raise UsageError(f"--{flag} makes a TFJob and --{of_trainjobs[0]} a TrainJob: leave one of them out")
     if not parsed.image and not (of_trainjobs and parsed.runtime):
         raise UsageError("the job needs an image: --image")
+    amounts = {"cpu": parsed.cpu, "memory": parsed.memory, GPU: parsed.gpus or None}
     common: dict[str, Any] = {
         "image": parsed.image,
         "image_pull_policy": parsed.image_pull_policy,
         "command": parsed.program,
-        "resources": _resources(parsed),
+        "resources": {name: amount for name, amount in amounts.items() if amount is not None},
         "env": dict(parsed.env or ()),
         "gang": True if parsed.gang else None,
         "namespace": parsed.namespace,
     }
     if parsed.suspend:
         common["suspend"] = True
+    if parsed.max_restarts is not None:
+        common["maxRestarts" if of_trainjobs else "backoffLimit"] = parsed.max_restarts
     if of_trainjobs:
         return trainjob(parsed.name, **common, **_trainjob_fields(parsed))
     return tfjob(parsed.name, **common, **_tfjob_fields(parsed))
 
 
-def _given(parsed: Namespace, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if getattr(parsed, name) is not None]
-
-
 def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:
-    others: dict[str, Any] = {} if parsed.max_restarts is None else {"backoffLimit": parsed.max_restarts}
-    if parsed.ps_image:
-        if not parsed.ps:
-            raise UsageError("--ps-image is the image of the parameter servers: say how many with --ps")
-        others["tfImage"] = parsed.ps_image
+    if parsed.ps_image and not parsed.ps:
+        raise UsageError("--ps-image is the image of the parameter servers: say how many with --ps")
+    image = {"tfImage": parsed.ps_image} if parsed.ps_image else {}
     master = bool(parsed.master) or not parsed.workers
-    return {"workers": parsed.workers or 0, "ps": parsed.ps or 0, "master": master, **others}
+    return {"workers": parsed.workers or 0, "ps": parsed.ps or 0, "master": master, **image}
 
 
 def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
-    limit = {} if parsed.max_restarts is None else {"maxRestarts": parsed.max_restarts}
     processes = parsed.processes
     return {
         "nodes": parsed.nodes if parsed.nodes is not None or parsed.runtime else 1,
@@ -124,10 +114,4 @@ def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
         "dataset": parsed.dataset,
         "model": parsed.model,
         "output": parsed.export,
-        **limit,
     }
-
-
-def _resources(parsed: Namespace) -> dict[str, int | str]:
-    amounts = {"cpu": parsed.cpu, "memory": parsed.memory, GPU: parsed.gpus or None}
-    return {name: amount for name, amount in amounts.items() if amount is not None}
