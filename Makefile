@@ -22,7 +22,7 @@ $(VENV)/.ready-%: hack/requirements/%.txt setup.cfg pyproject.toml
 	@hack/make-venv $(VENV) $*
 
 .PHONY: venv
-venv: $(READY) ## Make .venv with all locked dependencies
+venv: $(READY) ## Create .venv with all locked dependencies
 
 .PHONY: lock
 lock: $(READY) ## Lock the newest allowed dependencies, with hashes
@@ -34,16 +34,16 @@ verify: $(READY) ## Format, lint, types, layers, generated files, links in docs
 	@hack/verify
 
 .PHONY: format
-format: $(READY) ## Format and mend what can be mended
+format: $(READY) ## Format the code and apply automatic fixes
 	@$(VENV)/bin/ruff check --fix --quiet src hack test || true
 	@$(VENV)/bin/ruff format src hack test
 
 .PHONY: generate
-generate: $(READY) ## Write CRDs and docs tables anew from the code
+generate: $(READY) ## Generate CRDs and docs tables from the code
 	@$(PY) -m generate
 
 .PHONY: docs
-docs: $(READY) ## Build the docs as a site, build/site/index.html; a dead link fails it
+docs: $(READY) ## Build the docs as a site, build/site/index.html; fails on dead links
 	@$(PY) -m docsite
 
 # Bytecode is kept even if the environment says otherwise: compiling all modules again takes each worker ten seconds.
@@ -51,11 +51,11 @@ unit check: export PYTHONDONTWRITEBYTECODE :=
 # HYPOTHESIS_PROFILE=thorough tries more examples in property tests (test/helpers/examples.py).
 
 .PHONY: unit
-unit: $(READY) ## Unit and property tests: no cluster, less than a minute
+unit: $(READY) ## Unit and property tests: no cluster, a minute
 	@$(PY) -m pytest -n 2 --dist worksteal test/unit test/property
 
 .PHONY: check
-check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/cache/store.py …"; without FILE of those that changed
+check: $(READY) ## The tests of modules in seconds: FILE="src/tfjob_controller/kube/cache/store.py …"; without FILE those of changed modules
 	@$(PY) -m moduletests $(FILE)
 
 .PHONY: test
@@ -63,11 +63,11 @@ test: $(READY) ## Prove every rule: unit, property, integration, end to end (rea
 	@hack/run-tests
 
 .PHONY: test-all
-test-all: $(READY) ## All tests and those that take long by nature; before a release
+test-all: $(READY) ## All tests, also those that take long; before a release
 	@ALL=1 hack/run-tests
 
 .PHONY: release
-release: $(READY) ## Judge the CRDs by those of all releases; VERSION=0.2.0 records a release (docs/releasing.md)
+release: $(READY) ## Compare the CRDs with those of all releases; VERSION=0.2.0 records a release (docs/releasing.md)
 	@$(PY) -m release $(VERSION) $(COMMIT)
 
 ##@ Cluster
@@ -79,15 +79,15 @@ cluster-up: $(LOCAL) ## Start a local control plane; NODES=2 adds real nodes. Th
 	@$(PY) -m localcluster up $(if $(NODES),--nodes $(NODES)) $(STACK)
 
 .PHONY: cluster-down
-cluster-down: $(LOCAL) ## Stop it and leave nothing behind
+cluster-down: $(LOCAL) ## Stop it and remove everything but its logs
 	@$(PY) -m localcluster down $(STACK)
 
 .PHONY: cluster-status
-cluster-status: $(LOCAL) ## What runs, and where its logs are
+cluster-status: $(LOCAL) ## Show what runs, and where its logs are
 	@$(PY) -m localcluster status $(STACK)
 
 .PHONY: node-kill
-node-kill: $(LOCAL) ## Kill node N=2 as a power cut would
+node-kill: $(LOCAL) ## Kill node N=2 as in a power failure
 	@$(PY) -m localcluster node-kill $(N) $(STACK)
 
 .PHONY: node-start
@@ -95,20 +95,20 @@ node-start: $(LOCAL) ## Start node N=2 again
 	@$(PY) -m localcluster node-start $(N) $(STACK)
 
 .PHONY: image
-image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; nodes that run get it. Prints the tar's path
+image: $(LOCAL) ## Build a local image, IMAGE=localhost/tfjob-controller; load it into running nodes. Prints the tar's path
 	@$(PY) -m localcluster image $(IMAGE) $(STACK)
 
-##@ See it work
+##@ Demos
 .PHONY: demo
-demo: $(LOCAL) ## Run the example job on two real nodes and show how it goes; KEEP=1 leaves all running
+demo: $(LOCAL) ## Run the example job on two real nodes and show its progress; KEEP=1 keeps everything running
 	@$(PY) -m demo $(if $(KEEP),--keep)
 
 .PHONY: demo-gang
-demo-gang: $(LOCAL) ## Show two jobs that wait for each other for ever, and do not with the gang scheduler; no root needed
+demo-gang: $(LOCAL) ## Show two jobs that wait for each other forever, but not with the gang scheduler; no root needed
 	@$(PY) -m demo.gang
 
 .PHONY: demo-autoscale
-demo-autoscale: $(LOCAL) ## Show a job that gives workers up for another one, and gets them back; real TensorFlow, two nodes
+demo-autoscale: $(LOCAL) ## Show a job that releases workers for another one and gets them back; real TensorFlow, two nodes
 	@$(PY) -m demo.autoscale
 
 .PHONY: demo-trainjob
@@ -116,15 +116,15 @@ demo-trainjob: $(LOCAL) ## Train a PyTorch model on two nodes with 2 processes e
 	@$(PY) -m demo.trainjob $(if $(KEEP),--keep)
 
 .PHONY: chaos
-chaos: $(READY) ## 1,000 faults over jobs and gangs, and auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small one
+chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; CHAOS_FAULTS=50 CHAOS_JOBS=20 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos.jobs
 
 .PHONY: chaos-gang
-chaos-gang: $(READY) ## 1,000 gangs while things break, and an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small one
+chaos-gang: $(READY) ## Inject faults into 1,000 gangs, with an auditor; CHAOS_GANGS=30 CHAOS_SEED=1 for a small run
 	@$(PY) -m chaos
 
 .PHONY: soak
-soak: $(READY) ## An hour of jobs that come and go: does anything grow? SOAK_MINUTES=10 for a shorter one
+soak: $(READY) ## Create and delete jobs for an hour and check that nothing grows; SOAK_MINUTES=10 for a shorter run
 	@$(PY) -m soak
 
 # SIMULATE='--mean-arrival=2m --seeds=20' adds flags.
@@ -144,7 +144,7 @@ bench-watch: $(READY) ## Watch events applied per second
 	@$(PY) -m bench.watch
 bench-filter: $(READY) ## How long kube-scheduler waits for the gang scheduler's filter
 	@$(PY) -m bench.filter
-bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 that wait
+bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 waiting gangs
 	@$(PY) -m bench.placement
 bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=rest,churn and SHAPES=20x50 run less
 	@$(PY) -m bench.gang
@@ -153,7 +153,7 @@ bench-simulate: $(READY) ## Simulated jobs: 1,000 on 64 nodes, 10,000 on 1,000 n
 bench-logs: $(READY) ## CPU for following the logs of 100 jobs
 	@$(PY) -m bench.logs
 	@$(PY) -m bench.logscontroller
-bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; what a job costs among 5,000 finished. SCALE_JOBS=100 for less
+bench-scale: $(READY) ## 1,000 jobs of 10 on 5,000 nodes; the cost of a job beside 5,000 finished ones. SCALE_JOBS=100 for less
 	@$(PY) -m bench.scale
 
 .PHONY: clean

@@ -1,13 +1,13 @@
-"""`make bench-scale`: 1,000 jobs of 10 replicas on 5,000 nodes, and what a new job costs among many finished ones.
+"""`make bench-scale`: 1,000 jobs of 10 replicas on 5,000 nodes, and the cost of a new job beside many finished ones.
 
 See bench.scalerun and bench.scalekept. Each has a control plane of its own, whose etcd does not sync to disk; a cluster
-that KUBECONFIG names is not used. Pods are run by kwok. The controller has its own defaults, but for `--qps=0`.
+that KUBECONFIG names is not used. Kwok simulates pods. The controller has default flags except for `--qps=0`.
 
 SCALE_PARTS     run, kept; by default both
 SCALE_JOBS, SCALE_REPLICAS, SCALE_NODES          1000, 10, 5000
 SCALE_KEPT, SCALE_NEW_JOBS, SCALE_NEW_REPLICAS   5000 finished jobs at most; 50 new ones of 4 replicas in a round
-SCALE_MINUTES   when the run is given up, 120
-SCALE_KUBELET   kwok, or fake: this project's own stand-in, which is slower and needs no build
+SCALE_MINUTES   minutes after which the run ends, 120
+SCALE_KUBELET   kwok, or fake: this project's fake kubelet, which is slower and needs no build
 """
 
 from __future__ import annotations

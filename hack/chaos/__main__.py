@@ -1,15 +1,15 @@
-"""`make chaos-gang`: gangs that come and go while things break; the auditor says whether anything forbidden happened.
+"""`make chaos-gang`: creates and deletes gangs during faults; an auditor reports violations of the rules.
 
-A control plane of its own, fake nodes, the gang scheduler and its kube-scheduler as processes, plain owners of gangs.
-Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were violations, or
-gangs that did not come through.
+It has a control plane of its own, fake nodes, gang scheduler and kube-scheduler as processes, and simple owners of
+gangs. Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were violations,
+or gangs that did not complete.
 
-CHAOS_GANGS     how many gangs, 1000
-CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
-CHAOS_AT_ONCE   so many gangs are there at a time, 24
+CHAOS_GANGS     number of gangs, 1000
+CHAOS_SEED      seed of all random choices; by default random
+CHAOS_AT_ONCE   number of gangs at a time, 24
 CHAOS_FAULTS    mean seconds between faults, 1.5; 0 for none
-CHAOS_KINDS     the only kinds of faults (chaos.plan.FAULTS), with commas in between; by default all
-CHAOS_PATIENCE  seconds after which a run without any progress is given up, 120
+CHAOS_KINDS     kinds of faults (chaos.plan.FAULTS), separated by commas; by default all
+CHAOS_PATIENCE  seconds without progress after which the run ends, 120
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Brings up a cluster, starts the controller, runs the example job, and shows each step.
+"""Starts a cluster and the controller, runs the example job, and shows each step.
 
 Exit code 0 only if the job is Done/Succeeded *and* the master's log holds the right numbers *and* its pods used both
-nodes. Ctrl-C stops whatever the demo has started.
+nodes. Ctrl-C stops everything that the demo has started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""`make demo-autoscale`: a training job gives workers up for another one, and gets them back when that has ended.
+"""`make demo-autoscale`: a training job releases workers for another one, and gets them back when that has ended.
 
-Real TensorFlow on two real nodes. The first job has as many workers as fit. A second one arrives and finds no room: the
-first is shrunk, both run, the second ends, the first grows again. None of its workers that stay is restarted.
+Real TensorFlow on two real nodes. The first job has as many workers as fit. There is no capacity for a second
+one, so the first shrinks, both run, and the first grows again after the second has ended. No remaining worker is
+restarted.
 
-Exit code 0 only if all of that was seen. Ctrl-C stops whatever the demo has started.
+Exit code 0 only if all of this was observed. Ctrl-C stops everything that the demo has started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`make demo-gang`: two training jobs that each need all GPUs of a small cluster, twice.
 
-First with the default scheduler, which takes pods one by one: each job gets some, waits for the rest, and would do so
-for ever. Then with the gang scheduler: one job runs to its end, then the other, and nobody holds a GPU in vain.
+The default scheduler binds pods one by one: each job gets some GPUs and waits for the rest forever. With the gang
+scheduler one job completes after the other, and no job holds GPUs while it waits.
 
-Exit code 0 only if all of that was seen. Ctrl-C stops whatever the demo has started.
+Exit code 0 only if all of this was observed. Ctrl-C stops everything that the demo has started.
 """
 
 from __future__ import annotations

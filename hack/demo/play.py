@@ -75,7 +75,7 @@ def perform(play: Play) -> int:
 def _parser(play: Play) -> argparse.ArgumentParser:
     image = play.image
     parser = argparse.ArgumentParser(prog=play.program, description=play.description)
-    parser.add_argument("--keep", action="store_true", help="leave cluster, controller and job running")
+    parser.add_argument("--keep", action="store_true", help="keep cluster, controller and job running")
     parser.add_argument(
         image.flag, dest="image", default=os.environ.get(image.variable) or image.default, help=image.help
     )

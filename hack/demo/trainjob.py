@@ -1,7 +1,7 @@
-"""Brings up a cluster, starts the controller, trains a PyTorch model on two nodes, and shows how far it is.
+"""Starts a cluster and the controller, trains a PyTorch model on two nodes, and shows its progress.
 
 Exit code 0 only if the job is Done/SUCCESS *and* its loss fell *and* all four ranks agree *and* its metrics were seen
-at /metrics while it ran *and* its pods used both nodes. Ctrl-C stops whatever the demo has started.
+at /metrics while it ran *and* its pods used both nodes. Ctrl-C stops everything that the demo has started.
 """
 
 from __future__ import annotations

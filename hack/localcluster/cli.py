@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     up = _command(commands, "up", _up, "start a stack; the last line on standard output is its kubeconfig's path")
     up.add_argument("--nodes", type=_node_count, default=0, metavar="N", help="with N real nodes (default: none)")
     down = _command(commands, "down", _down, "stop it and leave nothing behind but its logs")
-    down.add_argument("--all", action="store_true", help="every stack of this user, known or lost")
+    down.add_argument("--all", action="store_true", help="all stacks of this user, with or without a record")
     status = _command(commands, "status", _status, "what runs, and where its logs are")
     status.add_argument("-o", "--output", choices=("text", "json"), default="text")
     for name, run, text in (
@@ -70,7 +70,9 @@ def _command(
     text: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text)
-    command.add_argument("--name", default=state.DEFAULT_NAME, help="which stack (several may run side by side)")
+    command.add_argument(
+        "--name", default=state.DEFAULT_NAME, help="name of the stack (several can run at the same time)"
+    )
     command.set_defaults(run=run)
     return command
 

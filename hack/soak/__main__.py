@@ -1,19 +1,19 @@
-"""`make soak`: an hour of jobs that come and go, and whether controller and gang scheduler stay as small as they were.
+"""`make soak`: creates and deletes jobs for an hour, and checks that controller and gang scheduler do not grow.
 
-A control plane of its own with fake nodes; the controller, the gang scheduler and its kube-scheduler as processes, with
-the flags that they have by themselves. TFJobs and TrainJobs come one after another, some of them gangs; some fail, are
-restarted, suspended, resumed, resized, deleted. All go soon after their end, so that the cluster's contents stay the
-same. Every 10 s it is written down what both programs use. Each figure is a slope per hour (soak.slope) after the first
-fifth, in which jobs come four times as often: what remembers a bounded number of things (events, changes of rooms) is
-to be full by then. Progress goes to standard error; standard output gets a JSON line for each figure. Exit
-code 1 if something grows, or a job did not end as it should. SIGINT ends it early, with the figures so far.
+It has a control plane of its own with fake nodes; the controller, the gang scheduler and its kube-scheduler are
+processes with default flags. TFJobs and TrainJobs are created one after another, some of them gangs; some fail, are
+restarted, suspended, resumed, resized or deleted. All are deleted soon after their end, so that the number of objects
+stays constant. The usage of both programs is recorded every 10 s. Each figure is a slope per hour (soak.slope) after
+the first fifth, in which jobs are created four times as often to fill bounded memories (events, capacity changes).
+Progress goes to standard error; standard output gets a JSON line for each figure. Exit code 1 if something grows, or a
+job did not end as expected. SIGINT ends it early, with the figures so far.
 
-SOAK_MINUTES    how long jobs come, 60
+SOAK_MINUTES    minutes in which jobs are created, 60
 SOAK_EVERY      seconds from one job to the next, 4
-SOAK_RUN        the longest that pods run, in seconds, 20
+SOAK_RUN        longest run of a pod in seconds, 20
 SOAK_TTL        ttlSecondsAfterFinished of the jobs, 20
-SOAK_PATIENCE   seconds after which a job that is still there counts as wrong, 600
-SOAK_SEED       which jobs come; by default another one each time
+SOAK_PATIENCE   seconds after which a job that still exists counts as wrong, 600
+SOAK_SEED       seed of the jobs; by default random
 SOAK_SAMPLES    file for all samples, build/soak/samples.jsonl
 """
 

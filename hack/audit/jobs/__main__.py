@@ -43,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--settle-seconds", type=float, default=0.0, metavar="N", help="default: --reaction-seconds")
     parser.add_argument("--skew-seconds", type=float, default=defaults.skew_seconds, metavar="N")
     parser.add_argument("--namespace", default="", metavar="NAME", help="default: all")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="what was seen, if there are violations")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="file for the recorded history, if there are violations"
+    )
     given = parser.parse_args(argv)
     told = Told()
     told.listen()

@@ -1,15 +1,16 @@
-"""`make chaos`: TFJobs, TrainJobs and gangs while everything breaks; auditors say whether anything forbidden happened.
+"""`make chaos`: injects faults while TFJobs, TrainJobs and gangs run; auditors report violations of the rules.
 
-A control plane of its own, fake nodes, two controllers and two gang schedulers with their kube-schedulers as processes.
-Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if anything was wrong.
+It has a control plane of its own, fake nodes, and two controllers and two gang schedulers with their kube-schedulers as
+processes. Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were
+violations.
 
-CHAOS_FAULTS    how many faults, 1000
-CHAOS_JOBS      how many jobs come while they happen, 150
-CHAOS_SEED      what happens, as far as chance decides it; by default another one each time
+CHAOS_FAULTS    number of faults, 1000
+CHAOS_JOBS      number of jobs, 150
+CHAOS_SEED      seed of all random choices; by default random
 CHAOS_MEAN      mean seconds between faults, 0.5
-CHAOS_KINDS     the only kinds of faults (chaos.jobs.faultplan.FAULTS), with commas in between; by default all
+CHAOS_KINDS     kinds of faults (chaos.jobs.faultplan.FAULTS), separated by commas; by default all
 CHAOS_REST      seconds in which threads are counted, before the first fault and after the last one, 5
-CHAOS_PATIENCE  seconds after which a run without any progress is given up, 180
+CHAOS_PATIENCE  seconds without progress after which the run ends, 180
 """
 
 from __future__ import annotations
