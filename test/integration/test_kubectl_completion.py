@@ -121,7 +121,7 @@ def test_kubectl_completes_the_plugin(places: dict[str, str]) -> None:
     """As its own scripts ask it."""
     kubectl = str(binaries.ensure("kubectl"))
     assert _output([kubectl, "__complete", "tfjob", "sus"], places) == [
-        "suspend\tend the pods of a job, and keep the job",
+        "suspend\tstop the pods of a job, and keep the job",
         ":4",
     ]
     assert _output([kubectl, "__complete", "tfjob", "describe", "a"], places) == ["alpha", ":4"]

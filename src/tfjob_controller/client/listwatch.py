@@ -1,9 +1,9 @@
 """Lists and watches jobs in the caller's own thread: one job until a deadline, or the rows of a table for ever.
 
 Theory of operation. `ListWatchState` decides which request comes next and what its failure means (a broken connection,
-a compacted version, a server without streaming lists); `ListWatcher` sends it. What only a person can correct (missing
-rights, an expired login, an unknown kind) is raised; after any other failure the watcher backs off and tries again
-until its deadline. A timer closes the stream at the deadline, so that a silent connection cannot outlast it.
+a compacted version, a server without streaming lists); `ListWatcher` sends it. Failures that only a person can correct
+(missing rights, an expired login, an unknown kind) are raised; after any other failure the watcher backs off and tries
+again until its deadline. A timer closes the stream at the deadline, so that a silent connection cannot outlast it.
 
 Source: kube/cache/reflector.py, which does the same for caches; kubectl pkg/cmd/get (`--watch`); apiserver
 pkg/endpoints/handlers/response.go (events as tables).

@@ -31,7 +31,7 @@ _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 # Each one followed is a connection of its own through the API server to a kubelet.
 MAX_FOLLOWED = 32
-# Lines that wait for a reader who is slower than the programs.
+# Limit for lines that are not read yet.
 _MAX_QUEUED_LINES = 1000
 _PUT_TIMEOUT_SECONDS = 0.5
 

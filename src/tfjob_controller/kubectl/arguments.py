@@ -76,9 +76,11 @@ class Command:
 
 def _add_list(parser: ArgumentParser) -> None:
     _add_all_namespaces(parser)
-    parser.add_argument("--kind", choices=KINDS, default="", help="those of one kind only; default: both")
-    parser.add_argument("-l", "--selector", default="", metavar="SELECTOR", help="those with these labels, such as a=b")
-    parser.add_argument("-w", "--watch", action="store_true", help="after the table print a row for every change")
+    parser.add_argument("--kind", choices=KINDS, default="", help="only jobs of this kind; default: both")
+    parser.add_argument(
+        "-l", "--selector", default="", metavar="SELECTOR", help="only jobs with these labels, such as a=b"
+    )
+    parser.add_argument("-w", "--watch", action="store_true", help="print a row for every change after the table")
     _add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
 
 
@@ -106,18 +108,20 @@ def _add_explain(parser: ArgumentParser) -> None:
 
 def _add_logs(parser: ArgumentParser) -> None:
     _add_job(parser)
-    follow = "wait for it to start, and show it as it comes, over restarts too"
+    follow = "wait for the program to start, and print lines as they come, also after restarts"
     parser.add_argument("-f", "--follow", action="store_true", help=follow)
-    which = "worker-1, or all workers by `worker`, or `all`. Default: the chief"
+    which = "a replica (worker-1), a role (worker) or `all`; default: the chief"
     parser.add_argument("--replica", default="", metavar="REPLICA", help=which)
     parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
-    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
+    parser.add_argument(
+        "-p", "--previous", action="store_true", help="print the log of the run before the last restart"
+    )
 
 
 def _add_wait(parser: ArgumentParser) -> None:
     parser.description = (
-        "Waits until a job runs, ends or has a condition. Exit codes: 0 it came; 1 it cannot come any more, as the job "
-        "ended otherwise or was deleted; 124 the time is over."
+        "Waits until a job runs, ends or has a condition. Exit codes: 0 it is reached; 1 it can no longer be "
+        "reached, because the job ended otherwise or was deleted; 124 the timeout has passed."
     )
     _add_job(parser)
     parser.add_argument(
@@ -143,37 +147,44 @@ def _add_top(parser: ArgumentParser) -> None:
 
 def _add_submit(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
-    parser.add_argument("name", metavar="NAME", type=name_argument, help="of the job")
-    parser.add_argument("--image", default="", help="image of all replicas; a TrainJob's runtime may give it")
-    parser.add_argument("--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs: IfNotPresent, by default too")
-    add = parser.add_argument_group("TFJobs", "What a job is unless a flag of TrainJobs is given.").add_argument
+    parser.add_argument("name", metavar="NAME", type=name_argument, help="the name of the job")
+    parser.add_argument("--image", default="", help="image of all replicas; optional if a TrainJob's runtime has one")
+    parser.add_argument(
+        "--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs accept IfNotPresent only, their default"
+    )
+    add = parser.add_argument_group("TFJobs", "The job is a TFJob unless a flag of TrainJobs is given.").add_argument
     add("--workers", type=count_argument, metavar="N", help="workers; without a master worker-0 is the chief")
     add("--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server")
     of_ps = "TensorFlow's image for them; default: tfImage of the controller's config file"
     add("--ps-image", metavar="IMAGE", help=of_ps)
-    add("--master", action="store_true", default=None, help="a master too; default: if no --workers")
+    add("--master", action="store_true", default=None, help="add a master; default: only without --workers")
     add = parser.add_argument_group("TrainJobs").add_argument
     add("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
     add("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
     add("--runtime", metavar="NAME", help="the ClusterTrainingRuntime; default: the framework's")
     add("--processes", metavar="N", help="training processes on each node: a number, auto, cpu, gpu")
-    add("--dataset", metavar="URI", help="what is fetched before, such as s3://bucket/folder")
-    add("--model", metavar="URI", help="the model that is fetched before")
-    add("--export", metavar="URI", help="where the model goes at the end")
+    add("--dataset", metavar="URI", help="dataset to fetch before training, such as s3://bucket/folder")
+    add("--model", metavar="URI", help="model to fetch before training")
+    add("--export", metavar="URI", help="URI to which the model is exported at the end")
     add = parser.add_argument_group("each replica").add_argument
     add("--cpu", type=quantity_argument, metavar="QUANTITY", help="such as 2 or 500m")
     add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
     add("--gpus", type=count_argument, metavar="N", help=GPU)
-    add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="may be given again")
-    group = parser.add_argument_group("what becomes of it")
+    add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="can be repeated")
+    group = parser.add_argument_group("start and end")
     add = group.add_argument
-    add("--gang", action="store_true", help="no replica starts before there is room for all")
-    add("--max-restarts", type=count_argument, metavar="N", help="one more fails the job; default: no limit")
-    add("--suspend", action="store_true", help="make it suspended")
-    add("--dry-run", choices=(CLIENT, SERVER), help="print what would be made; `client` asks no cluster")
-    add("-o", "--output", choices=(YAML, JSON, NAME), help="print the job so")
-    add("--wait", action="store_true", help="until it has ended; the exit code is that of `wait`")
-    add("-f", "--follow", action="store_true", help="print the chief's log as it comes, then as --wait")
+    add("--gang", action="store_true", help="start all replicas at once, or none")
+    add(
+        "--max-restarts",
+        type=count_argument,
+        metavar="N",
+        help="restarts after which the next failure ends the job; default: no limit",
+    )
+    add("--suspend", action="store_true", help="create the job suspended")
+    add("--dry-run", choices=(CLIENT, SERVER), help="print the job without creating it; `client` sends no request")
+    add("-o", "--output", choices=(YAML, JSON, NAME), help="format in which the job is printed")
+    add("--wait", action="store_true", help="return when the job has ended, with the exit code of `wait`")
+    add("-f", "--follow", action="store_true", help="print the chief's log as it comes, and then wait as with --wait")
     _add_timeout(group)
 
 
@@ -186,12 +197,14 @@ def _add_scale(parser: ArgumentParser) -> None:
 
 def _add_delete(parser: ArgumentParser) -> None:
     _add_jobs(parser)
-    parser.add_argument("--wait", action="store_true", help="return once they are gone (pods may end later)")
+    parser.add_argument(
+        "--wait", action="store_true", help="return when the jobs are deleted; pods may terminate later"
+    )
     _add_timeout(parser)
 
 
 def _add_completion(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="of your own")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that you use")
 
 
 _JOB_HELP = "NAME, tfjob/NAME or trainjob/NAME"
@@ -206,7 +219,7 @@ def _add_jobs(parser: ArgumentParser) -> None:
 
 
 def _add_all_namespaces(parser: ArgumentParser) -> None:
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
 def _add_output(parser: ArgumentParser, *formats: str) -> None:
@@ -214,14 +227,14 @@ def _add_output(parser: ArgumentParser, *formats: str) -> None:
 
 
 def _add_timeout(parser: Any) -> None:
-    says = "such as 90s, 10m or 1h30m; 0 looks once. Default: no limit"
+    says = "such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
     parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=says)
 
 
 COMMANDS = (
     Command(
         "list",
-        "the jobs of a namespace, as `kubectl get` shows them",
+        "list the jobs of a namespace, as `kubectl get` shows them",
         "commands.list:list_jobs",
         _add_list,
         (
@@ -233,7 +246,7 @@ COMMANDS = (
     ),
     Command(
         "describe",
-        "one job in full: why it does not run, replicas, conditions, events",
+        "show why a job does not run, its replicas, conditions and events",
         "commands.diagnose:describe",
         _add_describe,
         (
@@ -244,7 +257,7 @@ COMMANDS = (
     ),
     Command(
         "explain",
-        "what happened to one job so far, where it stands, and what would change that",
+        "show the timeline of a job, its state, and what would change it",
         "commands.diagnose:explain",
         _add_explain,
         (
@@ -255,7 +268,7 @@ COMMANDS = (
     ),
     Command(
         "logs",
-        "what the training program of a replica printed",
+        "print the logs of a job's replicas",
         "commands.follow:logs",
         _add_logs,
         (
@@ -278,21 +291,21 @@ COMMANDS = (
     ),
     Command(
         "queue",
-        "the jobs that wait for room as a gang, in order, and what each one lacks",
+        "list the waiting gangs in order, and what each one lacks",
         "commands.queue:show_queue",
         _add_queue,
         ("kubectl tfjob queue -A", "kubectl tfjob queue -A -o wide", "kubectl tfjob queue -o json"),
     ),
     Command(
         "top",
-        "which replicas hold what on which node, and what is free",
+        "show which jobs use which resources of each node, and what is free",
         "commands.top:show_usage",
         _add_top,
         ("kubectl tfjob top", "kubectl tfjob top -A", "kubectl tfjob top -A -o json"),
     ),
     Command(
         "submit",
-        "make a job from an image and a command, or print its manifest",
+        "create a job from an image and a command, or print its manifest",
         "commands.submit:submit",
         _add_submit,
         (
@@ -310,21 +323,21 @@ COMMANDS = (
     ),
     Command(
         "suspend",
-        "end the pods of a job, and keep the job",
+        "stop the pods of a job, and keep the job",
         "commands.change:suspend",
         _add_jobs,
         ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
     ),
     Command(
         "resume",
-        "let a suspended job run again",
+        "start a suspended job again",
         "commands.change:resume",
         _add_jobs,
         ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
     ),
     Command(
         "delete",
-        "delete jobs with their pods",
+        "delete jobs and their pods",
         "commands.change:delete",
         _add_delete,
         ("kubectl tfjob delete train", "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m"),
@@ -383,7 +396,7 @@ def command_first(argv: Sequence[str]) -> Sequence[str]:
 
 
 def build_parser(called: Command | None) -> Parser:
-    """The whole command line, of which only the called command has its flags."""
+    """The parser of the whole command line, in which only the called command has its flags."""
     parser = Parser(
         prog=PROGRAM,
         description="TFJobs and TrainJobs of a cluster: submit them, see why one does not run, read its logs.",

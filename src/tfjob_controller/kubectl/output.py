@@ -1,4 +1,4 @@
-"""What commands print: JSON and YAML for programs, tables and fields for people, escaped log lines.
+"""The output of commands: JSON and YAML for programs, tables and fields for people, escaped log lines.
 
 msgspec and PyYAML are imported when they are used, so that importing this module costs little.
 """

@@ -12,10 +12,9 @@ from tfjob_controller.util.commandline import UsageError
 if TYPE_CHECKING:
     from tfjob_controller.client.client import Client
     from tfjob_controller.client.job import Job
-    from tfjob_controller.client.listwatch import TableStreams
     from tfjob_controller.kube.config.kubeconfig import Config
     from tfjob_controller.kube.http.transport import Transport
-    from tfjob_controller.kube.requester import LineStream, Requester
+    from tfjob_controller.kube.requester import LineStream
     from tfjob_controller.kubectl.argumenttypes import JobName
 
 _TOO_MANY_REQUESTS = 429
@@ -40,16 +39,7 @@ class Session:
         return self._config
 
     @property
-    def requester(self) -> Requester:
-        return self._once
-
-    @property
-    def table_streams(self) -> TableStreams:
-        """For watches whose events are tables."""
-        return self._once
-
-    @property
-    def _once(self) -> _Once:
+    def requester(self) -> _Once:
         """Without a rate limit, and without retries after failures: a person waits, who can repeat the command."""
         if self._transport is None:
             from tfjob_controller.kube.http.transport import Transport, default_user_agent

@@ -1,7 +1,7 @@
 """Collects the diagnostics of one job: its objects, the events about them, and the controller's log lines.
 
-The role `view` suffices. Requests are bounded, one kind at a time. What cannot be read is left out and listed in
-`unread`. Objects stay plain JSON, since a timeline shows fields that nothing else reads.
+The role `view` suffices. Requests are bounded, one kind at a time. Objects that cannot be read are left out and
+listed in `unread`. Objects stay plain JSON, since a timeline shows fields that nothing else reads.
 """
 
 from __future__ import annotations

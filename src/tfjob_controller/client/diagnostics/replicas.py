@@ -40,15 +40,14 @@ def replica_views(job: TFJob | TrainJob, observed: ObservedState, now: datetime)
     """The replicas of a job, the chief first; empty if the job has not started or is invalid."""
     if spec_problem(job) is not None:
         return ()
-    plan = _tfjob_plan(job) if isinstance(job, TFJob) else _trainjob_plan(job)
+    if isinstance(job, TFJob):
+        plan = build_plan(job, ControllerConfig()) if job.spec.runtime_id else None
+    else:
+        plan = _trainjob_plan(job)
     if plan is None:
         return ()
     status = status_of(job)
     return views_of_plan(effective_plan(plan, observed, status), observed, status, now)
-
-
-def _tfjob_plan(job: TFJob) -> Plan | None:
-    return build_plan(job, ControllerConfig()) if job.spec.runtime_id else None
 
 
 def _trainjob_plan(job: TrainJob) -> Plan | None:

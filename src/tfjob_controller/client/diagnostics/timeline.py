@@ -5,8 +5,8 @@ container. Events add the rest, for as long as the server keeps them (an hour). 
 
 For people, events of children with one reason, whose messages differ in names and numbers only, are folded into one
 line with their sum: a kubelet that pulls a wrong image for three replicas writes five events for each. Events about the
-job itself are folded only if they are equal, because their numbers matter. What several children report in one second
-is one line, too. Ends of containers and log lines are never folded.
+job itself are folded only if they are equal, because their numbers matter. Entries of several children in one second
+are one line, too. Ends of containers and log lines are never folded.
 """
 
 from __future__ import annotations

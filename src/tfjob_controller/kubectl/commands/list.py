@@ -148,7 +148,7 @@ def _watch(listed: Sequence[JobList], session: Session, parsed: Namespace) -> in
     print("\n".join(shown.lines()), flush=True)
     clock = RealClock()
     watches = [
-        watch_rows(session.table_streams, _reader(session, each.kind, parsed), each.version, print_notice, clock)
+        watch_rows(session.requester, _reader(session, each.kind, parsed), each.version, print_notice, clock)
         for each in listed
     ]
     for index, row in merge_rows(watches):
