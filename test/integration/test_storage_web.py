@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from helpers.fileserver import Fault, FileServer
-from helpers.storagecommand import MARKER, Running, await_part, content_of, initialize
+from helpers.httpserver import Answer, HttpServer
+from helpers.storagecommand import MARKER, Running, await_part, content_of, initialize, run_afresh
 
 CONTENT = os.urandom(5_000_000)
 
@@ -192,3 +195,39 @@ def test_files_are_not_exported_to_a_web_server(tmp_path: Path) -> None:
     ended = export(tmp_path, "http://127.0.0.1:1/x")
     assert ended.code == 1
     assert "cannot be exported to a web server" in ended.last_line
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate that is its own authority, good for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("pki")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=me", "-days", "2"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+def redirecting(to: str, pair: tuple[Path, Path]) -> HttpServer:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    return HttpServer(lambda _: Answer(302, b"", {"Location": to}), context)
+
+
+def test_a_redirect_to_a_server_without_encryption_is_not_followed(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with FileServer(CONTENT) as plain, redirecting(plain.url, pair) as secure:
+        environ = {"SSL_CERT_FILE": str(pair[0]), "STORAGE_URI": f"{secure.url}/data.tar.gz"}
+        ended = run_afresh(["initialize", "dataset", f"--target={tmp_path}/t"], environ)
+    assert ended.code == 1, ended.said
+    assert "redirects to http://, which is not encrypted" in ended.last_line
+    assert plain.ranges == []
+
+
+def test_other_redirects_are_followed_but_not_for_ever(tmp_path: Path) -> None:
+    with FileServer(CONTENT) as server, HttpServer(lambda _: Answer(307, b"", {"Location": server.url})) as front:
+        ended = initialize("dataset", f"{front.url}/data.tar.gz", tmp_path)
+        assert ended.code == 0, ended.said
+        assert content_of(tmp_path) == {"data.tar.gz": CONTENT}
+    with HttpServer(lambda _: Answer(302, b"", {"Location": "/again.gz"})) as endless:
+        ended = initialize("dataset", f"{endless.url}/data.tar.gz", tmp_path)
+    assert "redirects more than 10 times" in ended.last_line

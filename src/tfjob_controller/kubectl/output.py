@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 # JSON may contain these characters as they are; YAML escapes them.
 _CONTROL = re.compile(f"[{CONTROL_CHARACTERS}]")
-# All control characters and escape sequences except colours, tabs and carriage returns, which progress bars need.
-_CONTROL_BUT_COLOURS = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{CONTROL_CHARACTERS}]")
+# SGR parameters of ECMA-48 for colours, bold and the like; 8, which conceals text, is none of them.
+_COLOUR = r"[34]8[;:](?:5|2(?:[;:][0-9]{1,3}){2})[;:][0-9]{1,3}"
+_ATTRIBUTE = rf"(?:{_COLOUR}|0?[0-79]|[2349][0-79]|10[0-7])"
+_ATTRIBUTES = rf"\[(?:{_ATTRIBUTE}(?:[;:]{_ATTRIBUTE})*)?m"
+# All control characters and escape sequences except those, tabs and carriage returns, which progress bars need.
+_CONTROL_BUT_COLOURS = re.compile(rf"\x1b(?!{_ATTRIBUTES})|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{CONTROL_CHARACTERS}]")
 # Bytes that are not valid UTF-8 do nothing to a terminal; they pass unchanged.
 _ENCODING = ("utf-8", "surrogateescape")
 
-# SGR parameters of ECMA-48.
 _BOLD, _CYAN, _GREEN, _YELLOW, _BOLD_RED = "1", "36", "32", "33", "1;31"
 _STYLES = {
     "Running": _CYAN,
@@ -128,8 +131,12 @@ class Screen:
 
 
 def escape_terminal_controls(line: bytes) -> bytes:
-    """A line of a log with control characters and escape sequences except colours made visible."""
-    return _CONTROL_BUT_COLOURS.sub(lambda match: escape(match[0]), line.decode(*_ENCODING)).encode(*_ENCODING)
+    """A line of a log with control characters and escape sequences except colours made visible.
+
+    Colours end with the line, so that no line changes how the next one, and its prefix, look.
+    """
+    shown = _CONTROL_BUT_COLOURS.sub(lambda match: escape(match[0]), line.decode(*_ENCODING))
+    return (shown if "\x1b" not in shown else f"{shown}\x1b[0m").encode(*_ENCODING)
 
 
 def text_after_carriage_return(line: bytes) -> bytes:

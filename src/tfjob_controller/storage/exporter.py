@@ -12,12 +12,12 @@ from typing import Protocol
 
 import structlog
 
+from tfjob_controller.storage.confined import ConfinedSource
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import Manifest, RemoteFile, check_free_space, size_of_folder
 from tfjob_controller.storage.folder import FilledFolder
 from tfjob_controller.storage.initializer import list_files
 from tfjob_controller.storage.options import MODEL_FOLDER, OUTPUT_FOLDER, ExportOptions
-from tfjob_controller.storage.sources import LocalSource
 from tfjob_controller.storage.transfer import RetryPolicy, Transfer, TransferProgress
 from tfjob_controller.storage.uris import Redactor, StorageUri, parse
 from tfjob_controller.storage.workerpool import process_all
@@ -33,7 +33,7 @@ class Sink(Protocol):
         """Whether the destination has the same content already."""
 
     def put(self, path: Path, name: str) -> None:
-        """Uploads the file and verifies that it is complete."""
+        """Uploads the file and verifies that it is complete. The path stands for a descriptor."""
 
 
 def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Redactor) -> None:
@@ -46,7 +46,7 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
         return
     options = dataclasses.replace(options, source=source_of(options))
     retry_policy = RetryPolicy(options.retries, RealClock(), threading.Event(), redact)
-    source = LocalSource(options.source, is_confined=True)
+    source = ConfinedSource(options.source)
     manifest = list_files(source, options.source, retry_policy)
     _log.info("sending", uri=str(uri), source=options.source, files=len(manifest.files), bytes=manifest.byte_count)
     export = _Export(
@@ -69,7 +69,7 @@ def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = 
 
 @dataclass(frozen=True, slots=True)
 class _Export:
-    source: LocalSource
+    source: ConfinedSource
     manifest: Manifest
     progress: TransferProgress
     retry_policy: RetryPolicy
@@ -78,7 +78,7 @@ class _Export:
         if uri.scheme == "file":
             self._copy(uri, options)
         elif uri.scheme == "hf":
-            self._commit(uri, options, environ)
+            self._commit(uri, environ)
         else:
             sink = _sink(uri, environ)
             self._each(lambda file: self._put(sink, file), options.parallel)
@@ -88,13 +88,14 @@ class _Export:
         process_all(self.manifest.files, work, parallel=parallel, stop=stop, tick=tick)
 
     def _put(self, sink: Sink, file: RemoteFile) -> None:
-        path, was_there = Path(file.location), True
+        was_there = True
 
         def attempt() -> bool:
             nonlocal was_there
-            if not sink.has(path, file.name):
-                was_there = False
-                sink.put(path, file.name)
+            with self.source.opened(file) as path:
+                if not sink.has(path, file.name):
+                    was_there = False
+                    sink.put(path, file.name)
             return True
 
         self.retry_policy.try_again(file.name, attempt)
@@ -111,13 +112,14 @@ class _Export:
             self._each(Transfer(self.source, folder, self.progress, self.retry_policy).fetch, options.parallel)
             folder.finish(uri, "export", self.manifest.files, self.progress.present_bytes)
 
-    def _commit(self, uri: StorageUri, options: ExportOptions, environ: Mapping[str, str]) -> None:
+    def _commit(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
         from tfjob_controller.storage.hub import HubSink
 
         sink = HubSink(uri, environ)
 
         def attempt() -> bool:
-            sink.put_all(Path(options.source))
+            with self.source.all_opened(self.manifest.files) as paths:
+                sink.put_all(paths)
             return True
 
         def commit(where: str) -> None:

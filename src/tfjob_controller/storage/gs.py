@@ -17,7 +17,14 @@ from typing import Any
 
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import CRC32C, MD5, Digest
-from tfjob_controller.storage.objectstore import BucketSource, Info, ObjectTraits, object_as_long_as, root_of
+from tfjob_controller.storage.objectstore import (
+    BucketSource,
+    Info,
+    ObjectTraits,
+    content_type_of,
+    object_as_long_as,
+    root_of,
+)
 from tfjob_controller.storage.uris import StorageUri
 
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -79,6 +86,8 @@ class GsSink:
         return bool(info.get("md5Hash") == base64.b64encode(digest).decode())
 
     def put(self, path: Path, name: str) -> None:
-        self._filesystem.put_file(str(path), f"{self._root}/{name}", chunksize=_PART_BYTES)
+        self._filesystem.put_file(
+            str(path), f"{self._root}/{name}", chunksize=_PART_BYTES, content_type=content_type_of(name)
+        )
         if not self.has(path, name):
             raise StorageError(f"{name}: the bucket has another hash of it than was sent", is_transient=True)

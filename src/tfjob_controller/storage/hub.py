@@ -14,7 +14,8 @@ from typing import Any
 
 import structlog
 
-from tfjob_controller.storage.files import GIT, OWN_PREFIX, SHA256, Digest, RemoteFile
+from tfjob_controller.storage.errors import StorageError
+from tfjob_controller.storage.files import GIT, SHA256, Digest, RemoteFile
 from tfjob_controller.storage.objectstore import Info, read_blocks, relative_files
 from tfjob_controller.storage.uris import DATASET, StorageUri
 
@@ -28,6 +29,23 @@ def _token(environ: Mapping[str, str]) -> str | bool:
     return next((environ[name].strip() for name in _TOKENS if environ.get(name, "").strip()), False)
 
 
+def _refuse_plain_http(environ: Mapping[str, str]) -> None:
+    """Has the library refuse redirects to http://, unless the hub itself is reached so.
+
+    The library keeps its settings for the whole process, which has one job.
+    """
+    import httpx
+    from huggingface_hub import set_client_factory
+
+    def check(request: httpx.Request) -> None:
+        if request.url.scheme != "https":
+            raise StorageError(f"the hub redirects to {request.url.scheme}://, which is not encrypted")
+
+    if not (_endpoint(environ) or "https://").startswith("http://"):
+        hooks = {"request": [check]}
+        set_client_factory(lambda: httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None))  # noqa: S113
+
+
 def _endpoint(environ: Mapping[str, str]) -> str | None:
     return environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
@@ -38,6 +56,7 @@ class HubSource:
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
         from huggingface_hub import HfApi, HfFileSystem
 
+        _refuse_plain_http(environ)
         self._uri = uri
         self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
         self._filesystem = HfFileSystem(
@@ -81,20 +100,22 @@ class HubSink:
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
         disable_progress_bars()
+        _refuse_plain_http(environ)
         self._uri = uri
         self._api = HfApi(endpoint=_endpoint(environ), token=_token(environ))
 
-    def put_all(self, folder: Path) -> None:
-        """The repository is made, as a private one, if there is none."""
+    def put_all(self, paths: Mapping[str, Path]) -> None:
+        """Puts files by name. The repository is created, as a private one, if there is none."""
+        from huggingface_hub import CommitOperationAdd
+
         uri = self._uri
         with contextlib.suppress(FileExistsError):
             self._api.create_repo(uri.place, repo_type=uri.repository_type, private=True, exist_ok=True)
-        self._api.upload_folder(
+        below = f"{uri.path}/" if uri.path else ""
+        self._api.create_commit(
             repo_id=uri.place,
             repo_type=uri.repository_type,
-            folder_path=folder,
-            path_in_repo=uri.path or None,
+            operations=[CommitOperationAdd(f"{below}{name}", path) for name, path in paths.items()],
             revision=uri.revision or None,
             commit_message="Exported by tfjob-controller",
-            ignore_patterns=[f"{OWN_PREFIX}*", f"**/{OWN_PREFIX}*"],
         )

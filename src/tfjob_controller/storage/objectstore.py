@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,10 @@ class BucketSource:
 
 def root_of(uri: StorageUri) -> str:
     return f"{uri.place}/{uri.path}".rstrip("/")
+
+
+def content_type_of(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 def object_as_long_as(filesystem: Any, location: str, path: Path) -> Info | None:

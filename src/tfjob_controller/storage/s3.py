@@ -19,7 +19,14 @@ from typing import Any
 
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.files import MD5, Digest
-from tfjob_controller.storage.objectstore import BucketSource, Info, ObjectTraits, object_as_long_as, root_of
+from tfjob_controller.storage.objectstore import (
+    BucketSource,
+    Info,
+    ObjectTraits,
+    content_type_of,
+    object_as_long_as,
+    root_of,
+)
 from tfjob_controller.storage.uris import StorageUri
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -88,7 +95,13 @@ class S3Sink:
 
     def put(self, path: Path, name: str) -> None:
         location, size = f"{self._root}/{name}", path.stat().st_size
-        self._filesystem.put_file(str(path), location, chunksize=_part_bytes(size), max_concurrency=_PARTS_AT_ONCE)
+        self._filesystem.put_file(
+            str(path),
+            location,
+            chunksize=_part_bytes(size),
+            max_concurrency=_PARTS_AT_ONCE,
+            ContentType=content_type_of(name),
+        )
         self._filesystem.invalidate_cache()
         if int(self._filesystem.info(location)["size"]) != size:
             raise StorageError(f"{name}: the bucket has another size of it than was sent", is_transient=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from tfjob_controller.storage.errors import StorageError
 
@@ -14,7 +14,8 @@ SCHEMES = ("s3", "gs", "hf", "http", "https", "file", "pvc")
 DATASET, MODEL = "dataset", "model"
 
 _HIDDEN = "***"
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# An apostrophe can stand in a query.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"<>]+")
 # scrypt's cost: a guess at a short secret in a query takes some 50 ms.
 _SCRYPT_COST = 2**14
 
@@ -77,7 +78,7 @@ def redact_urls(text: str) -> str:
 
 def _shown(match: re.Match[str]) -> str:
     """A URL ends before the punctuation of the sentence that it stands in."""
-    url = match[0].rstrip(".,:;)]}")
+    url = match[0].rstrip(".,:;)]}'")
     return _redacted(url) + match[0][len(url) :]
 
 
@@ -140,9 +141,12 @@ def _file(text: str, rest: str) -> StorageUri:
     return StorageUri(text.strip(), "file", "", "/" + unquote(path).strip("/"))
 
 
-_HIDDEN = "***"
 # Variables with one of these words in their name: those of the libraries, and what users call theirs.
-_SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL|AUTH|SIGNATURE", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"KEY|SECRET|TOKEN|PASS|PWD|PSW|CRED|AUTH|SIGN|SAS|PRIVATE|SESSION|COOKIE|CONN|DSN", re.IGNORECASE
+)
+# The value of such a variable is a path, which is shown because it explains an error.
+_PATH_NAME = re.compile(r"(_FILE|_PATH|_DIR|_HOME|^GOOGLE_APPLICATION_CREDENTIALS|^(OLD)?PWD)$", re.IGNORECASE)
 # Shorter values are ordinary words rather than secrets.
 _SHORTEST = 6
 # The kubelet keeps 2,048 bytes of a log's end as the reason.
@@ -153,12 +157,15 @@ class Redactor:
     """Replaces the values of secret environment variables in messages."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        values = {value.strip() for name, value in environ.items() if _SECRET_NAME.search(name)}
-        # A path, as in GOOGLE_APPLICATION_CREDENTIALS, is shown, because it explains an error.
+        secrets = {
+            shown
+            for name, value in environ.items()
+            if _SECRET_NAME.search(name) and not _PATH_NAME.search(name)
+            for shown in _forms_of(value)
+            if len(shown) >= _SHORTEST
+        }
         # The longest first, since one secret can contain another.
-        self._secrets = sorted(
-            (value for value in values if len(value) >= _SHORTEST and not value.startswith("/")), key=len, reverse=True
-        )
+        self._secrets = sorted(secrets, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """The text as one line of bounded length, without secrets."""
@@ -167,3 +174,13 @@ class Redactor:
             line = line.replace(secret, _HIDDEN)
         line = line.encode("utf-8", "backslashreplace").decode()
         return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+def _forms_of(value: str) -> Iterator[str]:
+    """Yields how a value may stand in a message: in one line, line by line, escaped, and quoted in a URL."""
+    lines = [" ".join(line.split()) for line in value.splitlines()]
+    yield " ".join(value.split())
+    yield from lines
+    yield repr(value)[1:-1]
+    yield quote(value.strip(), safe="")
+    yield quote_plus(value.strip())

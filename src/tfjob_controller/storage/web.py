@@ -20,6 +20,7 @@ from tfjob_controller.storage.uris import StorageUri
 _CONNECT_SECONDS, _READ_SECONDS = 15.0, 60.0
 _BLOCK_BYTES = 2**20
 _CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d+)-\d+|\*)/(?P<size>\d+|\*)")
+_MAX_REDIRECTS, _REDIRECTS = 10, (301, 302, 303, 307, 308)
 _OK, _PARTIAL, _UNSATISFIABLE = 200, 206, 416
 
 
@@ -79,7 +80,17 @@ class WebSource:
 
         session = await self._filesystem.set_session()
         # Signed as it is written: not to be quoted again.
-        return await session.get(URL(self._uri.text, encoded=True), headers=headers)
+        url = URL(self._uri.text, encoded=True)
+        for _ in range(_MAX_REDIRECTS):
+            answer = await session.get(url, headers=headers, allow_redirects=False)
+            if answer.status not in _REDIRECTS or "Location" not in answer.headers:
+                return answer
+            target = url.join(URL(answer.headers["Location"], encoded=True))
+            answer.close()
+            if target.scheme not in ("http", "https") or (url.scheme == "https" and target.scheme != "https"):
+                raise StorageError(f"{self._uri}: the server redirects to {target.scheme}://, which is not encrypted")
+            url = target
+        raise StorageError(f"{self._uri}: the server redirects more than {_MAX_REDIRECTS} times")
 
     def _filesystem_sync(self, task: Any) -> Any:
         from fsspec.asyn import sync

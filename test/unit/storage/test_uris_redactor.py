@@ -15,6 +15,9 @@ ENVIRON = {
     "SHORT_KEY": "abc",
     "GOOGLE_APPLICATION_CREDENTIALS": "/secrets/key.json",
     "HOME": "/home/somebody",
+    "DB_PASS": "correct horse",
+    "SSH_PWD": "/begins/with/a/slash",
+    "PRIVATE_KEY": "-----BEGIN-----\nline one of it\nline two of it\n-----END-----\n",
 }
 
 
@@ -31,6 +34,13 @@ ENVIRON = {
         pytest.param("a\udcff", "a\\udcff", id="a name that is no text"),
         pytest.param("x" * 2000, "x" * 999 + "…", id="very long"),
         pytest.param("GET https://b/o?X-Amz-Signature=12 failed", "GET https://b/o?*** failed", id="URL"),
+        pytest.param("login correct horse", "login ***", id="of a database"),
+        pytest.param("correct%20horse and correct+horse", "*** and ***", id="quoted in a URL"),
+        pytest.param("got /begins/with/a/slash", "got ***", id="it begins as a path does"),
+        pytest.param("bad key: line two of it", "bad key: ***", id="a line of several"),
+        pytest.param("-----BEGIN-----\nline one of it\nline two of it\n-----END-----", "***", id="all lines"),
+        pytest.param("'-----BEGIN-----\\nline one of it\\nx", "'***\\n***\\nx", id="some lines, escaped"),
+        pytest.param("open 'https://h/f?a='secret' failed", "open 'https://h/f?***' failed", id="a quote in a query"),
     ],
 )
 def test_no_secret_of_the_environment_is_shown(text: str, shown: str) -> None:

@@ -4,12 +4,13 @@ One key pair per job, in a Secret, allows all pods of the job to log in to each 
 a tree if there are many nodes. A ConfigMap has the hostfile, the configuration of the SSH client and server, and the
 script that waits for the nodes.
 
-    /root/.ssh   id_rsa, id_rsa.pub, authorized_keys from the Secret; config from the ConfigMap (`mpi-ssh-auth`)
+    /root/.ssh   id_rsa, id_rsa.pub, authorized_keys and known_hosts from the Secret; config from the ConfigMap
+                 (`mpi-ssh-auth`)
     /etc/mpi     hostfile, sshd_config, await-nodes.sh, with-env.sh (`mpi-config`)
 
 A pod that mounts `mpi-ssh-auth` itself keeps its path: an image with a user other than root mounts it at that user's
 ~/.ssh (with an fsGroup, so that the user can read the key). A node with its own command runs that instead of sshd; it
-has to accept the launcher's logins on SSH_PORT.
+has to accept the launcher's logins on SSH_PORT, with the host key ~/.ssh/id_rsa.
 
 Names of the Secret's data, files and variables: upstream mpi-operator and trainer's plugin mpi.
 """
@@ -46,18 +47,17 @@ SSH_PORT = 2222
 
 SSH_VOLUME, SSH_PATH = "mpi-ssh-auth", "/root/.ssh"
 CONFIG_VOLUME, CONFIG_PATH = "mpi-config", "/etc/mpi"
-PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
+PRIVATE_KEY, PUBLIC_KEY, KNOWN_HOSTS = "ssh-privatekey", "ssh-publickey", "ssh-knownhosts"
 HOSTFILE, SSH_CONFIG, SSHD_CONFIG, AWAIT_NODES = "hostfile", "ssh_config", "sshd_config", "await-nodes.sh"
 WITH_ENV = "with-env.sh"
 AWAIT_CONTAINER = "await-nodes"
 
-# Host keys are not checked: they are generated with the pods, and cannot be known in advance.
+# Each node's host key is the job's own key, so it is known before the node runs: ~/.ssh/known_hosts has it.
 _SSH_CONFIG = f"""\
 Host *
   Port {SSH_PORT}
   BatchMode yes
-  StrictHostKeyChecking no
-  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
   LogLevel ERROR
 """
 
@@ -189,7 +189,7 @@ def _hostfile(setting: Setting) -> str:
 
 def _new_secret_data() -> Mapping[str, bytes]:
     private, public = new_key_pair()
-    return {PRIVATE_KEY: private, PUBLIC_KEY: public}
+    return {PRIVATE_KEY: private, PUBLIC_KEY: public, KNOWN_HOSTS: b"* " + public}
 
 
 def _volumes(config_map: str, secret: str) -> tuple[Part, Part]:
@@ -198,6 +198,7 @@ def _volumes(config_map: str, secret: str) -> tuple[Part, Part]:
         {"key": PRIVATE_KEY, "path": "id_rsa", "mode": 0o600},
         {"key": PUBLIC_KEY, "path": "id_rsa.pub"},
         {"key": PUBLIC_KEY, "path": "authorized_keys"},
+        {"key": KNOWN_HOSTS, "path": "known_hosts"},
     ]
     sources = [
         {"secret": {"name": secret, "items": keys}},

@@ -47,6 +47,7 @@ def test_keys_and_files_are_mounted(role: str) -> None:
                                 {"key": "ssh-privatekey", "path": "id_rsa", "mode": 0o600},
                                 {"key": "ssh-publickey", "path": "id_rsa.pub"},
                                 {"key": "ssh-publickey", "path": "authorized_keys"},
+                                {"key": "ssh-knownhosts", "path": "known_hosts"},
                             ],
                         }
                     },
@@ -178,7 +179,8 @@ def test_each_secret_is_a_new_key_pair_that_openssh_reads(tmp_path: Path) -> Non
     make = mpi.FRAMEWORK.secret(SETTING)
     assert make is not None
     first, second = make(), make()
-    assert set(first) == {"ssh-privatekey", "ssh-publickey"}
+    assert set(first) == {"ssh-privatekey", "ssh-publickey", "ssh-knownhosts"}
+    assert first["ssh-knownhosts"] == b"* " + first["ssh-publickey"]
     assert first != second
     assert first["ssh-privatekey"].startswith(b"-----BEGIN EC PRIVATE KEY-----\n")
     assert first["ssh-publickey"].startswith(b"ecdsa-sha2-nistp521 ")
