@@ -29,8 +29,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Decision
-from tfjob_controller.scheduling.queue import NominatedNodes
+from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Decision, NominatedNodes
 
 GPU = "nvidia.com/gpu"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

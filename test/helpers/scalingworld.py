@@ -34,11 +34,17 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     elastic_gang_of,
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit
+from tfjob_controller.scheduling.decisions import (
+    AdmissionDecider,
+    AdmissionPolicy,
+    Admit,
+    NominatedNodes,
+    QueuedGang,
+    queue_order,
+)
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import pod_sets_of, requests_by_kind
-from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, queue_order
 
 SCALE = AutoscalingPolicy(scale_down_after_seconds=30.0, scale_up_after_seconds=60.0)
 

@@ -13,6 +13,7 @@ from helpers.gangs import NOW, a_gang, a_node, a_view, decide_once, workers
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import (
+    HELD_BACK,
     AdmissionDecider,
     AdmissionPolicy,
     Admit,
@@ -20,7 +21,6 @@ from tfjob_controller.scheduling.decisions import (
     Pending,
     Unschedulable,
 )
-from tfjob_controller.scheduling.messages import HELD_BACK
 from tfjob_controller.scheduling.placement import NoFit, place
 from tfjob_controller.scheduling.podsets import pod_sets_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from tfjob_controller.gangscheduler import bindrequests
 from tfjob_controller.gangscheduler.extender import placements, verbs
-from tfjob_controller.scheduling import decisions, messages, nodefilter
+from tfjob_controller.scheduling import decisions, nodefilter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gang-scheduling.md").read_text()
 MESSAGES = [
@@ -30,7 +30,7 @@ MESSAGES = [
     verbs.NOT_FILTERED,
     verbs.NODE_REJECTED,
     verbs.NODE_NOT_OFFERED,
-    messages.HELD_BACK,
+    decisions.HELD_BACK,
     nodefilter.NOT_READY,
     nodefilter.UNSCHEDULABLE,
     nodefilter.TAINTED,

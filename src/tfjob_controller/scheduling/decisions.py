@@ -1,4 +1,9 @@
-"""One scheduling cycle over all pending gangs: which are admitted and where, and why the others stay pending.
+"""The queue of pending gangs and one scheduling cycle over it: which gangs are admitted and where, and why others wait.
+
+The queue is ordered by priority, then by the time since which a gang is queued (`status.queuedTime`, which a failed
+attempt does not reset, or else its creation), then by name. A gang that backs off after a failed attempt
+(`status.requeueTime`) keeps its position but is not considered. A stream of gangs of a higher priority can hold back a
+lower one for ever; among gangs of equal priority none starves.
 
 Theory of operation. `AdmissionDecider.decide` takes the gangs in queue order. It places each one on the free capacity
 of the view and reserves the capacity in the view at once, so that the next gang sees what is left: two gangs can never
@@ -16,22 +21,86 @@ Threads: as the view's, under the same lock. The time is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from tfjob_controller.api.gang import Gang, GangSpec, Missing
-from tfjob_controller.scheduling import messages
+from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.estimates import CapacityEstimate, HypotheticalCapacity
+from tfjob_controller.scheduling.estimates import (
+    CapacityEstimate,
+    HypotheticalCapacity,
+    exceeds_capacity_message,
+    missing_resources,
+    pending_message,
+)
 from tfjob_controller.scheduling.packing import NodeGroup
 from tfjob_controller.scheduling.placement import NodePredicate, Placement, place
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
-from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, queue_order
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 EXCEEDS_CLUSTER_CAPACITY = "ExceedsClusterCapacity"
 INVALID_RESOURCES = "InvalidResources"
+BACKING_OFF = "backs off after a failed attempt"
+HELD_BACK = "there may be room, but gangs that have waited longer come first"
+
+# The longest backoff after a failed attempt; a longer one was written by another clock or by hand, and is ignored.
+MAX_BACKOFF_SECONDS = 60.0
+_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedGang:
+    """A gang in the queue, and the time since which it is queued."""
+
+    key: str
+    gang: Gang
+    since: datetime
+
+    def is_backing_off(self, now: datetime) -> bool:
+        """Whether it backs off after a failed attempt."""
+        return backoff_seconds(self.gang, now) > 0
+
+    def waiting_seconds(self, now: datetime) -> float:
+        """Returns how long it has been queued; never negative, whatever the clocks say."""
+        return max((now - self.since).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NominatedNodes:
+    """Nodes that are nominated for a gang until it has started: no other gang may be placed on them.
+
+    `released` is, by node, the capacity that other gangs have begun to release for it; pods without a gang may not use
+    it either.
+    """
+
+    gang_key: str
+    nodes: frozenset[str]
+    released: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def backoff_seconds(gang: Gang, now: datetime) -> float:
+    """Returns how long the gang still backs off after a failed attempt; 0 if it does not."""
+    until = parse_time_or_none(gang.status.requeue_time)
+    left = (until - now).total_seconds() if until is not None else 0.0
+    return left if 0 < left <= MAX_BACKOFF_SECONDS else 0.0
+
+
+def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
+    """Returns the pending gangs in queue order; suspended gangs are not queued."""
+    waiting = [QueuedGang(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
+    waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
+    return waiting
+
+
+def _since(gang: Gang) -> datetime:
+    return (
+        parse_time_or_none(gang.status.queued_time)
+        or parse_time_or_none(gang.metadata.creation_timestamp)
+        or _BEGINNING
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +206,8 @@ class _GangShape:
             fingerprint = (self._view.nodes_version, *self._estimate.fingerprint())
             if self._message_fingerprint != fingerprint:
                 estimates = self._estimate.estimates
-                message = messages.pending_message(self.pod_sets, estimates, self._hypothetical.rejections)
-                self._message = messages.missing_resources(self.pod_sets, estimates), message
+                message = pending_message(self.pod_sets, estimates, self._hypothetical.rejections)
+                self._message = missing_resources(self.pod_sets, estimates), message
                 self._message_fingerprint = fingerprint
         return self._message
 
@@ -215,17 +284,17 @@ class _Cycle:
         if isinstance(shape, str):
             return Unschedulable(key, INVALID_RESOURCES, shape)
         if queued.is_backing_off(self._now):
-            return self._pending(key, (), messages.BACKING_OFF, shape.may_fit())
+            return self._pending(key, (), BACKING_OFF, shape.may_fit())
         may_fit = shape.may_fit()
         placement = self._place(key, shape) if may_fit else None
         if placement is not None:
             return self._admit(queued, shape, placement)
         if shape.exceeds_cluster():
-            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, messages.exceeds_capacity_message(shape.pod_sets))
+            return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, exceeds_capacity_message(shape.pod_sets))
         if self._open != set() and queued.waiting_seconds(self._now) >= self._policy.starvation_timeout_seconds:
             self._hold(shape)
         if may_fit and shape.may_fit():
-            return self._pending(key, (), messages.HELD_BACK, may_fit=True)
+            return self._pending(key, (), HELD_BACK, may_fit=True)
         return self._pending(key, *shape.message())
 
     def _admit(self, queued: QueuedGang, shape: _GangShape, placement: Placement) -> Admit:

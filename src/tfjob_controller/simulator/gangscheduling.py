@@ -26,10 +26,16 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     preferred_nodes,
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.decisions import AdmissionDecider, AdmissionPolicy, Admit, Unschedulable
+from tfjob_controller.scheduling.decisions import (
+    AdmissionDecider,
+    AdmissionPolicy,
+    Admit,
+    NominatedNodes,
+    Unschedulable,
+    queue_order,
+)
 from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
-from tfjob_controller.scheduling.queue import NominatedNodes, queue_order
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
 from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.jobs import SimJob, ms

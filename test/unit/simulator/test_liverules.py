@@ -13,14 +13,14 @@ import pytest
 
 from helpers.simulations import a_job, simulated
 from tfjob_controller import simulator
-from tfjob_controller.scheduling import decisions, placement, queue
+from tfjob_controller.scheduling import decisions, placement
 from tfjob_controller.scheduling.autoscaling import autoscaler
 
 SOURCES = sorted(Path(str(simulator.__file__)).parent.glob("*.py"))
 JOBS = [a_job("a", 0, 4, 400, servers=1, least=2, most=4), a_job("b", 10, 2, 100)]
 
 # Code of the live program that must have run, by policy.
-ADMISSION = {queue.queue_order.__code__, decisions.AdmissionDecider.decide.__code__, placement.place.__code__}
+ADMISSION = {decisions.queue_order.__code__, decisions.AdmissionDecider.decide.__code__, placement.place.__code__}
 SCALING = {autoscaler.plan_resizes.__code__, placement.find_member_node.__code__}
 
 

@@ -36,8 +36,7 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
-from tfjob_controller.scheduling.decisions import AdmissionPolicy, Decision
-from tfjob_controller.scheduling.queue import MAX_BACKOFF_SECONDS
+from tfjob_controller.scheduling.decisions import MAX_BACKOFF_SECONDS, AdmissionPolicy, Decision
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 

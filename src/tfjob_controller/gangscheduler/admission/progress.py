@@ -15,9 +15,7 @@ from datetime import datetime
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, placed_nodes
 from tfjob_controller.gangscheduler.status.lifecycle import is_bound_member, pods_by_member
-from tfjob_controller.scheduling.decisions import Admit, Decision, Unschedulable
-from tfjob_controller.scheduling.messages import HELD_BACK
-from tfjob_controller.scheduling.queue import queue_order
+from tfjob_controller.scheduling.decisions import HELD_BACK, Admit, Decision, Unschedulable, queue_order
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.

@@ -17,15 +17,18 @@ from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpd
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import (
+    BACKING_OFF,
     AdmissionDecider,
     AdmissionPolicy,
     Admit,
     Decision,
+    NominatedNodes,
     Pending,
+    QueuedGang,
     Unschedulable,
+    backoff_seconds,
+    queue_order,
 )
-from tfjob_controller.scheduling.messages import BACKING_OFF
-from tfjob_controller.scheduling.queue import NominatedNodes, QueuedGang, backoff_seconds, queue_order
 from tfjob_controller.util.clock import Clock
 
 # The position is informational and may lag by some seconds.

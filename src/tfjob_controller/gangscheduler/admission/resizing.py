@@ -44,8 +44,8 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     elastic_kind,
 )
 from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.decisions import QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.queue import QueuedGang
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import parse_time_or_none
 

@@ -23,7 +23,7 @@ from tfjob_controller.gangscheduler.state.observedrequests import ObservedReques
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.queue import NominatedNodes
+from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.util.clock import Clock
 
 # The time after which kube-scheduler retries an unschedulable pod without any event.

@@ -2,5 +2,5 @@
 
 The rules are pure and remember nothing: each call returns all resize requests that should stand now. They try every
 plan with the live placement on a what-if view before they request it. The package may import `scheduling`, `api` and
-`kube.meta`. Start with `autoscaler.plan_resizes`, then read `scaledown.py` and `victims.py`.
+`kube.meta`. Start with `autoscaler.plan_resizes`, then read `victims.py`.
 """

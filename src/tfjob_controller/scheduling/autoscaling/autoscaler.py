@@ -5,12 +5,20 @@ is among them as long as it holds, and one that is not among them is to be withd
 under way are seen from the gangs (`ElasticGang.target`, `leaving`, `last_resize_time`) and from the capacity that will
 be freed (`FreedCapacity`), so a plan that a crash has interrupted is found again.
 
-*Shrink* (scaledown.py): for the head of the queue, once it has waited `scale_down_after_seconds`, running gangs give up
-members, if its whole minimum can then start; all or nothing. From that decision until it has started the nodes of its
-planned placement are nominated for it: no other gang may be placed there, whatever its priority.
+*Shrink*: for the head of the queue, which is the first gang that does not back off after a failed attempt, running
+gangs give up members once it has waited `scale_down_after_seconds`; all or nothing:
 
-*Grow* (below): while no gang is pending, and after `scale_up_after_seconds` without a resize or an admission that had
-to wait, one gang grows by one member.
+1. if it fits as soon as all terminating pods are deleted, no gang shrinks;
+2. otherwise, if it fits once the standing requests are followed, these stand, except those that are not needed;
+3. otherwise a new plan is made (victims.py); if none lets its whole minimum start, no gang shrinks.
+
+While a shrink is under way for a gang, which is seen from requests, or from resizes since it had waited long enough,
+the nodes of its planned placement are nominated for it: no other gang may be placed there, whatever its priority. It
+remains the recipient even if a gang of a higher priority becomes the head meanwhile: before any capacity was released
+until that one has waited as long, afterwards until it has started.
+
+*Grow*: while no gang is pending, and after `scale_up_after_seconds` without a resize or an admission that had to wait,
+one gang grows by one member.
 
 Threads: as the view's. The time is an argument.
 """
@@ -18,23 +26,27 @@ Threads: as the view's. The time is an argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from tfjob_controller.api.gang import UNSCHEDULABLE
+from tfjob_controller.api.gang import UNSCHEDULABLE, kind_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import (
     AutoscalingPolicy,
     ElasticGang,
     ResizePlan,
     ResizeRequest,
 )
-from tfjob_controller.scheduling.autoscaling.scaledown import plan_shrink
-from tfjob_controller.scheduling.clusterview import ClusterView
+from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, select_victims
+from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
+from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.placement import find_member_node
-from tfjob_controller.scheduling.podsets import PodSet
-from tfjob_controller.scheduling.queue import QueuedGang
+from tfjob_controller.scheduling.placement import Placement, find_member_node, place
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of
 
 FREE_CAPACITY = "the cluster has room"
+# How long released capacity stays nominated for a gang: pods have a grace period.
+_RELEASE_TIMEOUT = timedelta(seconds=300)
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 def plan_resizes(
@@ -57,11 +69,14 @@ def plan_resizes(
         return ResizePlan()
     waiting = [each for each in queue if each.gang.status.phase != UNSCHEDULABLE]
     if waiting:
-        return plan_shrink(view, waiting, running, now, policy, freed, waited_at)
-    return plan_growth(view, running, now, policy, waited_at)
+        return _plan_shrink(view, waiting, running, now, policy, freed, waited_at)
+    return _plan_growth(view, running, now, policy, waited_at)
 
 
-def plan_growth(
+# Growing
+
+
+def _plan_growth(
     view: ClusterView,
     running: Sequence[ElasticGang],
     now: datetime,
@@ -114,3 +129,194 @@ def _grow_first(
             return (ResizeRequest(each.key, each.kind, target(each), reason=FREE_CAPACITY),)
         failed.add(each.pod_set)
     return ()
+
+
+# Shrinking
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A pending gang, the minimum of each of its pod sets, and the time from which others shrink for it."""
+
+    queued: QueuedGang
+    minimum: tuple[PodSet, ...]
+    eligible_time: datetime
+
+    @property
+    def key(self) -> str:
+        return self.queued.key
+
+    @property
+    def priority(self) -> int:
+        return self.queued.gang.spec.priority
+
+
+def _plan_shrink(
+    view: ClusterView,
+    waiting: Sequence[QueuedGang],
+    running: Sequence[ElasticGang],
+    now: datetime,
+    policy: AutoscalingPolicy,
+    freed: Sequence[FreedCapacity],
+    waited_at: datetime | None,
+) -> ResizePlan:
+    """`waiting` is in queue order, and only has gangs that an empty cluster could take."""
+    # Until its status has queuedTime, a gang is queued since its creation, which is known to the second only: a
+    # request for it would be withdrawn, and its capacity lost to others, as soon as the status has another time.
+    waiting = [each for each in waiting if each.gang.status.queued_time]
+    first, head = _heads(waiting, now, policy)
+    recheck_time = None if first is None or first.eligible_time <= now else first.eligible_time
+    if head is None:
+        return ResizePlan(recheck_time=recheck_time)
+    recipient = _recipient(waiting, running, now, policy, waited_at)
+    if recipient is not None and recipient.key != head.key:
+        placement = _trial(view, recipient, freed, policy)(())
+        if placement is not None:
+            return ResizePlan(nominated=_nominate(recipient, placement, running), recheck_time=recheck_time)
+    trial = _trial(view, head, freed, policy)
+    shrinking = _shrinking_gangs(running, head)
+    placement = trial(())
+    if placement is not None:
+        is_under_way = bool(shrinking) or _is_releasing(running, head)
+        nominated = _nominate(head, placement, running) if is_under_way else None
+        return ResizePlan(nominated=nominated, recheck_time=recheck_time)
+    found = _needed_victims(shrinking, trial)
+    if found is None and first is head:
+        found = select_victims(view, head.minimum, _candidates(running, head), freed, trial)
+    if found is None:
+        return ResizePlan(recheck_time=recheck_time)
+    requests = _resize_requests(found.victims, head, now)
+    return ResizePlan(requests, _nominate(head, found.placement, running), recheck_time)
+
+
+def _heads(
+    waiting: Iterable[QueuedGang], now: datetime, policy: AutoscalingPolicy
+) -> tuple[_Head | None, _Head | None]:
+    """Returns the head of the queue, and the first gang that has waited long enough."""
+    first: _Head | None = None
+    for each in waiting:
+        if first is not None and _eligible_time(each, policy) > now:
+            continue
+        head = _head(each, now, policy)
+        first = first or head
+        if head is not None and head.eligible_time <= now:
+            return first, head
+    return first, None
+
+
+def _head(queued: QueuedGang, now: datetime, policy: AutoscalingPolicy) -> _Head | None:
+    """None for a gang that backs off, or whose spec is invalid."""
+    minimum = None if queued.is_backing_off(now) else _minimum_of(queued)
+    return None if minimum is None else _Head(queued, minimum, _eligible_time(queued, policy))
+
+
+def _recipient(
+    waiting: Iterable[QueuedGang],
+    running: Iterable[ElasticGang],
+    now: datetime,
+    policy: AutoscalingPolicy,
+    waited_at: datetime | None,
+) -> _Head | None:
+    """Returns the gang for which capacity was released lately, if no gang that had to wait has started since."""
+    moments = (each.last_resize_time for each in running if each.last_resize_time is not None)
+    released = max((each for each in moments if abs(now - each) < _RELEASE_TIMEOUT), default=None)
+    if released is None or (waited_at is not None and waited_at >= released):
+        return None
+    first = next(
+        (each for each in waiting if _eligible_time(each, policy) <= released and not each.is_backing_off(now)), None
+    )
+    return None if first is None else _head(first, now, policy)
+
+
+def _minimum_of(queued: QueuedGang) -> tuple[PodSet, ...] | None:
+    try:
+        return tuple(each.with_count(each.min_count) for each in pod_sets_of(queued.gang.spec))
+    except ValueError:
+        return None
+
+
+def _eligible_time(queued: QueuedGang, policy: AutoscalingPolicy) -> datetime:
+    try:
+        return queued.since + timedelta(seconds=policy.scale_down_after_seconds)
+    except OverflowError:
+        # Such times are only written by hand.
+        return _END_OF_TIME
+
+
+def _trial(view: ClusterView, head: _Head, freed: Sequence[FreedCapacity], policy: AutoscalingPolicy) -> TrialPlacement:
+    def placement(removed: Iterable[Victim]) -> Placement | None:
+        what_if = WhatIfView(view, [*freed, *(each.freed for each in removed)])
+        found = place(what_if, head.minimum, policy.topology_keys)
+        return found if isinstance(found, Placement) else None
+
+    return placement
+
+
+def _is_releasing(running: Iterable[ElasticGang], head: _Head) -> bool:
+    """Whether capacity was released for it: gangs were resized since it is eligible, or are about to be."""
+    return any(
+        len(each.nodes) > each.count
+        or (each.last_resize_time is not None and each.last_resize_time >= head.eligible_time)
+        for each in running
+    )
+
+
+def _candidates(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang]:
+    return [each for each in running if each.is_resizable and each.priority <= head.priority and each.removable_count()]
+
+
+def _shrinking_gangs(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang]:
+    """Returns the gangs with a request to shrink that they have not followed, by name."""
+    shrinking = [each for each in _candidates(running, head) if each.is_shrinking and _is_valid(each)]
+    return sorted(shrinking, key=lambda each: each.key)
+
+
+def _is_valid(shrinking: ElasticGang) -> bool:
+    """Whether the request could be made now: statuses are edited by hand, and members come and go."""
+    leaving = set(shrinking.leaving)
+    is_possible = leaving <= set(shrinking.removal_order()) and 0 < len(leaving) <= shrinking.removable_count()
+    return is_possible and len(shrinking.nodes) - len(leaving) == shrinking.target
+
+
+def _needed_victims(shrinking: Sequence[ElasticGang], trial: TrialPlacement) -> VictimSelection | None:
+    """Returns those victims of the standing requests that are needed; None if all of them are not enough."""
+    victims = [Victim(gang, member) for gang in shrinking for member in gang.leaving]
+    placement = trial(victims) if victims else None
+    if placement is None:
+        return None
+    for gang in shrinking:
+        others = [each for each in victims if each.gang is not gang]
+        without = trial(others) if others else None
+        if without is not None:
+            victims, placement = others, without
+    return VictimSelection(victims, placement)
+
+
+def _nominate(head: _Head, placement: Placement, running: Iterable[ElasticGang]) -> NominatedNodes:
+    nodes = frozenset(placement.node_of.values())
+    if not _is_releasing(running, head):
+        return NominatedNodes(head.key, nodes)
+    amounts = {each.name: each.requests for each in head.minimum}
+    released: dict[str, dict[str, int]] = {node: {} for node in nodes}
+    for member, node in placement.node_of.items():
+        for name, value in amounts[kind_of(member)]:
+            released[node][name] = released[node].get(name, 0) + value
+    return NominatedNodes(head.key, nodes, released)
+
+
+def _resize_requests(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[ResizeRequest, ...]:
+    """One request for each gang, by name."""
+    by_gang: dict[str, list[Victim]] = {}
+    for each in victims:
+        by_gang.setdefault(each.gang.key, []).append(each)
+    return tuple(_resize_request(by_gang[key], head, now) for key in sorted(by_gang))
+
+
+def _resize_request(victims: Sequence[Victim], head: _Head, now: datetime) -> ResizeRequest:
+    gang = victims[0].gang
+    leaving = gang.index_order(each.member for each in victims)
+    target = len(gang.nodes) - len(leaving)
+    prefix = f"room for {head.key}, waiting "
+    is_unchanged = gang.reason.startswith(prefix) and (gang.target, gang.leaving) == (target, leaving)
+    reason = gang.reason if is_unchanged else f"{prefix}{int(head.queued.waiting_seconds(now))} s"
+    return ResizeRequest(gang.key, gang.kind, target, leaving, reason)

@@ -21,8 +21,8 @@ from tfjob_controller.api.gang import (
     wanted_members,
 )
 from tfjob_controller.kube.meta import key_of
+from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
-from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Workers should run near these.

@@ -14,8 +14,8 @@ from helpers.scalingworld import SCALE, ScalingWorld, elastic
 from tfjob_controller.api.gang import GangStatus, Member
 from tfjob_controller.scheduling.autoscaling.autoscaler import plan_resizes
 from tfjob_controller.scheduling.autoscaling.elasticgang import ResizePlan, elastic_gang_of
+from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
-from tfjob_controller.scheduling.queue import NominatedNodes
 from tfjob_controller.util.timestamps import format_micro_time
 
 DOWN, UP = SCALE.scale_down_after_seconds, SCALE.scale_up_after_seconds
