@@ -32,10 +32,11 @@ _LINE_OF_A_SYNC = f"{JSONRenderer()(None, '', {'event': 'synced', 'key': 'defaul
 
 PAGES: Mapping[str, Page] = {
     "README.md": Page((_EXAMPLE, _TORCH, f"{_SAMPLES}/gang-job.yaml")),
-    # As it stands it simulates a hundred jobs ten times.
-    "docs/autoscaling.md": Page((_STANDALONE,), {"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
+    "docs/autoscaling.md": Page((_STANDALONE,)),
     "docs/kubectl.md": Page(replaced={"--timeout 2h": "--timeout 1s"}, fails_once=("worker-1",)),
     "docs/monitoring.md": Page((_STANDALONE,), log=_LINE_OF_A_SYNC),
+    # As it stands it simulates a hundred jobs ten times.
+    "docs/simulator.md": Page(replaced={"--mean-arrival=2m": "--mean-arrival=2m --jobs=6 --seeds=2"}),
     "docs/tfjob.md": Page((_EXAMPLE,)),
     "docs/trainjob.md": Page(replaced={" NAME": " first"}),
     "docs/troubleshooting.md": Page((_EXAMPLE,), {" train": " example-job"}),

@@ -14,7 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.experiment import (
+from tfjob_controller.simulator.jobs import SECOND, RandomWorkload, SimulationError, read_trace
+from tfjob_controller.simulator.options import JSON, SimulateOptions
+from tfjob_controller.simulator.policies import BASELINE, POLICIES, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.simulation import (
+    TIMES,
     CellResults,
     ExperimentCell,
     Interval,
@@ -26,10 +30,6 @@ from tfjob_controller.simulator.experiment import (
     run_experiment,
     workload_cell,
 )
-from tfjob_controller.simulator.jobs import SECOND, RandomWorkload, SimulationError, read_trace
-from tfjob_controller.simulator.options import JSON, SimulateOptions
-from tfjob_controller.simulator.policies import BASELINE, POLICIES, SimulationSettings, SpeedModel
-from tfjob_controller.simulator.simulation import TIMES
 
 # The width of tables without a terminal.
 _WIDTH = 200
@@ -38,13 +38,14 @@ _WIDTH = 200
 def run(options: SimulateOptions) -> int:
     """Simulates and prints the results. Raises SimulationError for what cannot be simulated."""
     draw = _plotter(options.plots)
-    cells = cells_of(options)
-    seeds = [options.first_seed] if options.trace else _seeds(options)
+    cells = _cells_of(options)
+    first = options.first_seed
+    seeds = range(first, first + (1 if options.trace else options.seeds))
     policies = [POLICIES[name] for name in options.policies]
-    with _progress("simulating", len(cells) * len(policies) * len(seeds)) as done:
-        found = run_experiment(cells, policies, seeds, settings_of(options), processes=options.parallel, on_run=done)
+    with _progress(len(cells) * len(policies) * len(seeds)) as done:
+        found = run_experiment(cells, policies, seeds, _settings_of(options), processes=options.parallel, on_run=done)
     if options.output == JSON:
-        json.dump(as_json(found, with_decisions=len(seeds) == 1), sys.stdout, indent=1)
+        json.dump([_cell(each, with_decisions=len(seeds) == 1) for each in found], sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
         _print_tables(found)
@@ -53,8 +54,7 @@ def run(options: SimulateOptions) -> int:
     return 0
 
 
-def cells_of(options: SimulateOptions) -> list[ExperimentCell]:
-    """Returns the cells to simulate."""
+def _cells_of(options: SimulateOptions) -> list[ExperimentCell]:
     shape = ClusterShape(options.nodes, options.gpus_per_node)
     if options.trace:
         return [ExperimentCell(Path(options.trace).stem, shape, trace=tuple(read_trace(options.trace)))]
@@ -64,7 +64,7 @@ def cells_of(options: SimulateOptions) -> list[ExperimentCell]:
     return grid(workload) if options.grid else [workload_cell(shape, workload)]
 
 
-def settings_of(options: SimulateOptions) -> SimulationSettings:
+def _settings_of(options: SimulateOptions) -> SimulationSettings:
     speed = SpeedModel(options.doubling_factor, options.spread_factor, options.restart)
     return SimulationSettings(
         speed=speed,
@@ -75,10 +75,6 @@ def settings_of(options: SimulateOptions) -> SimulationSettings:
         pod_seconds=options.pod_interval,
         deadlock_timeout_seconds=options.deadlock_timeout,
     )
-
-
-def _seeds(options: SimulateOptions) -> list[int]:
-    return list(range(options.first_seed, options.first_seed + options.seeds))
 
 
 def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | None:
@@ -100,23 +96,23 @@ def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | Non
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task("", total=total)
         yield lambda: bar.advance(task)
 
 
 def _print_tables(found: Sequence[CellResults]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for findings in found:
-        console.print(heading_of(findings), highlight=False)
-        console.print(table_of(findings))
+        console.print(_heading_of(findings), highlight=False)
+        console.print(_table_of(findings))
     if len(found) > 1:
         for measure in ("completion_mean", "waiting_mean", "elapsed_mean", "makespan", "allocated", "useful"):
             console.print(f"{measure.replace('_', ', ')}: change from default, 95 % of each", highlight=False)
-            console.print(summary_of(found, measure))
+            console.print(_summary_of(found, measure))
 
 
 def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
@@ -127,13 +123,13 @@ def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
         print("--plots=FOLDER draws who ran where and when", file=sys.stderr)
     if options.output != JSON:
         print("-o json has every number, and with --seeds=1 or --trace every start and resize", file=sys.stderr)
-    print("what it means: docs/autoscaling.md", file=sys.stderr)
+    print("what it means: docs/simulator.md", file=sys.stderr)
 
 
 _PLUS_MINUS = "\u00b1"
 
 
-def heading_of(findings: CellResults) -> str:
+def _heading_of(findings: CellResults) -> str:
     """Returns the line above the cell's table."""
     runs = len(next(iter(findings.by_policy.values())))
     return (
@@ -141,7 +137,7 @@ def heading_of(findings: CellResults) -> str:
     )
 
 
-def table_of(findings: CellResults) -> Table:
+def _table_of(findings: CellResults) -> Table:
     """Returns the table of one cell: means over seeds, with 95 % confidence intervals."""
     table = Table()
     table.add_column("policy", no_wrap=True)
@@ -161,12 +157,12 @@ def _row(findings: CellResults, policy: str) -> Iterable[str]:
     for name in TIMES:
         yield f"{_number(of(f'{name}_mean'))}, {of(f'{name}_median').mean:.0f}, {of(f'{name}_p95').mean:.0f}"
     yield _number(of("makespan"))
-    yield from (_percent(of(name)) for name in ("allocated", "useful"))
+    yield from (f"{of(name).mean:.1%}" for name in ("allocated", "useful"))
     yield from (f"{of(name).mean:.0f}" for name in ("resizes", "restarts", "deadlock"))
     yield _change(_change_of(findings, policy, "completion_mean"))
 
 
-def summary_of(many: Sequence[CellResults], measure: str) -> Table:
+def _summary_of(many: Sequence[CellResults], measure: str) -> Table:
     """Returns the table of several cells: how much a measure differs from the baseline, in percent."""
     table = Table()
     table.add_column("cluster, arrivals", no_wrap=True)
@@ -189,22 +185,14 @@ def _number(found: Interval) -> str:
     return f"{found.mean:.0f}" + ("" if found.half is None else f" {_PLUS_MINUS}{found.half:.0f}")
 
 
-def _percent(found: Interval) -> str:
-    return f"{found.mean:.1%}"
-
-
 def _change(found: Interval | None) -> str:
     if found is None:
         return ""
     return f"{found.mean:+.1%}" + ("" if found.half is None else f" {_PLUS_MINUS}{found.half * 100:.1f}")
 
 
-def as_json(many: Sequence[CellResults], *, with_decisions: bool) -> list[dict[str, Any]]:
-    """One object for each cell; numbers as they are. Decisions are those of the first seed."""
-    return [_cell(findings, with_decisions=with_decisions) for findings in many]
-
-
 def _cell(findings: CellResults, *, with_decisions: bool) -> dict[str, Any]:
+    """Returns the JSON of one cell; numbers are not rounded."""
     shape = findings.cell.shape
     return {
         "name": findings.cell.name,
@@ -228,7 +216,7 @@ def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict
         said["differenceFromDefault"] = differences
         # A share of the default; nothing where that is zero.
         said["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
-    if first is not None and first.details is not None:
+    if first is not None and first.ledger is not None:
         said["decisions"] = [
             {
                 "seconds": entry.moment_ms / SECOND,
@@ -238,7 +226,7 @@ def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict
                 "nodes": list(entry.nodes),
                 "reason": entry.reason,
             }
-            for entry in first.details.entries
+            for entry in first.ledger.entries
         ]
     return said
 

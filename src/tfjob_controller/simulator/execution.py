@@ -10,24 +10,55 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from tfjob_controller.simulator.cluster import WORKER, gpus_by_node
 from tfjob_controller.simulator.jobs import SECOND, SimJob
 from tfjob_controller.simulator.policies import SpeedModel
 
-EventT = TypeVar("EventT")
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job is submitted."""
+
+    job: SimJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobDue:
+    """A pause of a job ends, or its work is done. Outdated if its `number` is no longer the job's."""
+
+    job: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A scheduler requested a step at this time."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodCreated:
+    """A pod of a job exists, and waits for a node."""
+
+    job: str
+    member: str
+    incarnation: int
+
+
+Event = Arrival | JobDue | Wake | PodCreated
 
 
 @dataclass(slots=True)
-class Timeline(Generic[EventT]):
+class Timeline:
     """Events by time. Events of one instant come in the order in which they were put. Times are milliseconds."""
 
     now: int = 0
-    _heap: list[tuple[int, int, EventT]] = field(default_factory=list)
+    _heap: list[tuple[int, int, Event]] = field(default_factory=list)
     _count: int = 0
 
-    def put(self, moment: int, event: EventT) -> None:
+    def put(self, moment: int, event: Event) -> None:
         """Adds an event; one in the past happens now."""
         self._count += 1
         heapq.heappush(self._heap, (max(moment, self.now), self._count, event))
@@ -35,10 +66,10 @@ class Timeline(Generic[EventT]):
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def take(self) -> list[EventT]:
+    def take(self) -> list[Event]:
         """Advances the time to the next instant, and returns all its events."""
         self.now = self._heap[0][0]
-        events: list[EventT] = []
+        events: list[Event] = []
         while self._heap and self._heap[0][0] == self.now:
             events.append(heapq.heappop(self._heap)[2])
         return events
@@ -143,40 +174,6 @@ class Ledger:
         self.levels.append(UsageLevel(now, sum(each.gpus for each in holdings), working, useful))
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A job is submitted."""
-
-    job: SimJob
-
-
-@dataclass(frozen=True, slots=True)
-class JobDue:
-    """A pause of a job ends, or its work is done. Outdated if its `number` is no longer the job's."""
-
-    job: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """A scheduler requested a step at this time."""
-
-    number: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PodCreated:
-    """A pod of a job exists, and waits for a node."""
-
-    job: str
-    member: str
-    incarnation: int
-
-
-Event = Arrival | JobDue | Wake | PodCreated
-
-
 @dataclass(slots=True)
 class Execution:
     """A running job. `rate` is units of work per second, 0 during a pause."""
@@ -201,7 +198,7 @@ class Execution:
 class Executions:
     """Starts, resizes and ends jobs, and records it in the ledger."""
 
-    timeline: Timeline[Event]
+    timeline: Timeline
     ledger: Ledger
     speed: SpeedModel
     running: dict[str, Execution] = field(default_factory=dict)

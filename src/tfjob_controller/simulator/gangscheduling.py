@@ -14,14 +14,13 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.gang import BOUND, Gang, Member, kind_of, placed_nodes, wanted_members
+from tfjob_controller.api.gang import BOUND, Gang, kind_of, placed_nodes, wanted_members
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.autoscaling import autoscaler
 from tfjob_controller.scheduling.autoscaling.elasticgang import (
     AutoscalingPolicy,
     ElasticGang,
     ResizePlan,
-    ResizeRequest,
     elastic_gang_of,
     preferred_nodes,
 )
@@ -37,7 +36,7 @@ from tfjob_controller.scheduling.decisions import (
 from tfjob_controller.scheduling.placement import find_member_node, placement_by_node
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
-from tfjob_controller.simulator.execution import Event, Executions, PodCreated, Timeline, Wake
+from tfjob_controller.simulator.execution import Executions, JobDue, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.jobs import SimJob, ms
 from tfjob_controller.simulator.podscheduling import reserve_spread, select_node
 from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
@@ -52,7 +51,7 @@ class SimulatedGangScheduler:
 
     def __init__(
         self,
-        timeline: Timeline[Event],
+        timeline: Timeline,
         executions: Executions,
         view: ClusterView,
         policy: SchedulingPolicy,
@@ -93,12 +92,10 @@ class SimulatedGangScheduler:
         for keys in (self._incomplete, self._stale):
             keys.discard(key(job))
 
-    def on_resume(self, name: str) -> None:
-        """A job continues after a pause."""
-        self._stale.add(key(self._executions.running[name].job))
-
-    def on_event(self, event: PodCreated | Wake) -> None:
-        """Nothing to do: the step that follows looks at everything."""
+    def on_event(self, event: JobDue | PodCreated | Wake) -> None:
+        """A job may continue after a pause; everything else is seen by the step that follows."""
+        if isinstance(event, JobDue) and event.job in self._executions.running:
+            self._stale.add(key(self._executions.running[event.job].job))
 
     def step(self) -> None:
         now = wall_time(self._timeline.now)
@@ -125,13 +122,12 @@ class SimulatedGangScheduler:
         if not self._waiting:
             return False
         decisions = self._decider.decide(list(self._waiting.values()), now, nominated)
-        admitted = [each for each in decisions if isinstance(each, Admit)]
         for decision in decisions:
             if isinstance(decision, Unschedulable):
                 raise RuntimeError(f"{decision.gang_key} can never start: {decision.message}")
-        for decision in admitted:
-            self._bind(decision, self._nodes_of(decision), now)
-        return bool(admitted)
+            if isinstance(decision, Admit):
+                self._bind(decision, self._nodes_of(decision), now)
+        return any(isinstance(each, Admit) for each in decisions)
 
     def _nodes_of(self, admit: Admit) -> Mapping[str, str]:
         """Returns the live placement; without locality one that is spread, if all pods fit that way."""
@@ -166,8 +162,6 @@ class SimulatedGangScheduler:
     # Resizing
 
     def _plan(self, now: datetime) -> ResizePlan:
-        if not self._policy.autoscaling:
-            return ResizePlan()
         queue = queue_order(self._waiting.values())
         return autoscaler.plan_resizes(
             self._view, queue, self._running(), now, self._scale_policy, waited_at=self._waited_at
@@ -188,7 +182,9 @@ class SimulatedGangScheduler:
         """
         for resize in plan.resizes:
             gang = self._bound[resize.key]
-            members = tuple(_with_count(each, resize) for each in gang.spec.members)
+            members = tuple(
+                replace(each, count=resize.target) if each.name == resize.kind else each for each in gang.spec.members
+            )
             spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
             self._update_members(replace(gang, spec=spec, status=status), plan.nominated, now, resize.reason)
         return bool(plan.resizes)
@@ -228,11 +224,10 @@ class SimulatedGangScheduler:
         """Returns nodes for new members, up to the first one that does not fit."""
         found: dict[str, str] = {}
         pod_sets = {each.name: each for each in pod_sets_of(gang.spec)} if members else {}
+        exclude = frozenset[str]() if nominated is None else nominated.nodes
         for member in members:
             pod_set = pod_sets[kind_of(member)]
-            node = self._node_for(
-                pod_set, placed_nodes(gang.status) | found, frozenset() if nominated is None else nominated.nodes
-            )
+            node = self._node_for(pod_set, placed_nodes(gang.status) | found, exclude)
             if node is None:
                 break
             requests = requests_by_kind([pod_set])
@@ -255,7 +250,3 @@ class SimulatedGangScheduler:
         if self._due_ms != moment:
             self._due_ms = moment
             self._timeline.put(moment, Wake())
-
-
-def _with_count(member: Member, resize: ResizeRequest) -> Member:
-    return replace(member, count=resize.target) if member.name == resize.kind else member

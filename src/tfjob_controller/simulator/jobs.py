@@ -46,7 +46,7 @@ class SimJob:
         return self.servers + self.workers
 
 
-# The workloads behind the results in docs/autoscaling.md.
+# The workloads behind the results in docs/simulator.md.
 MEAN_ARRIVALS = (15.0, 30.0, 60.0, 120.0)
 WORKERS = (1, 2, 4, 8)
 

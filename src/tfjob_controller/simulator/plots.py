@@ -6,7 +6,7 @@ completion times (over all seeds). Equal results give equal files: no date is in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Segment
-from tfjob_controller.simulator.experiment import CellResults, RunDetails, paired_change
+from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Ledger, Segment
 from tfjob_controller.simulator.jobs import SECOND
 from tfjob_controller.simulator.policies import BASELINE
+from tfjob_controller.simulator.simulation import CellResults, paired_change
 
 mpl.rcParams["svg.hashsalt"] = "tfjob-controller"
 mpl.rcParams["font.size"] = 8
@@ -46,11 +46,14 @@ def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
 
 def _figures(findings: CellResults) -> Iterator[tuple[str, Figure]]:
     yield "times", _distributions(findings)
-    details_by_policy = {name: results[0].details for name, results in findings.by_policy.items()}
-    drawn = {name: details for name, details in details_by_policy.items() if details is not None}
-    yield "utilisation", _utilisation(drawn, findings.cell.shape)
-    if findings.cell.shape.gpus <= _MOST_LANES:
-        yield "gantt", _gantt(drawn, findings.cell.shape)
+    shape = findings.cell.shape
+    ledgers = {name: ledger for name, runs in findings.by_policy.items() if (ledger := runs[0].ledger) is not None}
+    title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
+    yield "utilisation", _by_policy(ledgers, title, 1.2 * len(ledgers) + 0.6, shape, _draw_utilisation)
+    if shape.gpus <= _MOST_LANES:
+        title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
+        height = min(max(0.05 * shape.gpus, 1.0) * len(ledgers) + 0.8, 60.0)
+        yield "gantt", _by_policy(ledgers, title, height, shape, _draw_gantt)
 
 
 def _save(figure: Figure, stem: Path) -> list[Path]:
@@ -84,53 +87,42 @@ def _distributions(findings: CellResults) -> Figure:
     return figure
 
 
-# GPUs over time
+# What happened over time, under one policy after another
 
 
-def _utilisation(details_by_policy: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
-    title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
-    figure, axes = _figure(len(details_by_policy), 1, 1.2 * len(details_by_policy) + 0.6, title)
-    longest = max(_end_minutes(each.segments) for each in details_by_policy.values())
-    for axis, (policy, details) in zip(axes, details_by_policy.items(), strict=True):
-        minutes = [level.moment_ms / _MINUTE for level in details.levels]
-        held, working = [level.held for level in details.levels], [level.working for level in details.levels]
-        for values, colour in ((held, _IDLE_COLOUR), (working, "#9ecae1")):
-            axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
-        axis.step(minutes, [level.useful for level in details.levels], where="post", color="#08519c", linewidth=0.8)
-        axis.set_xlim(0, longest)
-        axis.set_ylim(0, shape.gpus)
+def _by_policy(
+    ledgers: Mapping[str, Ledger],
+    title: str,
+    height: float,
+    shape: ClusterShape,
+    draw: Callable[[Axes, Ledger, ClusterShape], None],
+) -> Figure:
+    figure, axes = _figure(len(ledgers), 1, height, title)
+    longest = max(max((each.end_ms for each in ledger.segments), default=0) for ledger in ledgers.values())
+    for axis, (policy, ledger) in zip(axes, ledgers.items(), strict=True):
+        draw(axis, ledger, shape)
+        axis.set_xlim(0, longest / _MINUTE)
         axis.set_title(policy, loc="left", fontsize=8)
     axes[-1].set_xlabel("minutes")
     return figure
 
 
-def _end_minutes(segments: Sequence[Segment]) -> float:
-    return max((each.end_ms for each in segments), default=0) / _MINUTE
+def _draw_utilisation(axis: Axes, ledger: Ledger, shape: ClusterShape) -> None:
+    minutes = [level.moment_ms / _MINUTE for level in ledger.levels]
+    held, working = [level.held for level in ledger.levels], [level.working for level in ledger.levels]
+    for values, colour in ((held, _IDLE_COLOUR), (working, "#9ecae1")):
+        axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
+    axis.step(minutes, [level.useful for level in ledger.levels], where="post", color="#08519c", linewidth=0.8)
+    axis.set_ylim(0, shape.gpus)
 
 
-# Which job ran where
-
-
-def _gantt(details_by_policy: Mapping[str, RunDetails], shape: ClusterShape) -> Figure:
-    title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
-    height = max(0.05 * shape.gpus, 1.0) * len(details_by_policy) + 0.8
-    figure, axes = _figure(len(details_by_policy), 1, min(height, 60.0), title)
-    longest = max(_end_minutes(each.segments) for each in details_by_policy.values())
-    for axis, (policy, details) in zip(axes, details_by_policy.items(), strict=True):
-        _draw_gantt(axis, details.segments, shape)
-        axis.set_xlim(0, longest)
-        axis.set_title(policy, loc="left", fontsize=8)
-    axes[-1].set_xlabel("minutes")
-    return figure
-
-
-def _draw_gantt(axis: Axes, segments: Sequence[Segment], shape: ClusterShape) -> None:
+def _draw_gantt(axis: Axes, ledger: Ledger, shape: ClusterShape) -> None:
     names = shape.node_names()
     first_lane = {name: index * shape.gpus_per_node for index, name in enumerate(names)}
     boxes: list[Rectangle] = []
     colours: list[object] = []
     numbers: dict[str, int] = {}
-    for segment, lane, lanes in _boxes(segments, shape.gpus_per_node):
+    for segment, lane, lanes in _boxes(ledger.segments, shape.gpus_per_node):
         start, width = segment.start_ms / _MINUTE, (segment.end_ms - segment.start_ms) / _MINUTE
         boxes.append(Rectangle((start, first_lane[segment.node] + lane), width, lanes))
         number = numbers.setdefault(segment.job, len(numbers))

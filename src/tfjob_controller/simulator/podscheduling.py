@@ -31,7 +31,7 @@ from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.simulator.cluster import gang_of, gpus_by_node, key
-from tfjob_controller.simulator.execution import PARTIAL, Event, Executions, Ledger, PodCreated, Timeline, Wake
+from tfjob_controller.simulator.execution import PARTIAL, Executions, JobDue, PodCreated, Timeline, Wake
 from tfjob_controller.simulator.jobs import SECOND, SimJob, ms
 from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 
@@ -74,7 +74,7 @@ class SimulatedKubeScheduler:
 
     def __init__(
         self,
-        timeline: Timeline[Event],
+        timeline: Timeline,
         executions: Executions,
         view: ClusterView,
         policy: SchedulingPolicy,
@@ -84,7 +84,7 @@ class SimulatedKubeScheduler:
         self.evictions = 0
         self._timeline = timeline
         self._executions = executions
-        self._ledger: Ledger = executions.ledger
+        self._ledger = executions.ledger
         self._view = view
         self._spread = not policy.locality
         self._settings = settings
@@ -108,10 +108,7 @@ class SimulatedKubeScheduler:
         self._view.unreserve(key(job))
         self._has_freed_capacity = True
 
-    def on_resume(self, name: str) -> None:
-        """A job continues after a pause: nothing to do for kube-scheduler."""
-
-    def on_event(self, event: PodCreated | Wake) -> None:
+    def on_event(self, event: JobDue | PodCreated | Wake) -> None:
         if isinstance(event, PodCreated):
             self._pods_to_create -= 1
             partial = self._partial.get(event.job)
@@ -119,7 +116,7 @@ class SimulatedKubeScheduler:
                 self._order += 1
                 pod_set = partial.pod_sets[kind_of(event.member)]
                 self._new.append(_Pod(event.job, event.member, pod_set, self._order))
-        elif event.number == self._wake and self._deadlocked_since is not None:
+        elif isinstance(event, Wake) and event.number == self._wake and self._deadlocked_since is not None:
             self._evict()
 
     def step(self) -> None:

@@ -29,7 +29,7 @@ def test_the_table_names_every_policy_and_what_to_do_next(capsys: pytest.Capture
     assert [name for name in POLICIES if f" {name} " not in out] == []
     assert "2x4-30s: 8 GPUs, 2 runs of each" in out
     assert "--plots=FOLDER" in err
-    assert "docs/autoscaling.md" in err
+    assert "docs/simulator.md" in err
 
 
 def test_json_has_every_measure_and_what_differs_from_the_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_simulated_is_one_line_and_code_2(
 
 
 def test_the_sample_trace_in_the_docs_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "autoscaling.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs" / "simulator.md").read_text()
     begin = page.index(HEADER)
     lines = page[begin : page.index("\n\n", begin)].splitlines()
     trace = tmp_path / "sample.csv"

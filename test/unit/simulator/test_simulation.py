@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from helpers.simulations import a_job, simulated
-from tfjob_controller.simulator.experiment import interval, paired, paired_change
-from tfjob_controller.simulator.simulation import measures, nearest_rank
+from tfjob_controller.simulator.cluster import ClusterShape
+from tfjob_controller.simulator.jobs import RandomWorkload
+from tfjob_controller.simulator.policies import POLICIES, SimulationSettings
+from tfjob_controller.simulator.simulation import (
+    interval,
+    measures,
+    nearest_rank,
+    paired,
+    paired_change,
+    run_experiment,
+    simulate,
+    workload_cell,
+)
 
 
 def test_a_run_in_numbers() -> None:
@@ -78,3 +89,26 @@ def test_pairs_are_compared_seed_by_seed() -> None:
 
 def test_nothing_is_a_share_of_zero() -> None:
     assert paired_change([1.0, 2.0], [0.0, 1.0]) is None
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_stand_by_cell_policy_and_seed(processes: int) -> None:
+    cells = [workload_cell(ClusterShape(nodes, 4), RandomWorkload(jobs=4)) for nodes in (2, 4)]
+    policies = [POLICIES["default"], POLICIES["gang+locality"]]
+    done: list[None] = []
+    found = run_experiment(
+        cells, policies, [3, 4], SimulationSettings(), processes=processes, on_run=lambda: done.append(None)
+    )
+    assert [each.cell for each in found] == cells
+    assert len(done) == 8
+    for findings in found:
+        for policy in policies:
+            cell = findings.cell
+            runs = [simulate(cell.jobs(seed), cell.shape, policy, SimulationSettings()) for seed in (3, 4)]
+            assert [each.measures for each in findings.by_policy[policy.name]] == [measures(run) for run in runs]
+
+
+def test_only_the_first_seed_has_its_ledger_kept() -> None:
+    cell = workload_cell(ClusterShape(2, 4), RandomWorkload(jobs=3))
+    (findings,) = run_experiment([cell], [POLICIES["gang"]], [1, 2], SimulationSettings(), processes=1)
+    assert [each.ledger is not None for each in findings.by_policy["gang"]] == [True, False]
