@@ -71,7 +71,7 @@ class _Pod:
 
 
 class ClusterView:
-    """See the module's text. Methods that remove something ignore unknown names."""
+    """See the module's text. Methods that remove something ignore unknown names. Only the view changes its versions."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, NodeAccount] = {}
@@ -84,20 +84,12 @@ class ClusterView:
         self._gang_pods: dict[tuple[str, str], set[str]] = {}
         self._candidates: dict[NodeFilter, CandidateNodes] = {}
         self._changes: deque[NodeInfoChange] = deque(maxlen=_REMEMBERED_CHANGES)
-        self._version = 0
-        self._nodes_version = 0
+        # Rises with every change of a node's info.
+        self.version = 0
+        # Rises when a node is added or deleted, or when its labels, taints, conditions or allocatable change.
+        self.nodes_version = 0
 
     # Reading
-
-    @property
-    def version(self) -> int:
-        """Rises with every change of a node's info."""
-        return self._version
-
-    @property
-    def nodes_version(self) -> int:
-        """Rises when a node is added or deleted, or when its labels, taints, conditions or allocatable change."""
-        return self._nodes_version
 
     @property
     def node_infos(self) -> Mapping[str, NodeInfo]:
@@ -143,7 +135,7 @@ class ClusterView:
 
     def changes_since(self, version: int) -> list[NodeInfoChange] | None:
         """Returns the changes after a version, oldest first; None if that version is too old."""
-        count = self._version - version
+        count = self.version - version
         if count > len(self._changes):
             return None
         return [self._changes[index] for index in range(len(self._changes) - count, len(self._changes))]
@@ -178,7 +170,7 @@ class ClusterView:
     def set_node(self, node: Node) -> None:
         """Adds or updates a node."""
         if self._account(node.metadata.name).set_node(node):
-            self._nodes_version += 1
+            self.nodes_version += 1
             self._refresh([node.metadata.name])
 
     def remove_node(self, name: str) -> None:
@@ -187,7 +179,7 @@ class ClusterView:
         if account is None or account.node is None:
             return
         account.node = None
-        self._nodes_version += 1
+        self.nodes_version += 1
         self._refresh([name])
 
     def set_pod(self, pod: ScheduledPod) -> None:
@@ -314,7 +306,7 @@ class ClusterView:
             for nodes in self._candidates.values():
                 nodes.replace(before, after)
             self._changes.append(NodeInfoChange(before, after))
-            self._version += 1
+            self.version += 1
 
 
 class WhatIfView:

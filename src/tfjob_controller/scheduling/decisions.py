@@ -155,7 +155,8 @@ class _GangShape:
         self._view = view
         self._hypothetical = hypothetical
         self._estimate = CapacityEstimate(view, pod_sets)
-        self._is_hopeless = False
+        # Whether a placement on all nodes failed: it is not tried again until capacity is freed.
+        self.is_hopeless = False
         # The view's version (or the snapshot's number), and the answer for it.
         self._exceeds = (-1, False)
         self._could_fit = (-1, True)
@@ -168,12 +169,8 @@ class _GangShape:
         self._estimate.refresh()
         if self._estimate.has_grown:
             self._estimate.has_grown = False
-            self._is_hopeless = False
-        return not self._is_hopeless and self._estimate.is_sufficient
-
-    def set_hopeless(self) -> None:
-        """Records that a placement on all nodes failed: it is not tried again until capacity is freed."""
-        self._is_hopeless = True
+            self.is_hopeless = False
+        return not self.is_hopeless and self._estimate.is_sufficient
 
     def exceeds_cluster(self) -> bool:
         version = self._view.nodes_version
@@ -288,7 +285,9 @@ class _Cycle:
         may_fit = shape.may_fit()
         placement = self._place(key, shape) if may_fit else None
         if placement is not None:
-            return self._admit(queued, shape, placement)
+            attempt = queued.gang.status.attempt + 1
+            self._view.reserve(key, placement.node_of, requests_by_kind(shape.pod_sets), attempt=attempt)
+            return Admit(key, placement, attempt)
         if shape.exceeds_cluster():
             return Unschedulable(key, EXCEEDS_CLUSTER_CAPACITY, exceeds_capacity_message(shape.pod_sets))
         if self._open != set() and queued.waiting_seconds(self._now) >= self._policy.starvation_timeout_seconds:
@@ -296,11 +295,6 @@ class _Cycle:
         if may_fit and shape.may_fit():
             return self._pending(key, (), HELD_BACK, may_fit=True)
         return self._pending(key, *shape.message())
-
-    def _admit(self, queued: QueuedGang, shape: _GangShape, placement: Placement) -> Admit:
-        key, attempt = queued.key, queued.gang.status.attempt + 1
-        self._view.reserve(key, placement.node_of, requests_by_kind(shape.pod_sets), attempt=attempt)
-        return Admit(key, placement, attempt)
 
     def _pending(self, key: str, missing: tuple[Missing, ...], message: str, may_fit: bool = False) -> Pending:
         self._waiting += 1
@@ -314,11 +308,11 @@ class _Cycle:
             return None
         allowed = self._allowed_nodes(key)
         found = place(self._view, shape.pod_sets, self._policy.topology_keys, allowed)
-        if isinstance(found, Placement):
+        if found is not None:
             return found
         self._failed.add(attempt_key)
         if allowed is None:
-            shape.set_hopeless()
+            shape.is_hopeless = True
         return None
 
     def _allowed_nodes(self, key: str) -> NodePredicate | None:

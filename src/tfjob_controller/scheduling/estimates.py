@@ -40,13 +40,13 @@ class PodSetEstimate:
     nodes: int
     by_resource: list[int]
 
-    def fingerprint(self) -> tuple[int, ...]:
-        """Returns all numbers, for comparison."""
-        return self.count, self.nodes, *self.by_resource
-
 
 class CapacityEstimate:
-    """The estimates of one gang shape. `has_grown` is set when capacity is freed; the reader clears it."""
+    """The estimates of one gang shape.
+
+    `is_sufficient`: the minimum of every pod set would fit, each pod set alone. `has_grown` is set when capacity is
+    freed; the reader clears it.
+    """
 
     def __init__(self, view: ClusterView, pod_sets: Sequence[PodSet]) -> None:
         self._view = view
@@ -54,12 +54,7 @@ class CapacityEstimate:
         self._version = view.version
         self.has_grown = True
         self.estimates = [self._count_all(each) for each in pod_sets]
-        self._is_sufficient = self._check()
-
-    @property
-    def is_sufficient(self) -> bool:
-        """Whether the minimum of every pod set would fit, each pod set alone."""
-        return self._is_sufficient
+        self.is_sufficient = not _insufficient(pod_sets, self.estimates)
 
     def refresh(self) -> None:
         """Applies the changes of the view."""
@@ -74,22 +69,16 @@ class CapacityEstimate:
         else:
             for pod_set, estimate in zip(self._pod_sets, self.estimates, strict=True):
                 self._adjust(pod_set, estimate, changes)
-        self._is_sufficient = self._check()
-
-    def _check(self) -> bool:
-        return all(
-            estimate.count >= each.min_count for estimate, each in zip(self.estimates, self._pod_sets, strict=True)
-        )
+        self.is_sufficient = not _insufficient(self._pod_sets, self.estimates)
 
     def fingerprint(self) -> tuple[int, ...]:
         """Returns all numbers: while they are equal, so is the message."""
-        return tuple(number for estimate in self.estimates for number in estimate.fingerprint())
+        return tuple(number for each in self.estimates for number in (each.count, each.nodes, *each.by_resource))
 
     def _count_all(self, pod_set: PodSet) -> PodSetEstimate:
         estimate = PodSetEstimate(0, 0, [0] * len(pod_set.requests))
         for group in self._view.candidates(pod_set.node_filter).groups.values():
-            info = next(iter(group.values()))
-            _count(estimate, pod_set, info, len(group))
+            _count(estimate, pod_set, next(iter(group.values())), len(group))
         return estimate
 
     def _adjust(self, pod_set: PodSet, estimate: PodSetEstimate, changes: Iterable[NodeInfoChange]) -> None:
@@ -131,21 +120,19 @@ _EVALUATIONS_PER_CYCLE = 1
 
 
 class HypotheticalCapacity:
-    """Estimates over one view; threads as there."""
+    """Estimates over one view; threads as there.
+
+    `snapshot` is the number of the snapshot without gangs; answers from an older one are outdated.
+    """
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._empty: tuple[Hashable, dict[_Filters, list[NodeGroup]]] = (None, {})
         self._without_gangs: dict[_Filters, list[NodeGroup]] = {}
-        self._snapshot = 0
+        self.snapshot = 0
         self._snapshot_of: tuple[int, datetime] | None = None
         self._rejections: tuple[Hashable, dict[NodeFilter, str]] = (None, {})
         self._evaluations_left = 0
-
-    @property
-    def snapshot(self) -> int:
-        """The number of the snapshot without gangs; answers from an older one are outdated."""
-        return self._snapshot
 
     def start_cycle(self, now: datetime) -> None:
         """Starts a scheduling cycle: renews the snapshot without gangs if it is outdated."""
@@ -153,7 +140,7 @@ class HypotheticalCapacity:
         known = self._snapshot_of
         if known is None or known[0] != self._view.nodes_version or abs(now - known[1]) > _MAX_SNAPSHOT_AGE:
             self._snapshot_of = self._view.nodes_version, now
-            self._snapshot += 1
+            self.snapshot += 1
             self._without_gangs = {}
 
     def groups_when_empty(self, pod_sets: Sequence[PodSet]) -> Sequence[NodeGroup]:
@@ -168,13 +155,14 @@ class HypotheticalCapacity:
         return _fits(self.groups_when_empty(pod_sets), pod_sets)
 
     def rejections(self, node_filter: NodeFilter) -> str:
-        """Returns how many nodes are rejected now, and why."""
+        """Returns how many nodes are rejected now and why: `2 not ready, 3 unschedulable`."""
         version = self._view.nodes_version
         if self._rejections[0] != version:
             self._rejections = version, {}
         found = self._rejections[1]
         if node_filter not in found:
-            found[node_filter] = summarize_rejections(node_filter, self._view.node_infos.values())
+            counts = Counter(node_filter.rejection(info.node) for info in self._view.node_infos.values())
+            found[node_filter] = ", ".join(f"{count} {words}" for words, count in sorted(counts.items()) if words)
         return found[node_filter]
 
     def may_evaluate(self) -> bool:
@@ -210,12 +198,6 @@ def _fits(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> bool:
     if any(count < each.min_count for count, each in zip(most, pod_sets, strict=True)):
         return False
     return len(pod_sets) == 1 or pack(groups, [each.with_count(each.min_count) for each in pod_sets]) is not None
-
-
-def summarize_rejections(node_filter: NodeFilter, node_infos: Iterable[NodeInfo]) -> str:
-    """Returns how many nodes are rejected and why: `2 not ready, 3 unschedulable`."""
-    found = Counter(node_filter.rejection(info.node) for info in node_infos)
-    return ", ".join(f"{count} {words}" for words, count in sorted(found.items()) if words)
 
 
 # Messages
@@ -282,10 +264,7 @@ def _all(pod_sets: Sequence[PodSet]) -> str:
 
 
 def _pods(pod_set: PodSet) -> str:
-    amounts = [f"{name}: {quantity_of(name, amount)}" for name, amount in _sorted_requests(pod_set) if name != PODS]
+    # Extended resources first: they are mostly what is missing.
+    requests = sorted(pod_set.requests, key=lambda each: ("/" not in each[0], each[0]))
+    amounts = [f"{name}: {quantity_of(name, amount)}" for name, amount in requests if name != PODS]
     return f"{pod_set.min_count} {_TIMES} {', '.join(amounts) or pod_set.name}"
-
-
-def _sorted_requests(pod_set: PodSet) -> list[tuple[str, int]]:
-    """Extended resources first: they are mostly what is missing."""
-    return sorted(pod_set.requests, key=lambda each: ("/" not in each[0], each[0]))

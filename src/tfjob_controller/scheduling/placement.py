@@ -47,13 +47,6 @@ def placement_by_node(node_of: Mapping[str, str]) -> tuple[NodePlacement, ...]:
     return tuple(NodePlacement(node, tuple(members)) for node, members in sorted(by_node.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class NoFit:
-    """The minimum does not fit. `capacities` is how many pods of each kind would fit, each kind alone."""
-
-    capacities: Mapping[str, int]
-
-
 NodePredicate = Callable[[NodeInfo], bool]
 # Returns the topology domain of a node, by the node's name.
 DomainLookup = Callable[[str], str | None]
@@ -64,15 +57,14 @@ def place(
     pod_sets: Sequence[PodSet],
     topology_keys: Sequence[str] = (),
     allowed: NodePredicate | None = None,
-) -> Placement | NoFit:
-    """Places all pods, or as many as fit but at least the minimum of each kind, on the nodes that are `allowed`."""
+) -> Placement | None:
+    """Places all pods, or as many as fit, on the nodes that are `allowed`; None if not even the minimums fit."""
     groups = _groups(view, pod_sets, allowed)
     most = capacities(groups, pod_sets)
     if any(count < each.min_count for count, each in zip(most, pod_sets, strict=True)):
-        return _no_fit(pod_sets, most)
+        return None
     bounded = [each.with_count(min(each.count, count)) for each, count in zip(pod_sets, most, strict=True)]
-    keys = [_domain_lookup(view, key) for key in topology_keys]
-    return _largest(groups, bounded, keys) or _no_fit(pod_sets, most)
+    return _largest(groups, bounded, [_domain_lookup(view, key) for key in topology_keys])
 
 
 def find_member_node(
@@ -88,10 +80,8 @@ def find_member_node(
     """
     one = replace(pod_set, count=1, min_count=1)
     for names in (*filter(None, (nearest, near)), None):
-        # A predicate is called for each node, of which there may be thousands.
-        allowed = _node_predicate(names, exclude) if exclude or names is not None else None
-        placement = place(view, [one], allowed=allowed)
-        if isinstance(placement, Placement):
+        placement = place(view, [one], allowed=_node_predicate(names, exclude))
+        if placement is not None:
             return next(iter(placement.node_of.values()))
     return None
 
@@ -100,7 +90,10 @@ def _domain_lookup(view: NodeInfoLister, key: str) -> DomainLookup:
     return lambda name: view.node_infos[name].node.metadata.labels.get(key)
 
 
-def _node_predicate(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate:
+def _node_predicate(names: Collection[str] | None, exclude: Collection[str]) -> NodePredicate | None:
+    """Returns None for all nodes: a predicate is called for each of them, of which there may be thousands."""
+    if names is None and not exclude:
+        return None
     return lambda info: info.name not in exclude and (names is None or info.name in names)
 
 
@@ -171,10 +164,6 @@ def _name_members(steps: Iterable[PackingStep], pod_sets: Sequence[PodSet]) -> P
                 node_of[f"{pod_sets[index].name}-{number}"] = step.node
             placed[index] += count
     return Placement(node_of, {each.name: count for each, count in zip(pod_sets, placed, strict=True)})
-
-
-def _no_fit(pod_sets: Sequence[PodSet], most: Sequence[int]) -> NoFit:
-    return NoFit({each.name: count for each, count in zip(pod_sets, most, strict=True)})
 
 
 def _groups(view: NodeInfoLister, pod_sets: Sequence[PodSet], allowed: NodePredicate | None) -> list[NodeGroup]:

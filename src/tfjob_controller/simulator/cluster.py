@@ -14,7 +14,7 @@ from tfjob_controller.api.common.cluster import Node, NodeCondition, NodeStatus
 from tfjob_controller.api.gang import Gang, GangSpec, GangStatus, Member
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
-from tfjob_controller.scheduling.placement import NoFit, place
+from tfjob_controller.scheduling.placement import place
 from tfjob_controller.scheduling.podsets import pod_sets_of
 from tfjob_controller.simulator.jobs import SimJob, SimulationError
 from tfjob_controller.util.timestamps import format_micro_time
@@ -101,7 +101,7 @@ def check_fits(jobs: Iterable[SimJob], shape: ClusterShape) -> None:
     for job in jobs:
         kind = (job.servers, job.workers, job.gpus)
         if kind not in seen:
-            seen[kind] = not isinstance(place(view, pod_sets_of(gang_of(job, elastic=False).spec)), NoFit)
+            seen[kind] = place(view, pod_sets_of(gang_of(job, elastic=False).spec)) is not None
         if not seen[kind]:
             raise SimulationError(
                 f"{job.name} does not fit an empty cluster of {shape.nodes} nodes with {shape.gpus_per_node} GPUs: "

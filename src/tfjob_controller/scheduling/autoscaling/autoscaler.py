@@ -36,7 +36,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import (
     ResizePlan,
     ResizeRequest,
 )
-from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, select_victims
+from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, VictimSelector
 from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
@@ -182,7 +182,7 @@ def _plan_shrink(
         return ResizePlan(nominated=nominated, recheck_time=recheck_time)
     found = _needed_victims(shrinking, trial)
     if found is None and first is head:
-        found = select_victims(view, head.minimum, _candidates(running, head), freed, trial)
+        found = VictimSelector(view, head.minimum, _candidates(running, head), freed, trial).select()
     if found is None:
         return ResizePlan(recheck_time=recheck_time)
     requests = _resize_requests(found.victims, head, now)
@@ -246,8 +246,7 @@ def _eligible_time(queued: QueuedGang, policy: AutoscalingPolicy) -> datetime:
 def _trial(view: ClusterView, head: _Head, freed: Sequence[FreedCapacity], policy: AutoscalingPolicy) -> TrialPlacement:
     def placement(removed: Iterable[Victim]) -> Placement | None:
         what_if = WhatIfView(view, [*freed, *(each.freed for each in removed)])
-        found = place(what_if, head.minimum, policy.topology_keys)
-        return found if isinstance(found, Placement) else None
+        return place(what_if, head.minimum, policy.topology_keys)
 
     return placement
 

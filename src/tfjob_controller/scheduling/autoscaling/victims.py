@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tfjob_controller.api.common.podrequests import add_amounts
 from tfjob_controller.api.gang import kind_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import ElasticGang
 from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
@@ -62,21 +63,113 @@ class VictimSelection:
     placement: Placement
 
 
-def select_victims(
-    view: ClusterView,
-    pod_sets: Sequence[PodSet],
-    candidates: Sequence[ElasticGang],
-    freed: Sequence[FreedCapacity],
-    try_placement: TrialPlacement,
-) -> VictimSelection | None:
-    """Returns None if there is no way. `try_placement` places `pod_sets` with `freed` and the victims' capacity."""
-    if not candidates or not _is_sufficient_in_total(view, pod_sets, candidates, freed):
-        return None
-    line = _policy_order(candidates)
-    found = _shortest_prefix(line, try_placement)
-    if found is None:
-        found = _select_otherwise(view, pod_sets, candidates, freed, try_placement)
-    return None if found is None else _spare(view, pod_sets, freed, found, try_placement)
+@dataclass(frozen=True, slots=True)
+class VictimSelector:
+    """Selects victims for one pending gang.
+
+    `pod_sets` are those of the gang, and `freed` is the capacity of terminating pods. `try_placement` places `pod_sets`
+    with `freed` and the capacity of the victims that it is given.
+    """
+
+    view: ClusterView
+    pod_sets: Sequence[PodSet]
+    candidates: Sequence[ElasticGang]
+    freed: Sequence[FreedCapacity]
+    try_placement: TrialPlacement
+
+    def select(self) -> VictimSelection | None:
+        """Returns None if there is no way."""
+        if not self.candidates or not self._is_sufficient_in_total():
+            return None
+        found = _shortest_prefix(_policy_order(self.candidates), self.try_placement) or self._select_otherwise()
+        return None if found is None else self._spare(found)
+
+    def _is_sufficient_in_total(self) -> bool:
+        """Whether the capacity that is free, or could be, is as much as is requested, resource by resource."""
+        missing = total_requests(self.pod_sets, [each.count for each in self.pod_sets])
+        for node_filter in {each.node_filter for each in self.pod_sets}:
+            for key, group in self.view.candidates(node_filter).groups.items():
+                _subtract(missing, key, len(group))
+        for each in self.freed:
+            _subtract(missing, each.amounts.items(), 1)
+        for gang in self.candidates:
+            _subtract(missing, gang.pod_set.requests, gang.removable_count())
+        return all(value <= 0 for value in missing.values())
+
+    def _select_otherwise(self) -> VictimSelection | None:
+        """Tries the second and the third order."""
+        all_victims = [Victim(gang, member) for gang in self.candidates for member in gang.removal_order()]
+        if self.try_placement(all_victims) is None:
+            return None
+        found = _shortest_prefix(self._node_order(all_victims), self.try_placement)
+        if found is not None:
+            return found
+        budget = min(_SEARCHED_PLACEMENTS, _SEARCHED_NODES // max(len(self.view.node_infos), 1))
+        return _Search(self.candidates, self.try_placement, budget).find(0, [])
+
+    def _node_order(self, all_victims: Iterable[Victim]) -> list[Victim]:
+        """Returns the victims node by node, no more members of each gang than it may lose."""
+        by_node: dict[str, list[Victim]] = {}
+        for victim in all_victims:
+            by_node.setdefault(victim.node, []).append(victim)
+        with_all = self._what_if(each for some in by_node.values() for each in some)
+
+        def gain(node: str) -> float:
+            info = with_all.node_infos.get(node)
+            if info is None:
+                return 0.0
+            share = max(min(each.capacity(info.free), each.count) / max(each.count, 1) for each in self.pod_sets)
+            return share / len(by_node[node])
+
+        left = {gang.key: gang.removable_count() for gang in self.candidates}
+        line: list[Victim] = []
+        for node in sorted(by_node, key=lambda node: (-gain(node), node)):
+            for victim in by_node[node]:
+                if left[victim.gang.key]:
+                    left[victim.gang.key] -= 1
+                    line.append(victim)
+        return line
+
+    def _spare(self, found: VictimSelection) -> VictimSelection:
+        """Drops victims that are not needed, the last ones first."""
+        victims = self._used_victims(found)
+        placement = self.try_placement(victims)
+        if placement is None:
+            # Packing is not exact for several kinds of pods: what fits into more capacity may not be found in less.
+            victims, placement = list(found.victims), found.placement
+        for victim in list(reversed(victims))[:_SPARED_ONE_BY_ONE]:
+            others = [each for each in victims if each is not victim]
+            without = self.try_placement(others)
+            if without is not None:
+                victims, placement = others, without
+        return VictimSelection(victims, placement)
+
+    def _used_victims(self, found: VictimSelection) -> list[Victim]:
+        """Returns the victims whose capacity the placement uses."""
+        left = self._free_after_placement(found)
+        used: list[Victim] = []
+        for victim in reversed(found.victims):
+            free = left.get(victim.node)
+            amounts = victim.gang.pod_set.requests
+            if free is None:
+                continue
+            if all(free.get(name, 0) >= value for name, value in amounts):
+                add_amounts(free, dict(amounts), -1)
+            else:
+                used.append(victim)
+        return used[::-1]
+
+    def _free_after_placement(self, found: VictimSelection) -> dict[str, dict[str, int]]:
+        """Returns what is left on the nodes of the placement."""
+        what_if = self._what_if(found.victims)
+        amounts = {each.name: dict(each.requests) for each in self.pod_sets}
+        left = {node: dict(what_if.node_infos[node].free) for node in set(found.placement.node_of.values())}
+        for member, node in found.placement.node_of.items():
+            add_amounts(left[node], amounts[kind_of(member)], -1)
+        return left
+
+    def _what_if(self, victims: Iterable[Victim]) -> WhatIfView:
+        return WhatIfView(self.view, [*self.freed, *(each.freed for each in victims)])
 
 
 def _policy_order(candidates: Iterable[ElasticGang]) -> list[Victim]:
@@ -113,74 +206,10 @@ def _shortest_prefix(line: Sequence[Victim], try_placement: TrialPlacement) -> V
     return VictimSelection(line[:high], placement)
 
 
-def _is_sufficient_in_total(
-    view: ClusterView, pod_sets: Sequence[PodSet], candidates: Iterable[ElasticGang], freed: Iterable[FreedCapacity]
-) -> bool:
-    """Whether the capacity that is free, or could be, is as much as is requested, resource by resource."""
-    missing = total_requests(pod_sets, [each.count for each in pod_sets])
-    for node_filter in {each.node_filter for each in pod_sets}:
-        for key, group in view.candidates(node_filter).groups.items():
-            _subtract(missing, key, len(group))
-    for each in freed:
-        _subtract(missing, each.amounts.items(), 1)
-    for gang in candidates:
-        _subtract(missing, gang.pod_set.requests, gang.removable_count())
-    return all(value <= 0 for value in missing.values())
-
-
 def _subtract(missing: dict[str, int], amounts: Iterable[tuple[str, int]], times: int) -> None:
     for name, value in amounts:
         if value > 0 and name in missing:
             missing[name] -= value * times
-
-
-# The second and the third order
-
-
-def _select_otherwise(
-    view: ClusterView,
-    pod_sets: Sequence[PodSet],
-    candidates: Sequence[ElasticGang],
-    freed: Sequence[FreedCapacity],
-    try_placement: TrialPlacement,
-) -> VictimSelection | None:
-    """Tries the second and the third order."""
-    all_victims = [Victim(gang, member) for gang in candidates for member in gang.removal_order()]
-    if try_placement(all_victims) is None:
-        return None
-    found = _shortest_prefix(_node_order(view, pod_sets, candidates, freed), try_placement)
-    if found is not None:
-        return found
-    budget = min(_SEARCHED_PLACEMENTS, _SEARCHED_NODES // max(len(view.node_infos), 1))
-    return _Search(candidates, try_placement, budget).find(0, [])
-
-
-def _node_order(
-    view: ClusterView, pod_sets: Sequence[PodSet], candidates: Iterable[ElasticGang], freed: Sequence[FreedCapacity]
-) -> list[Victim]:
-    """No more members of each gang than it may lose."""
-    by_node: dict[str, list[Victim]] = {}
-    for gang in candidates:
-        for member in gang.removal_order():
-            victim = Victim(gang, member)
-            by_node.setdefault(victim.node, []).append(victim)
-    with_all = WhatIfView(view, [*freed, *(each.freed for some in by_node.values() for each in some)])
-
-    def gain(node: str) -> float:
-        info = with_all.node_infos.get(node)
-        if info is None:
-            return 0.0
-        share = max(min(each.capacity(info.free), each.count) / max(each.count, 1) for each in pod_sets)
-        return share / len(by_node[node])
-
-    left = {gang.key: gang.removable_count() for gang in candidates}
-    line: list[Victim] = []
-    for node in sorted(by_node, key=lambda node: (-gain(node), node)):
-        for victim in by_node[node]:
-            if left[victim.gang.key]:
-                left[victim.gang.key] -= 1
-                line.append(victim)
-    return line
 
 
 class _Search:
@@ -225,58 +254,3 @@ def _split(nodes: Sequence[Sequence[str]], count: int) -> Iterator[Sequence[str]
     for here in range(min(count, len(nodes[0])), max(count - behind, 0) - 1, -1):
         for others in _split(nodes[1:], count - here):
             yield (*nodes[0][:here], *others)
-
-
-# Sparing
-
-
-def _spare(
-    view: ClusterView,
-    pod_sets: Sequence[PodSet],
-    freed: Sequence[FreedCapacity],
-    found: VictimSelection,
-    try_placement: TrialPlacement,
-) -> VictimSelection:
-    """Drops victims that are not needed, the last ones first."""
-    victims = _used_victims(view, pod_sets, freed, found)
-    placement = try_placement(victims)
-    if placement is None:
-        # Packing is not exact for several kinds of pods: what fits into more capacity may not be found in less.
-        victims, placement = list(found.victims), found.placement
-    for victim in list(reversed(victims))[:_SPARED_ONE_BY_ONE]:
-        others = [each for each in victims if each is not victim]
-        without = try_placement(others)
-        if without is not None:
-            victims, placement = others, without
-    return VictimSelection(victims, placement)
-
-
-def _used_victims(
-    view: ClusterView, pod_sets: Sequence[PodSet], freed: Sequence[FreedCapacity], found: VictimSelection
-) -> list[Victim]:
-    """Returns the victims whose capacity the placement uses."""
-    left = _free_after_placement(view, pod_sets, freed, found)
-    used: list[Victim] = []
-    for victim in reversed(found.victims):
-        free = left.get(victim.node)
-        amounts = victim.gang.pod_set.requests
-        if free is None or all(free.get(name, 0) >= value for name, value in amounts):
-            if free is not None:
-                for name, value in amounts:
-                    free[name] = free.get(name, 0) - value
-        else:
-            used.append(victim)
-    return used[::-1]
-
-
-def _free_after_placement(
-    view: ClusterView, pod_sets: Sequence[PodSet], freed: Sequence[FreedCapacity], found: VictimSelection
-) -> dict[str, dict[str, int]]:
-    """Returns what is left on the nodes of the placement."""
-    what_if = WhatIfView(view, [*freed, *(each.freed for each in found.victims)])
-    amounts = {each.name: each.requests for each in pod_sets}
-    left = {node: dict(what_if.node_infos[node].free) for node in set(found.placement.node_of.values())}
-    for member, node in found.placement.node_of.items():
-        for name, value in amounts[kind_of(member)]:
-            left[node][name] = left[node].get(name, 0) - value
-    return left
