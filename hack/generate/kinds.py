@@ -8,7 +8,17 @@ from generate.rules import GANG_SPEC_RULES, PROGRESS_RULES, REPLICA_SPEC_RULES, 
 from generate.schema import Extras, keyed
 from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.gang import GANGS, MAX_KINDS, MAX_MEMBERS, GangSpec, GangStatus
+from tfjob_controller.api.gang import (
+    GANGS,
+    MAX_EXPRESSIONS,
+    MAX_KINDS,
+    MAX_MEMBERS,
+    MAX_TERMS,
+    MAX_VALUES,
+    NODE_AFFINITY_TOO_LARGE,
+    GangSpec,
+    GangStatus,
+)
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
 from tfjob_controller.trainer.naming import MAX_LABEL
 
@@ -63,6 +73,54 @@ _COUNT_BY_MEMBER = {
     "maxProperties": MAX_KINDS,
     "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_MEMBERS},
 }
+_REQUIREMENTS = {
+    "description": "Requirements that must all match.",
+    "type": "array",
+    "maxItems": MAX_EXPRESSIONS,
+    "items": {
+        "type": "object",
+        "properties": {
+            "values": {
+                "description": "The values that the operator compares with.",
+                "type": "array",
+                "maxItems": MAX_VALUES,
+                "items": {"type": "string"},
+            },
+        },
+        **_OPEN,
+    },
+}
+
+
+def _sum_over_terms(of_part: str) -> str:
+    """A CEL sum over both lists of requirements of all terms; `of_part` has {} for such a list."""
+    parts = (f"t.{name}" for name in ("matchExpressions", "matchFields"))
+    of_term = " + ".join(f"(has({part}) ? {of_part.format(part)} : 0)" for part in parts)
+    return f"self.nodeSelectorTerms.map(t, {of_term}).sum()"
+
+
+_NODE_AFFINITY = {
+    "properties": {
+        "nodeSelectorTerms": {
+            "description": "Alternative terms, of which one must match.",
+            "type": "array",
+            "maxItems": MAX_TERMS,
+            "items": {
+                "type": "object",
+                "properties": {"matchExpressions": _REQUIREMENTS, "matchFields": _REQUIREMENTS},
+                **_OPEN,
+            },
+        }
+    },
+    "x-kubernetes-validations": [
+        {
+            "rule": f"!has(self.nodeSelectorTerms) || ({_sum_over_terms('{}.size()')} <= {MAX_EXPRESSIONS} && "
+            f"{_sum_over_terms('{}.map(e, has(e.values) ? e.values.size() : 0).sum()')} <= {MAX_VALUES})",
+            "message": NODE_AFFINITY_TOO_LARGE,
+        }
+    ],
+    **_OPEN,
+}
 _LABEL = {"description": "The value of a label of its pods.", "type": "string", "maxLength": MAX_LABEL}
 
 GANG = CustomKind(
@@ -89,7 +147,7 @@ GANG = CustomKind(
             ("GangSpec", "max_members"): _COUNT_BY_MEMBER,
             ("Member", "resources"): {"additionalProperties": _QUANTITY},
             ("Member", "tolerations"): {"items": {"type": "object", **_OPEN}},
-            ("Member", "node_affinity"): _OPEN,
+            ("Member", "node_affinity"): _NODE_AFFINITY,
             ("GangStatus", "placement"): keyed("node"),
             ("GangStatus", "missing"): keyed("resource"),
             ("GangStatus", "conditions"): keyed("type"),

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from helpers.kubectl import Kubectl
-from tfjob_controller.api.gang import MAX_BELOW_COUNT, MIN_ABOVE_COUNT, TOO_MANY_MEMBERS, decode_gang
+from tfjob_controller.api.gang import (
+    MAX_BELOW_COUNT,
+    MIN_ABOVE_COUNT,
+    NODE_AFFINITY_TOO_LARGE,
+    TOO_MANY_MEMBERS,
+    decode_gang,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -77,3 +83,41 @@ def test_columns(kubectl: Kubectl) -> None:
     head, row = kubectl.must("get", "gg").splitlines()
     assert head.split() == ["NAME", "PHASE", "MEMBERS", "PRIORITY", "POSITION", "MESSAGE", "AGE"]
     assert row.split()[:-1] == ["g", "Waiting", "0/4", "7", "2", "needs", "room"]
+
+
+def affinity(terms: int, expressions: int, values: int) -> Object:
+    requirement = {"key": "a", "operator": "In", "values": ["v"] * values}
+    return {"nodeSelectorTerms": [{"matchExpressions": [requirement] * expressions}] * terms}
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        pytest.param({"nodeAffinity": affinity(65, 1, 1)}, "must have at most 64 items", id="terms"),
+        pytest.param({"nodeAffinity": affinity(2, 33, 1)}, NODE_AFFINITY_TOO_LARGE, id="expressions"),
+        pytest.param({"nodeAffinity": affinity(3, 1, 90)}, NODE_AFFINITY_TOO_LARGE, id="values"),
+        pytest.param({"tolerations": [{"operator": "Exists"}] * 65}, "must have at most 64 items", id="tolerations"),
+        pytest.param(
+            {"nodeSelector": {f"k{number}": "v" for number in range(65)}}, "must have at most 64", id="nodeSelector"
+        ),
+    ],
+)
+def test_what_would_take_long_to_evaluate_is_refused(kubectl: Kubectl, member: Object, words: str) -> None:
+    answer = kubectl.run("create", "-f", "-", manifest=gang({"name": "worker", **member}))
+    assert answer.code == 1
+    assert words in answer.error
+
+
+def test_the_largest_gang_is_taken_and_decoded(kubectl: Kubectl) -> None:
+    members = [
+        {
+            "name": f"m{number}",
+            "nodeAffinity": affinity(64, 1, 4),
+            "tolerations": [{"key": f"k{each}", "operator": "Exists"} for each in range(64)],
+            "nodeSelector": {f"k{each}": "v" for each in range(64)},
+        }
+        for number in range(16)
+    ]
+    kubectl.must("create", "-f", "-", manifest=gang(*members))
+    stored = json.dumps(json.loads(kubectl.must("get", "gg", "g", "-o", "json")))
+    assert len(decode_gang(stored.encode()).spec.members) == 16

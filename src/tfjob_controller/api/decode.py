@@ -1,9 +1,10 @@
 """Decodes jobs and runtimes from JSON, without failing on invalid objects.
 
 An old CRD without a schema accepts any content, and one invalid object must not stop a cache with a thousand others.
-An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`. An
-invalid status becomes an empty one, which the controller then writes anew. As usual in Kubernetes, null means absent
-in spec and status, but templates stay exactly as they are.
+An object with fields of wrong types, or with too many levels of nesting, is decoded with the reason in `invalid`; of
+one that is too large (`common/sizes.py`) only the identity is decoded. An invalid status becomes an empty one, which
+the controller then writes anew. As usual in Kubernetes, null means absent in spec and status, but templates stay
+exactly as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tfjob_controller.api.common.sizes import is_large, size_problem
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import TrainJob
@@ -30,6 +32,24 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
+
+class _Identity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class _IdentityEnvelope(msgspec.Struct, frozen=True):
+    metadata: _Identity
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_identity_decoder = msgspec.json.Decoder(_IdentityEnvelope)
+
 # "Expected `int`, got `str` - at `$.spec.replicaSpecs[0].replicas`"
 _MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$\.(?P<path>.*)`)?$", re.DOTALL)
 _EMPTY = "Expected `str` of length >= 1"
@@ -45,6 +65,8 @@ def _decoder(kind: type[_KindT]) -> Callable[[bytes | msgspec.Raw], _KindT]:
         data = bytes(raw)
         if nesting.is_too_deep(data):
             return _decode_in_parts(kind, nesting.truncate(data), invalid=_TOO_DEEP)
+        if too_large := size_problem(data):
+            return _decode_identity(kind, data, too_large)
         try:
             found = whole.decode(data)
         except msgspec.ValidationError:
@@ -59,6 +81,16 @@ decode_tfjob = _decoder(TFJob)
 decode_trainjob = _decoder(TrainJob)
 # For both kinds of runtimes.
 decode_training_runtime = _decoder(TrainingRuntime)
+
+
+def _decode_identity(kind: type[_KindT], data: bytes, invalid: str) -> _KindT:
+    """Decodes only what identifies an object, and its status unless that is large as well."""
+    envelope = _identity_decoder.decode(data)
+    status = {} if is_large(bytes(envelope.status)) else {"status": _without_nulls(envelope.status)}
+    metadata = msgspec.to_builtins(envelope.metadata)
+    if _problem(kind, metadata, status) is not None:
+        status = {}
+    return msgspec.structs.replace(msgspec.convert({"metadata": metadata, **status}, kind), invalid=invalid)
 
 
 def _decode_in_parts(kind: type[_KindT], data: bytes, invalid: str = "") -> _KindT:

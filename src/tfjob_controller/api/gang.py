@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from tfjob_controller.api.common.schema import INT32_MAX, describe
+from tfjob_controller.api.common.sizes import size_problem
+from tfjob_controller.kube import nesting
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
@@ -41,6 +44,11 @@ ON_TIMEOUT = ON_TIMEOUT_WAIT, ON_TIMEOUT_FAIL, ON_TIMEOUT_SUSPEND = ("Wait", "Fa
 # The placement is part of one object, which etcd limits to 1.5 MB.
 MAX_MEMBERS = 10_000
 MAX_KINDS = 16
+# Bounds on one member: the filters of a node are evaluated for each node of the cluster.
+MAX_TERMS, MAX_EXPRESSIONS, MAX_VALUES = 64, 64, 256
+MAX_ENTRIES = 64
+# More than members within these bounds have.
+_MAX_SPEC_VALUES = 20_000
 
 # An index in a member's name or a label, or an attempt in a label. Longer numbers do not fit into a status.
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
@@ -49,6 +57,9 @@ _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MIN_ABOVE_COUNT = "minMembers must name a member, and be no more than its count"
 MAX_BELOW_COUNT = "maxMembers must name a member, and be no less than its count"
 TOO_MANY_MEMBERS = "a gang can have 10000 pods at most"
+NODE_AFFINITY_TOO_LARGE = (
+    f"nodeAffinity can have at most {MAX_TERMS} terms, {MAX_EXPRESSIONS} expressions and {MAX_VALUES} values"
+)
 
 # Gang fields of jobs of all kinds.
 TimeoutSeconds: TypeAlias = Annotated[
@@ -100,11 +111,14 @@ class Member(_Value, frozen=True):
         dict[str, str],
         describe(
             "The requests of each pod, as quantities by resource name: the sum over its containers, as "
-            "kube-scheduler counts it."
+            "kube-scheduler counts it.",
+            maxProperties=MAX_ENTRIES,
         ),
     ] = {}
-    node_selector: Annotated[dict[str, str], describe("The nodeSelector of the pods.")] = {}
-    tolerations: Annotated[tuple[dict[str, Any], ...], describe("The tolerations of the pods.")] = ()
+    node_selector: Annotated[dict[str, str], describe("The nodeSelector of the pods.", maxProperties=MAX_ENTRIES)] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], describe("The tolerations of the pods.", maxItems=MAX_ENTRIES)
+    ] = ()
     node_affinity: Annotated[
         dict[str, Any] | None,
         describe(
@@ -261,7 +275,45 @@ class Gang(_Value, frozen=True):
     status: Annotated[GangStatus, describe("What the gang scheduler reports.")] = GangStatus()
 
 
-decode_gang = decoder_for(Gang)
+_decode = decoder_for(Gang)
+
+
+def decode_gang(raw: bytes | msgspec.Raw) -> Gang:
+    """Decodes a gang. Raises msgspec.DecodeError, also for one whose spec exceeds the bounds.
+
+    The CRD has the same bounds; here they hold whatever CRD is installed, because evaluating one gang takes time from
+    all others.
+    """
+    data = bytes(raw)
+    if problem := size_problem(nesting.truncate(data), _MAX_SPEC_VALUES):
+        raise msgspec.ValidationError(problem)
+    found = _decode(data)
+    for member in found.spec.members:
+        if problem := bounds_problem(member):
+            raise msgspec.ValidationError(f"spec.members: {member.name}: {problem}")
+    return found
+
+
+def bounds_problem(member: Member) -> str:
+    """Returns which bound a member exceeds; empty if it is within all."""
+    terms = (member.node_affinity or {}).get("nodeSelectorTerms")
+    requirements = [
+        each
+        for term in _objects(terms)
+        for part in ("matchExpressions", "matchFields")
+        for each in _objects(term.get(part))
+    ]
+    values = sum(len(each["values"]) for each in requirements if isinstance(each.get("values"), list))
+    if len(_objects(terms)) > MAX_TERMS or len(requirements) > MAX_EXPRESSIONS or values > MAX_VALUES:
+        return NODE_AFFINITY_TOO_LARGE
+    if max(len(member.tolerations), len(member.node_selector), len(member.resources)) > MAX_ENTRIES:
+        return f"at most {MAX_ENTRIES} tolerations, {MAX_ENTRIES} labels in nodeSelector and {MAX_ENTRIES} resources"
+    return ""
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    """Node affinity has no schema: entries of another type are ignored."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def member_ids(spec: GangSpec) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Limits the nesting of JSON.
+"""Limits the nesting of JSON, and counts its values.
 
 The API server accepts 10,000 levels where a CRD leaves fields open, as in pod templates. msgspec fails with a
 RecursionError at about a thousand, and functions that walk through a template do so sooner. So one malicious object
@@ -33,10 +33,8 @@ _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_OPEN + _CLOSE))
 def is_too_deep(data: bytes) -> bool:
     if not _may_be(data):
         return False
-    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token.
-    outside = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
     level = 0
-    for bracket in b"".join(outside).translate(None, _ALL_BUT_BRACKETS):
+    for bracket in _outside_strings(data).translate(None, _ALL_BUT_BRACKETS):
         level += 1 if bracket in _OPEN else -1
         if level > MAX_LEVELS:
             return True
@@ -60,6 +58,22 @@ def truncate(data: bytes) -> bytes:
             if level == _KEPT_LEVELS:
                 copied = at + 1
     return b"".join([*kept, data[copied:]])
+
+
+def has_more_values(data: bytes, limit: int) -> bool:
+    """Returns whether JSON has more than `limit` objects, lists, fields and list entries, give or take one each."""
+    if _count(data) <= limit:
+        return False
+    return _count(_outside_strings(data)) > limit
+
+
+def _count(data: bytes) -> int:
+    return data.count(b"{") + data.count(b"[") + data.count(b",")
+
+
+def _outside_strings(data: bytes) -> bytes:
+    # Without escapes every second piece between quotes is a string, which is cheaper than finding each token.
+    return b"".join(data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
 
 
 def decode_truncated(decode: Callable[[DataT], T], data: DataT) -> T:

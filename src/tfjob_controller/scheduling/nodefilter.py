@@ -15,13 +15,14 @@ gate that is off.
 
 from __future__ import annotations
 
-import functools
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from cachetools import LRUCache, cached
 
 from tfjob_controller.api.common.cluster import Node, Taint
 from tfjob_controller.api.gang import Member
@@ -120,6 +121,8 @@ class NodeFilter:
     selector: tuple[tuple[str, str], ...]
     tolerations: tuple[Toleration, ...]
     terms: tuple[AffinityTerm, ...] | None
+    encoded_bytes: int
+    """The length of its JSON."""
 
     def rejection(self, node: Node) -> str:
         """Returns why the node is rejected, in constant words; empty if it is accepted."""
@@ -157,11 +160,16 @@ def node_filter_of(member: Member) -> NodeFilter:
     return _node_filter(msgspec.json.encode(fields, order="sorted"))
 
 
-@functools.lru_cache(maxsize=4096)
+# A filter takes some ten times the memory of its JSON. Equal filters are the same object while they are cached.
+_CACHED_BYTES = 2 * 1024 * 1024
+_cached: LRUCache[bytes, NodeFilter] = LRUCache(_CACHED_BYTES, getsizeof=lambda cached: cached.encoded_bytes)
+
+
+@cached(_cached, lock=threading.Lock())
 def _node_filter(encoded: bytes) -> NodeFilter:
     selector, tolerations, affinity = msgspec.json.decode(encoded)
     terms = None if affinity is None else tuple(filter(None, map(_term, _dicts(affinity.get("nodeSelectorTerms")))))
-    return NodeFilter(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms)
+    return NodeFilter(tuple(selector.items()), tuple(map(_toleration, tolerations)), terms, len(encoded))
 
 
 def _toleration(body: Mapping[str, Any]) -> Toleration:

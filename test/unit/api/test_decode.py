@@ -1,6 +1,8 @@
 """The rules of api/decode.py: no object can stop a cache."""
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ import pytest
 from helpers.goodtrainmanifests import GOOD_TRAINJOBS
 from helpers.manifests import master, tfjob, workers
 from helpers.trainmanifests import role_template, runtime, trainjob
+from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.decode import decode_tfjob, decode_training_runtime, decode_trainjob
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
@@ -197,3 +200,51 @@ def test_only_one_kind_of_runtime_has_a_namespace() -> None:
     assert TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/namespaces/ns/trainingruntimes/a"
     assert CLUSTER_TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/a"
     assert key_of(decode_training_runtime(json.dumps(runtime("plain")).encode())) == "plain"
+
+
+LARGE = {
+    "bytes": {"spec": {"containers": [{"name": "tensorflow", "command": ["x" * MAX_SPEC_BYTES]}]}},
+    "empty objects": {"x": [{}] * MAX_SPEC_VALUES},
+    "small objects": {"x": [{"a": 1}] * MAX_SPEC_VALUES},
+    "lists": {"x": [[]] * MAX_SPEC_VALUES},
+    "fields": {"x": {str(number): number for number in range(MAX_SPEC_VALUES + 2)}},
+}
+
+
+@pytest.mark.parametrize("template", LARGE.values(), ids=LARGE)
+def test_what_would_take_much_memory_is_not_decoded_and_says_so(template: Any) -> None:
+    job = decode_tfjob(encoded({"replicaSpecs": [{"template": template}]}, {"phase": "Running"}))
+    assert job.invalid.startswith("spec: must have at most ")
+    assert job.spec.replica_specs == ()
+    assert (job.metadata.name, job.metadata.uid, job.status.phase) == ("a", "u", "Running")
+
+
+def test_many_labels_are_not_decoded() -> None:
+    labels = {f"k{number}": "v" for number in range(10_000)}
+    body = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": labels}, "spec": {}}
+    job = decode_tfjob(json.dumps(body).encode())
+    assert "labels and ownerReferences" in job.invalid
+    assert (key_of(job), job.metadata.labels) == ("n/a", {})
+
+
+def test_a_template_with_long_texts_and_all_that_people_use_is_taken() -> None:
+    env = [{"name": f"V{number}", "value": "1, 2, {3}, [4]"} for number in range(1000)]
+    template = {"spec": {"containers": [{"name": "tensorflow", "args": ["a,{" * 30_000], "env": env}]}}
+    job = decode_tfjob(encoded({"replicaSpecs": [{"template": template}]}))
+    assert job.invalid == ""
+    assert job.spec.replica_specs[0].template == template
+
+
+def test_objects_of_any_content_take_at_most_two_megabytes_each() -> None:
+    """Those that the API server takes: 1.5 MB, in all."""
+    hostile = [encoded({"replicaSpecs": [{"template": template}]}) for template in LARGE.values()]
+    just_within = {"x": [{"a": 1.5, "b": "\u00e9" * 10} for _ in range(MAX_SPEC_VALUES // 3)]}
+    hostile.append(encoded({"replicaSpecs": [{"template": just_within}]}))
+    for data in hostile:
+        tracemalloc.start()
+        try:
+            kept = [decode_tfjob(data) for _ in range(3)]
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < len(kept) * 2_000_000
+        finally:
+            tracemalloc.stop()

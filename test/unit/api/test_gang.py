@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 import pytest
 
 from helpers.gangs import a_gang, workers
-from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, member_ids, wanted_members
+from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, member_ids, wanted_members
 
 
 def placed(*members: str, count: int, leaving: tuple[str, ...] = ()) -> Gang:
@@ -64,3 +66,25 @@ def test_members_of_all_nodes_count() -> None:
     nodes: Mapping[str, tuple[str, ...]] = {"n1": ("worker-4",), "n2": ("worker-0", "worker-2")}
     status = GangStatus(placement=tuple(NodePlacement(name, members) for name, members in nodes.items()))
     assert wanted(a_gang("a", workers(3), status=status)) == "0 2 4"
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        pytest.param({"nodeAffinity": {"nodeSelectorTerms": [{}] * 65}}, "at most 64 terms", id="terms"),
+        pytest.param(
+            {"nodeAffinity": {"nodeSelectorTerms": [{"matchFields": [{}] * 65}]}}, "64 expressions", id="expressions"
+        ),
+        pytest.param(
+            {"nodeAffinity": {"nodeSelectorTerms": [{"matchExpressions": [{"values": ["v"] * 257}]}]}},
+            "256 values",
+            id="values",
+        ),
+        pytest.param({"tolerations": [{}] * 65}, "at most 64 tolerations", id="tolerations"),
+        pytest.param({"tolerations": [{"key": "k" * 300_000}]}, "spec: must have at most", id="bytes"),
+    ],
+)
+def test_what_an_old_crd_takes_and_would_take_long_to_evaluate_is_not_decoded(member: Any, words: str) -> None:
+    body = {"metadata": {"name": "g"}, "spec": {"members": [{"name": "worker", **member}]}}
+    with pytest.raises(msgspec.DecodeError, match=words):
+        decode_gang(msgspec.json.encode(body))

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypedDict
 import msgspec
 
 from tfjob_controller.api.common.podrequests import member_of
-from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member
+from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member, bounds_problem
 from tfjob_controller.trainer.podgroup.backend import Backend
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
@@ -121,12 +121,12 @@ def terms_of(
 
 
 def member_problem(pod_spec: Mapping[str, Any]) -> str | None:
-    """Why the requests of a pod are invalid; None if they are valid.
+    """Why a pod can be no member of a gang; None if it can.
 
-    For a job that is no gang the API server reports this, when the child Jobs are created.
+    For a job that is no gang the API server reports invalid requests, when the child Jobs are created.
     """
     try:
-        msgspec.convert(msgspec.to_builtins(member_of("any", 1, pod_spec)), Member)
+        member = msgspec.convert(msgspec.to_builtins(member_of("any", 1, pod_spec)), Member)
     except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         return str(error)
-    return None
+    return bounds_problem(member) or None
