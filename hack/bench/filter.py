@@ -35,9 +35,11 @@ from bench.server import kubeconfig
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.server import new_server
-from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, NodeAssignment
+from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, GangPlacements, NodeAssignment
 from tfjob_controller.gangscheduler.extender.wire import FilterResult, WirePod, encode_answer
 from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import Clock, RealClock
@@ -67,9 +69,10 @@ class Loopback:
 
 
 class Table:
-    """Every member of every gang has a node, but in the gang that waits."""
+    """Every member of every gang has a node, but in the gang that waits. It stands for `GangPlacements`."""
 
-    is_synced = True
+    def is_synced(self) -> bool:
+        return True
 
     def member_of(self, pod: WirePod) -> GangMember | None:
         gang, _, member = pod.metadata.name.partition(".")
@@ -80,11 +83,6 @@ class Table:
 
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         return names, {}
-
-
-class Silent:
-    def gang_bound(self, gang: str, attempt: int) -> None: ...
-    def attempt_rejected(self, gang: str, attempt: int) -> None: ...
 
 
 class Connection:
@@ -232,11 +230,13 @@ def serve(api_port: int) -> None:
     """Print a port and serve until killed. One member of the parked gang never comes."""
     clock = RealClock()
     binder = Binder(_transport(api_port, clock), clock)
-    permit = Permit(binder, Silent(), clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
+    state = SharedState(Store(), clock)
+    permit = Permit(binder.submit, state, clock, http_timeout_seconds=3600.0, bind_timeout_seconds=3600.0)
     permit.set_placement(PARKED_GANG, 1, {member: node_of(member) for member in members(PARKED + 1)})
     for gang in range(GANGS_A_ROUND * ROUNDS):
         permit.set_placement(f"bench/gang-{gang}", 1, {member: node_of(member) for member in members(GANG_SIZE)})
-    server = new_server(Loopback(), ExtenderVerbs(Table(), permit), clock)
+    verbs = ExtenderVerbs(cast("GangPlacements", Table()), permit, state)
+    server = new_server(Loopback(), verbs, clock)
     for part in (binder, permit, server):
         part.start()
     print(server.port, flush=True)

@@ -25,8 +25,11 @@ class Table:
     nodes: dict[tuple[str, int, str], NodeAssignment] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
     """Nodes without room for pods of no gang, and why."""
-    is_synced: bool = True
+    synced: bool = True
     fault: Exception | None = None
+
+    def is_synced(self) -> bool:
+        return self.synced
 
     def place(self, gang: str, nodes: Mapping[str, str], attempt: int = 1) -> None:
         self.nodes |= {(gang, attempt, member): NodeAssignment(node) for member, node in nodes.items()}
@@ -84,11 +87,13 @@ class Bindings:
 
 @dataclass
 class Listener:
-    bound: list[tuple[str, int]] = field(default_factory=list)
+    bound: list[str] = field(default_factory=list)
     rejected_attempts: list[tuple[str, int]] = field(default_factory=list)
 
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        self.bound.append((gang, attempt))
+    def enqueue(self, gang: str) -> None:
+        self.bound.append(gang)
+
+    def node_rejected(self, member: GangMember, node: str) -> None: ...
 
     def attempt_rejected(self, gang: str, attempt: int) -> None:
         self.rejected_attempts.append((gang, attempt))

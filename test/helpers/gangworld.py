@@ -30,7 +30,7 @@ from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
 from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
-from tfjob_controller.gangscheduler.extender.placements import GangPlacements
+from tfjob_controller.gangscheduler.extender.verbs import GangPlacements
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.informers import BY_GANG, GangHandler, NodeHandler, PodHandler, by_gang
 from tfjob_controller.gangscheduler.state.shared import SharedState
@@ -73,10 +73,6 @@ class _Pods:
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float) -> LineStream:
         raise NotImplementedError("nobody streams from this one")
-
-
-class _Ignored:
-    def written(self, result: str, gang: Gang) -> None: ...
 
 
 class _Events:
@@ -124,7 +120,7 @@ class GangWorld:
         self.state = SharedState(self.gangs, self.clock)
         check = PreBindCheck(self, self.gangs, self._pod_store, self.state, self.clock, lambda: self.is_leading)
         self.permit = Permit(
-            check, self.state, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
+            check.submit, self.state, self.clock, http_timeout_seconds=300.0, bind_timeout_seconds=BIND_TIMEOUT_SECONDS
         )
         client = ResourceClient(self.api, GANGS, decode_gang, retry=False)
         self.pod_api = _Pods(self.pods)
@@ -132,7 +128,7 @@ class GangWorld:
             self.gangs,
             client,
             ResourceClient(self.pod_api, PODS, decode_scheduled_pod),
-            _Ignored(),
+            lambda result, gang: None,
             self.events,
             threads=1,
         )

@@ -24,8 +24,7 @@ from localcluster.fakekubelet import make_node
 from localcluster.ourprogram import EXTENDER, OurProgram
 from localcluster.programs import LOOPBACK
 from tfjob_controller.gangscheduler.bindrequests import SECOND_POD
-from tfjob_controller.gangscheduler.extender.placements import NO_GANG, NOT_A_MEMBER, OLD_ATTEMPT
-from tfjob_controller.gangscheduler.extender.verbs import NOT_FILTERED
+from tfjob_controller.gangscheduler.extender.verbs import NO_GANG, NOT_A_MEMBER, NOT_FILTERED, OLD_ATTEMPT
 
 pytestmark = pytest.mark.cluster
 

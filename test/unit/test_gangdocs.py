@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfjob_controller.gangscheduler import bindrequests
-from tfjob_controller.gangscheduler.extender import placements, verbs
+from tfjob_controller.gangscheduler.extender import verbs
 from tfjob_controller.scheduling import decisions, nodefilter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gang-scheduling.md").read_text()
@@ -22,11 +22,11 @@ MESSAGES = [
     bindrequests.NOT_COMPLETE,
     bindrequests.SUPERSEDED,
     bindrequests.STOPPING,
-    placements.NO_GANG,
-    placements.NOT_ADMITTED,
-    placements.NOT_A_MEMBER,
-    placements.OLD_ATTEMPT,
-    placements.RESERVED,
+    verbs.NO_GANG,
+    verbs.NOT_ADMITTED,
+    verbs.NOT_A_MEMBER,
+    verbs.OLD_ATTEMPT,
+    verbs.RESERVED,
     verbs.NOT_FILTERED,
     verbs.NODE_REJECTED,
     verbs.NODE_NOT_OFFERED,

@@ -24,13 +24,12 @@ import structlog
 from tfjob_controller.api.common.cluster import ScheduledPod, decode_scheduled_pod
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.gang import GANGS, Gang, decode_gang
-from tfjob_controller.gangscheduler.admission import progress
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
+from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.binding.prebind import PreBindCheck
-from tfjob_controller.gangscheduler.extender.placements import GangPlacements
 from tfjob_controller.gangscheduler.extender.server import TlsFiles, new_server
-from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs
+from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, GangPlacements
 from tfjob_controller.gangscheduler.leadership import LeaseFollower
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.informers import (
@@ -113,7 +112,7 @@ class GangScheduler:
         )
         self.caches = SchedulerCaches(self.transport, self._clock)
         self._binder = Binder(
-            self.transport, self._clock, threads=options.concurrent_writes, observer=self.gang_metrics
+            self.transport, self._clock, threads=options.concurrent_writes, observe=self.gang_metrics.binding_ended
         )
         self.state = SharedState(self.caches.gangs.store, self._clock)
         self._permit = Permit(
@@ -124,7 +123,7 @@ class GangScheduler:
                 self.state,
                 self._clock,
                 self._is_leading_now,
-            ),
+            ).submit,
             self.state,
             self._clock,
             http_timeout_seconds=options.extender_http_timeout,
@@ -135,7 +134,7 @@ class GangScheduler:
             self.caches.gangs.store,
             ResourceClient(self.transport, GANGS, decode_gang),
             ResourceClient(self.transport, PODS, decode_scheduled_pod),
-            self.gang_metrics,
+            self.gang_metrics.written,
             self._recorder,
             threads=options.concurrent_writes,
         )
@@ -237,7 +236,7 @@ class GangScheduler:
             ExtenderVerbs(placements, self._permit, self.state),
             self._clock,
             tls=files if files.certificate else None,
-            observer=self.gang_metrics,
+            observe=self.gang_metrics.answered,
         )
 
     def _shut_down(self) -> bool:
@@ -275,8 +274,8 @@ class GangScheduler:
             return None
         gangs, now = self.caches.gangs.store.list(), self._clock.now()
         return Underway(
-            [*progress.waiting_gangs(gangs, self.admission.decisions, now)],
-            [*progress.partly_bound_seconds(gangs, self._pods_of, now)],
+            [*waiting_gangs(gangs, self.admission.decisions, now)],
+            [*partly_bound_seconds(gangs, self._pods_of, now)],
         )
 
     def _pods_of(self, gang: Gang) -> Iterable[ScheduledPod]:

@@ -23,10 +23,10 @@ _BIND_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 # Of `gangscheduler.status.writer.StatusChange`.
 _DIRECTIONS = {"shrink_requested": "shrink", "grow_requested": "grow"}
 # What counts from 0 on, so that an alert sees the first one too: of status writes those that are a repair, of bindings
-# all that `gangscheduler.binding.binder.BindingObserver` names.
+# all that `gangscheduler.binding.binder.ObserveBinding` names.
 _REPAIRS = ("reassigned", "requeued", "failed")
 _BINDING_RESULTS = ("bound", "gone", "elsewhere", "refused", "late", "stopped")
-# Of `gangscheduler.admission.progress.FITS`.
+# Of `gangscheduler.admission.queue.FITS`.
 _FITS = {
     "yes": "there is room now",
     "held": "there is room, held for one that comes first",
@@ -39,7 +39,7 @@ _FITS = {
 class Underway:
     """Gangs on their way, with seconds.
 
-    Of each that waits one of `progress.FITS`, and for how long; of each bound in part, since its admission.
+    Of each that waits one of `admission.queue.FITS`, and for how long; of each bound in part, since its admission.
     """
 
     waits: Sequence[tuple[str, float]]
@@ -47,7 +47,7 @@ class Underway:
 
 
 class GangMetrics:
-    """Implements the gang scheduler's `StatusObserver`, `BindingObserver` and `RequestObserver`."""
+    """Counts and times what the gang scheduler's parts report to its methods: status writes, Bindings, and calls."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

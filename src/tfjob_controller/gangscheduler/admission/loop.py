@@ -25,8 +25,9 @@ from datetime import datetime
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
-from tfjob_controller.gangscheduler.admission.reservations import AttemptPermit, Reservations
+from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
+from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.informers import BY_GANG
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
@@ -61,7 +62,7 @@ class AdmissionLoop:
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
         writer: StatusWriter,
-        permit: AttemptPermit,
+        permit: Permit,
         clock: Clock,
         *,
         policy: AdmissionPolicy,

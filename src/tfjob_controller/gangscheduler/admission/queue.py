@@ -1,23 +1,31 @@
 """The waiting gangs: which of them are admitted now, and what the statuses of the others report (scheduling/decisions).
 
 A status is written only if it changed; a mere change of position at most every `POSITION_SECONDS`, and not before the
-retry time of a failed write. Threads: the admission loop's; `decide` under the view's lock.
+retry time of a failed write.
+
+`waiting_gangs` and `partly_bound_seconds` show a scrape how long gangs wait. They count nothing as it happens, but read
+Gangs, pods and the last decisions, so that a scrape also shows what the loop should have done and did not.
+
+Threads: the admission loop's, `decide` under the view's lock; any thread for the functions that a scrape calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.api.common.cluster import ScheduledPod
+from tfjob_controller.api.gang import ADMITTED, WAITING, Gang, GangStatus, placed_nodes
 from tfjob_controller.gangscheduler.status import lifecycle
+from tfjob_controller.gangscheduler.status.lifecycle import is_bound_member, pods_by_member
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import (
     BACKING_OFF,
+    HELD_BACK,
     AdmissionDecider,
     AdmissionPolicy,
     Admit,
@@ -30,7 +38,10 @@ from tfjob_controller.scheduling.decisions import (
     queue_order,
 )
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.timestamps import parse_time_or_none
 
+# Whether a waiting gang fits now. Held: the capacity is kept for a gang ahead of it. Unknown: no pass has decided.
+FITS = YES, HELD, NO, UNKNOWN = "yes", "held", "no", "unknown"
 # The position is informational and may lag by some seconds.
 POSITION_SECONDS = 5.0
 
@@ -131,3 +142,34 @@ class AdmissionQueue:
             left = backoff_seconds(gang, now)
             if left:
                 self._wake(key, self._clock.monotonic() + left)
+
+
+def waiting_gangs(gangs: Iterable[Gang], decisions: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:
+    """Yields for each waiting gang one of `FITS` and the seconds that it has waited."""
+    known = {each.gang_key: _fits(each) for each in decisions}
+    waiting = (each for each in gangs if each.status.phase in ("", WAITING) and not each.metadata.deletion_timestamp)
+    for queued in queue_order(waiting):
+        yield known.get(queued.key, UNKNOWN), queued.waiting_seconds(now)
+
+
+def partly_bound_seconds(
+    gangs: Iterable[Gang], pods_of: Callable[[Gang], Iterable[ScheduledPod]], now: datetime
+) -> Iterator[float]:
+    """Yields the seconds since admission of each gang of which some members are bound and others are not."""
+    for gang in gangs:
+        since = parse_time_or_none(gang.status.admitted_time)
+        if gang.status.phase == ADMITTED and since is not None and _is_partly_bound(gang, pods_of(gang)):
+            yield max((now - since).total_seconds(), 0.0)
+
+
+def _fits(decision: Decision) -> str:
+    if isinstance(decision, Admit):
+        return YES
+    if isinstance(decision, Unschedulable) or not decision.may_fit:
+        return NO
+    return HELD if decision.message == HELD_BACK else YES
+
+
+def _is_partly_bound(gang: Gang, pods: Iterable[ScheduledPod]) -> bool:
+    members = pods_by_member(gang, pods)
+    return len({is_bound_member(members, member) for member in placed_nodes(gang.status)}) > 1

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.common.podrequests import Amounts
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangSpec, kind_of, placed_nodes, wanted_members
+from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import SUCCEEDED, is_bound, is_unfinished
 from tfjob_controller.kube.meta import key_of
@@ -116,24 +116,6 @@ def _is_suitable(view: ClusterView, node: str, pod_set: PodSet) -> bool:
     )
 
 
-class AttemptPermit(Protocol):
-    """The part of `permit.Permit` that the loop uses; tests observe it."""
-
-    def set_placement(
-        self,
-        gang: str,
-        attempt: int,
-        nodes: Mapping[str, str],
-        *,
-        bound: Mapping[str, str] | None = None,
-        was_bound: bool = False,
-    ) -> None: ...
-
-    def forget(self, gang: str) -> None: ...
-    def reject(self, gang: str) -> bool: ...
-    def reassign(self, gang: str, nodes: Mapping[str, str]) -> set[str]: ...
-
-
 @dataclass(slots=True)
 class _Reservation:
     """One attempt of a gang. `requests` follow from `spec`; the Gang at `version` lacks the `reassigned` nodes."""
@@ -149,7 +131,7 @@ class _Reservation:
 class Reservations:
     """Keeps reservations and Permit in line with the gangs' statuses."""
 
-    def __init__(self, view: ClusterView, permit: AttemptPermit) -> None:
+    def __init__(self, view: ClusterView, permit: Permit) -> None:
         self._view = view
         self._permit = permit
         self._by_gang: dict[str, _Reservation] = {}

@@ -25,7 +25,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -59,13 +58,9 @@ RejectBinding = Callable[[BindRequest], str]
 _decode_pod = decoder_for(Pod)
 
 
-class BindingObserver(Protocol):
-    """Observes the outcomes of Bindings, in the binder's threads."""
-
-    def binding_ended(self, result: str, seconds: float) -> None:
-        """`result` is bound, gone, elsewhere, refused, late or stopped; `seconds` from the first attempt."""
-
-
+# Observes the outcomes of Bindings, in the binder's threads. The result is bound, gone, elsewhere, refused, late or
+# stopped; the seconds count from the first attempt.
+ObserveBinding = Callable[[str, float], None]
 # The result as a metric label, and the error for the bind call.
 _Outcome = tuple[str, str]
 _BOUND: _Outcome = ("bound", "")
@@ -98,12 +93,12 @@ class Binder:
         *,
         threads: int = THREADS,
         deadline_seconds: float = DEADLINE_SECONDS,
-        observer: BindingObserver | None = None,
+        observe: ObserveBinding = lambda result, seconds: None,
     ) -> None:
         self._requester = requester
         self._clock = clock
         self._deadline_seconds = deadline_seconds
-        self._observer = observer
+        self._observe = observe
         self._rng = random.Random()  # noqa: S311 - spreads load, guards nothing
         self._changed = threading.Condition()  # guards the queues
         self._ready: deque[_Task] = deque()
@@ -241,9 +236,8 @@ class Binder:
     def _end(self, task: _Task, result: str, error: str) -> None:
         if error:
             log.warning("pod not bound", key=_key(task.pod), uid=task.pod.uid, result=result, error=error)
-        if self._observer is not None:
-            begin = task.deadline - self._deadline_seconds
-            self._observer.binding_ended(result, self._clock.monotonic() - begin)
+        begin = task.deadline - self._deadline_seconds
+        self._observe(result, self._clock.monotonic() - begin)
         task.on_result(task.pod, error)
 
 

@@ -26,13 +26,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import MEMBER_LABEL, Gang, gang_key_of, kind_of
-from tfjob_controller.gangscheduler.binding.binder import OnResult, RejectBinding
+from tfjob_controller.gangscheduler.binding.binder import Binder, OnResult
 from tfjob_controller.gangscheduler.bindrequests import NO_CAPACITY, NOT_ADMITTED, STOPPING, BindRequest
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
@@ -45,12 +44,6 @@ log = structlog.get_logger(__name__)
 
 # The watch shows a bound pod long before, unless the pod was deleted at once.
 _OBSERVED_SECONDS = 10.0
-
-
-class PodBinder(Protocol):
-    """Posts Bindings; `binder.Binder` implements it."""
-
-    def submit(self, pods: Sequence[BindRequest], on_result: OnResult, rejection: RejectBinding) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,7 @@ class PreBindCheck:
 
     def __init__(
         self,
-        binder: PodBinder,
+        binder: Binder,
         gangs: Store[Gang],
         pods: Store[ScheduledPod],
         state: SharedState,

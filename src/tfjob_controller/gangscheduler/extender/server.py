@@ -17,7 +17,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
 import httptools
@@ -48,18 +47,23 @@ _Result = FilterResult | BindResult
 _Verb = Callable[[bytes, Callable[[_Result], None]], None]
 
 
-class RequestObserver(Protocol):
-    """Observes each response, in the server's thread."""
-
-    def answered(self, verb: str, is_error: bool, seconds: float) -> None:
-        """`verb` is filter or bind; `seconds` from the request's head to its response, including the wait of bind."""
+# Observes each response, in the server's thread: the verb, whether the call failed, and the seconds from the request's
+# head to its response, including the wait of bind.
+ObserveCall = Callable[[str, bool, float], None]
 
 
-def new_app(service: ExtenderVerbs, prefix: str = "", observer: RequestObserver | None = None) -> App:
+def new_app(service: ExtenderVerbs, prefix: str, observe: ObserveCall) -> App:
     """`POST <prefix>/filter` and `/bind`, `GET /healthz`."""
+
+    def run_filter(body: bytes, answer: Callable[[FilterResult], None]) -> None:
+        answer(service.filter(decode_filter_args(body)))
+
+    def run_bind(body: bytes, answer: Callable[[BindResult], None]) -> None:
+        service.bind(decode_bind_args(body), answer)
+
     endpoints: dict[bytes, App] = {
-        f"{prefix}/filter".encode(): _Endpoint("filter", service, _filter(service), observer),
-        f"{prefix}/bind".encode(): _Endpoint("bind", service, _bind(service), observer),
+        f"{prefix}/filter".encode(): _endpoint("filter", service, run_filter, FilterResult, observe),
+        f"{prefix}/bind".encode(): _endpoint("bind", service, run_bind, BindResult, observe),
         b"/healthz": lambda _, reply: reply(200, b"ok\n", TEXT),
     }
 
@@ -73,49 +77,29 @@ def new_app(service: ExtenderVerbs, prefix: str = "", observer: RequestObserver 
     return respond
 
 
-class _Endpoint:
-    """One verb."""
-
-    def __init__(self, name: str, service: ExtenderVerbs, verb: _Verb, observer: RequestObserver | None) -> None:
-        self._name = name
-        self._service = service
-        self._verb = verb
-        self._observer = observer
-
-    def __call__(self, request: Request, reply: Reply) -> None:
-        if request.method != b"POST":
-            reply(405, b"POST only\n", TEXT)
-        elif not self._service.is_synced:
-            reply(503, NOT_SYNCED.encode(), TEXT)
-        else:
-            self._run(request, reply)
-
-    def _run(self, request: Request, reply: Reply) -> None:
+def _endpoint(name: str, service: ExtenderVerbs, verb: _Verb, result_type: type[_Result], observe: ObserveCall) -> App:
+    def respond(request: Request, reply: Reply) -> None:
         def answer(result: _Result, is_error: bool = False) -> None:
-            if self._observer is not None:
-                self._observer.answered(self._name, is_error, time.monotonic() - request.begin)
+            observe(name, is_error, time.monotonic() - request.begin)
             reply(200, encode_answer(result), JSON)
 
+        if request.method != b"POST":
+            reply(405, b"POST only\n", TEXT)
+            return
+        if not service.is_synced:
+            reply(503, NOT_SYNCED.encode(), TEXT)
+            return
         try:
             if request.is_too_long:
                 raise BadRequestError(_TOO_LONG)
-            self._verb(request.body, answer)
+            verb(request.body, answer)
         except BadRequestError as error:
-            answer(self._rejection(str(error)), True)
+            answer(result_type(error=str(error)), True)
         except Exception:
-            log.exception("call failed", verb=self._name)
-            answer(self._rejection(INTERNAL_ERROR), True)
+            log.exception("call failed", verb=name)
+            answer(result_type(error=INTERNAL_ERROR), True)
 
-    def _rejection(self, error: str) -> _Result:
-        return BindResult(error) if self._name == "bind" else FilterResult(error=error)
-
-
-def _filter(service: ExtenderVerbs) -> _Verb:
-    return lambda body, answer: answer(service.filter(decode_filter_args(body)))
-
-
-def _bind(service: ExtenderVerbs) -> _Verb:
-    return lambda body, answer: service.bind(decode_bind_args(body), answer)
+    return respond
 
 
 def _path(target: bytes) -> bytes:
@@ -148,7 +132,7 @@ def new_server(
     *,
     prefix: str = "",
     tls: TlsFiles | None = None,
-    observer: RequestObserver | None = None,
+    observe: ObserveCall = lambda verb, is_error, seconds: None,
     connection_limit: int | None = None,
 ) -> HttpServer:
     """Returns a server of `POST <prefix>/filter` and `/bind`, `GET /healthz`, which listens. Raises ListenError.
@@ -157,7 +141,7 @@ def new_server(
     """
     context = _tls_context(address, tls)
     limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
-    app = new_app(service, prefix.rstrip("/"), observer)
+    app = new_app(service, prefix.rstrip("/"), observe)
     return HttpServer("extender-http", address, app, limits, clock, tls=context, on_stop=service.stop)
 
 

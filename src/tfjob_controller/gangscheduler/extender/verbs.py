@@ -18,17 +18,42 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+import msgspec
+
+from tfjob_controller.api.common.cluster import decode_scheduled_pod
+from tfjob_controller.api.common.podrequests import requests_of
+from tfjob_controller.api.gang import (
+    ADMITTED,
+    ATTEMPT_LABEL,
+    BOUND,
+    GANG_LABEL,
+    MEMBER_LABEL,
+    Gang,
+    GangStatus,
+    parse_index,
+    placed_nodes,
+)
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
 from tfjob_controller.gangscheduler.extender.wire import BindArgs, BindResult, FilterArgs, FilterResult, WirePod
-from tfjob_controller.gangscheduler.permit.permit import OnResponse
+from tfjob_controller.gangscheduler.permit.permit import Permit
+from tfjob_controller.gangscheduler.state.shared import SharedState
+from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
 
 NOT_SYNCED = "the gang scheduler has not synced its caches yet"
 NOT_FILTERED = "the pod was not filtered by this gang scheduler"
 NODE_REJECTED = "the node of the gang's member did not pass kube-scheduler's own filters"
 NODE_NOT_OFFERED = "filter did not return this node for the pod"
+NO_GANG = "there is no Gang of the name that the pod's label says"
+NOT_ADMITTED = "the gang waits for room"
+NOT_A_MEMBER = "the pod is no placed member of its gang"
+OLD_ATTEMPT = "the pod is of another attempt of its gang than the present one"
+RESERVED = "the room left on this node is reserved for gangs"
+UNREADABLE = "the pod cannot be read"
 
+# No attempt has this number; it stands for an invalid label.
+_NO_ATTEMPT = -1
 # Filtered pods that were not bound yet. A scheduling cycle that fails after filter leaves one behind.
 _MAX_FILTERED_PODS = 20_000
 
@@ -41,38 +66,74 @@ class NodeAssignment:
     reason: str = ""
 
 
-class Placements(Protocol):
-    """The decisions that the verbs look up, in the server's event loop.
+class GangPlacements:
+    """Looks up the admission loop's decisions.
 
-    kube-scheduler waits for them, so an implementation takes microseconds and no lock that is held for long.
+    kube-scheduler waits for the methods. A member's node is read from the cached Gang, without the loop's lock. Only
+    pods of no gang need the view, under its lock, which is held for milliseconds.
     """
+
+    def __init__(self, gangs: Store[Gang], state: SharedState, is_synced: Callable[[], bool]) -> None:
+        self._gangs = gangs
+        self._state = state
+        self.is_synced = is_synced
+        # The last gang's nodes: kube-scheduler filters a gang's members one after the other.
+        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
 
     def member_of(self, pod: WirePod) -> GangMember | None:
         """Returns the pod's membership, from its labels and namespace; None for a pod of no gang."""
+        labels = pod.metadata.labels
+        name = labels.get(GANG_LABEL, "")
+        if not name:
+            return None
+        attempt = parse_index(labels.get(ATTEMPT_LABEL, ""))
+        return GangMember(
+            f"{pod.metadata.namespace}/{name}",
+            attempt if attempt is not None else _NO_ATTEMPT,
+            labels.get(MEMBER_LABEL, ""),
+        )
 
     def node_for(self, gang_key: str, attempt: int, member: str) -> NodeAssignment:
-        """Returns the member's node."""
+        gang = self._gangs.get(gang_key)
+        if gang is None:
+            return NodeAssignment(reason=NO_GANG)
+        if gang.status.phase not in (ADMITTED, BOUND):
+            return NodeAssignment(reason=NOT_ADMITTED)
+        if gang.status.attempt != attempt:
+            return NodeAssignment(reason=OLD_ATTEMPT)
+        node = self._nodes_of(gang.status).get(member, "")
+        return NodeAssignment(node, "" if node else NOT_A_MEMBER)
 
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         """Returns, for a pod of no gang, the nodes with unreserved capacity, and the reasons of the others."""
+        try:
+            amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
+        except (msgspec.MsgspecError, ValueError):
+            return (), dict.fromkeys(names, UNREADABLE)
+        with self._state.lock:
+            full = nodes_without_capacity(self._state.view.node_infos, names, amounts)
+            full |= self._nodes_with_nominated_capacity(amounts).intersection(names)
+        if not full:
+            return names, {}
+        return [name for name in names if name not in full], dict.fromkeys(sorted(full), RESERVED)
 
-    @property
-    def is_synced(self) -> bool:
-        """Reports whether the caches are synced."""
+    def _nodes_with_nominated_capacity(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
+        """Returns nodes without capacity for the pod beside what running gangs free there for a waiting gang."""
+        kept, rooms = self._state.nominated, self._state.view.node_infos
+        given = {} if kept is None else kept.released
+        return {
+            node
+            for node, taken in given.items()
+            if node in rooms
+            and any(rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
+        }
 
-
-class BindPermit(Protocol):
-    """The part of `permit.Permit` that the verbs use."""
-
-    def request_bind(self, member: GangMember, pod: BindRequest, on_response: OnResponse) -> None: ...
-    def bind_single(self, pod: BindRequest, on_response: OnResponse) -> None: ...
-
-
-class NodeRejectionListener(Protocol):
-    """Learns which nodes kube-scheduler's own filters rejected, so that members are placed elsewhere."""
-
-    def node_rejected(self, member: GangMember, node: str) -> None:
-        """Record the rejection. Called in the server's event loop."""
+    def _nodes_of(self, status: GangStatus) -> dict[str, str]:
+        known, nodes = self._latest
+        if known is not status:
+            nodes = placed_nodes(status)
+            self._latest = (status, nodes)
+        return nodes
 
 
 # Receives a bind call's result, in the event loop.
@@ -90,12 +151,10 @@ class _FilteredPod:
 class ExtenderVerbs:
     """Implements `filter` and `bind`."""
 
-    def __init__(
-        self, placements: Placements, permit: BindPermit, rejection_listener: NodeRejectionListener | None = None
-    ) -> None:
+    def __init__(self, placements: GangPlacements, permit: Permit, state: SharedState) -> None:
         self._placements = placements
         self._permit = permit
-        self._rejection_listener = rejection_listener
+        self._state = state
         self._filtered: dict[str, _FilteredPod] = {}
         self._pending: set[_PendingCall] = set()
         self._responses: _ResponseQueue | None = None
@@ -103,7 +162,7 @@ class ExtenderVerbs:
 
     @property
     def is_synced(self) -> bool:
-        return self._placements.is_synced
+        return self._placements.is_synced()
 
     def stop(self) -> None:
         """Answer waiting calls with an error and reject later ones. Called in the event loop."""
@@ -120,8 +179,8 @@ class ExtenderVerbs:
         if found.node and found.node in args.node_names:
             self._remember(args.pod.metadata.uid, _FilteredPod(member, found.node))
             return FilterResult(node_names=[found.node])
-        if found.node and self._rejection_listener is not None and args.node_names:
-            self._rejection_listener.node_rejected(member, found.node)
+        if found.node and args.node_names:
+            self._state.node_rejected(member, found.node)
         reason = NODE_REJECTED if found.node else found.reason
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 

@@ -1,4 +1,4 @@
-"""Permit with a lock, a clock, a binder and a listener: runs the state machine of `machine`.
+"""Permit with a lock, a thread and a clock: runs the state machine of `machine`.
 
 Theory of operation. Bind calls come from the server's thread, placements from the admission loop's, outcomes from the
 binder's, and a thread of its own handles timeouts twice per second. Each takes the lock, asks the state machine for the
@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import structlog
 
@@ -27,6 +26,7 @@ from tfjob_controller.gangscheduler.permit.members import (
     PermitOutput,
     PostBindings,
 )
+from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
 
@@ -39,22 +39,10 @@ HTTP_TIMEOUT_FRACTION = 0.8
 
 # Receives an error, or an empty text for success. Called in any thread; it must only hand over.
 OnResponse = Callable[[str], None]
-
-
-class BindingSubmitter(Protocol):
-    """The binder that Permit needs; `binding.prebind.PreBindCheck` implements it."""
-
-    def submit(self, pods: Sequence[BindRequest], on_result: Callable[[BindRequest, str], None]) -> None: ...
-
-
-class AttemptListener(Protocol):
-    """Learns the outcome of an attempt, in any thread and under no lock; it must only record it."""
-
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        """Every placed member is bound."""
-
-    def attempt_rejected(self, gang: str, attempt: int) -> None:
-        """The attempt was rejected, and no Binding of it is in flight."""
+# Node by member.
+Nodes = Mapping[str, str]
+# Binds pods and calls back with each pod and its error: `binding.prebind.PreBindCheck.submit`.
+SubmitBindings = Callable[[Sequence[BindRequest], Callable[[BindRequest, str], None]], None]
 
 
 class Permit:
@@ -62,8 +50,8 @@ class Permit:
 
     def __init__(
         self,
-        binder: BindingSubmitter,
-        listener: AttemptListener,
+        submit_bindings: SubmitBindings,
+        state: SharedState,
         clock: Clock,
         *,
         http_timeout_seconds: float,
@@ -73,8 +61,8 @@ class Permit:
         self._machine = PermitMachine(
             call_timeout_seconds=HTTP_TIMEOUT_FRACTION * http_timeout_seconds, bind_timeout_seconds=bind_timeout_seconds
         )
-        self._binder = binder
-        self._listener = listener
+        self._submit_bindings = submit_bindings
+        self._state = state
         self._clock = clock
         self._lock = threading.Lock()
         self._answers: dict[int, OnResponse] = {}
@@ -93,9 +81,7 @@ class Permit:
     def stop(self, timeout_seconds: float = 2.0) -> bool:
         """Answer every waiting call with an error; later calls are rejected."""
         self._stop.set()
-        with self._lock:
-            outputs = self._machine.stop()
-        self._do(outputs)
+        self._do(self._machine.stop)
         return self._thread.join(timeout_seconds)
 
     def request_bind(self, member: GangMember, pod: BindRequest, on_response: OnResponse) -> None:
@@ -109,57 +95,47 @@ class Permit:
                 outputs = self._machine.request_bind(call, member, pod, self._clock.monotonic())
         if is_stopped:
             on_response(STOPPING)
-        self._do(outputs)
+        self._carry_out(outputs)
 
     def bind_single(self, pod: BindRequest, on_response: OnResponse) -> None:
         """Bind a pod that belongs to no gang."""
-        self._binder.submit([pod], lambda _, error: on_response(error))
+        self._submit_bindings([pod], lambda _, error: on_response(error))
 
     def set_placement(
-        self,
-        gang: str,
-        attempt: int,
-        nodes: Mapping[str, str],
-        *,
-        bound: Mapping[str, str] | None = None,
-        was_bound: bool = False,
+        self, gang: str, attempt: int, nodes: Nodes, *, bound: Mapping[str, str] | None = None, was_bound: bool = False
     ) -> None:
         """See `PermitMachine.set_placement`. Must precede the first member's `filter`."""
-        with self._lock:
-            outputs = self._machine.set_placement(
+        self._do(
+            lambda: self._machine.set_placement(
                 gang, attempt, nodes, self._clock.monotonic(), bound=bound, was_bound=was_bound
             )
-        self._do(outputs)
+        )
 
     def forget(self, gang: str) -> None:
         """Forget a gang that is not admitted any more."""
-        with self._lock:
-            outputs = self._machine.forget(gang)
-        self._do(outputs)
+        self._do(lambda: self._machine.forget(gang))
 
-    def reassign(self, gang: str, nodes: Mapping[str, str]) -> set[str]:
+    def reassign(self, gang: str, nodes: Nodes) -> set[str]:
         """See `PermitMachine.reassign`."""
         with self._lock:
-            outputs, moved = self._machine.reassign(gang, nodes)
-        self._do(outputs)
-        return moved
+            outputs, reassigned = self._machine.reassign(gang, nodes)
+        self._carry_out(outputs)
+        return reassigned
 
     def reject(self, gang: str) -> bool:
-        """Post nothing more for this gang. Returns False while Bindings are in flight; the listener learns their end.
+        """Post nothing more for this gang. Returns False while Bindings are in flight; the loop is told of their end.
 
         The gang's reservations must be kept until then, because these Bindings may still succeed.
         """
         with self._lock:
             outputs = self._machine.reject(gang)
             is_over = not self._machine.has_bindings_in_flight(gang)
-        self._do(outputs)
+        self._carry_out(outputs)
         return is_over
 
     def remove_pod(self, gang: str, member: str, uid: str) -> None:
         """Handle a member's pod that is deleted, finished or being deleted."""
-        with self._lock:
-            outputs = self._machine.remove_pod(gang, member, uid)
-        self._do(outputs)
+        self._do(lambda: self._machine.remove_pod(gang, member, uid))
 
     def note_progress(self, gang: str) -> None:
         """Record that a pod of the gang was created."""
@@ -168,9 +144,7 @@ class Permit:
 
     def tick(self) -> None:
         """Handle timeouts; the own thread calls it twice per second."""
-        with self._lock:
-            outputs = self._machine.tick(self._clock.monotonic())
-        self._do(outputs)
+        self._do(lambda: self._machine.tick(self._clock.monotonic()))
 
     def statistics(self) -> PermitStatistics:
         with self._lock:
@@ -180,12 +154,12 @@ class Permit:
         while not self._clock.sleep(TICK_SECONDS, self._stop):
             self.tick()
 
-    def _result(self, gang: str, attempt: int, member: str, pod: BindRequest, error: str) -> None:
+    def _do(self, transition: Callable[[], Sequence[PermitOutput]]) -> None:
         with self._lock:
-            outputs = self._machine.record_result(gang, attempt, member, pod.uid, error, self._clock.monotonic())
-        self._do(outputs)
+            outputs = transition()
+        self._carry_out(outputs)
 
-    def _do(self, outputs: Sequence[PermitOutput]) -> None:
+    def _carry_out(self, outputs: Sequence[PermitOutput]) -> None:
         for output in outputs:
             if isinstance(output, BindResponse):
                 self._answers.pop(output.call)(output.error)
@@ -193,16 +167,20 @@ class Permit:
                 self._submit(output)
             elif isinstance(output, GangBound):
                 log.info("gang bound", key=output.gang, attempt=output.attempt)
-                self._listener.gang_bound(output.gang, output.attempt)
+                self._state.enqueue(output.gang)
             elif isinstance(output, AttemptRejected):
                 # Because of a timeout, or because the gang was suspended or deleted; the status says which.
                 log.info("attempt rejected", key=output.gang, attempt=output.attempt)
-                self._listener.attempt_rejected(output.gang, output.attempt)
+                self._state.attempt_rejected(output.gang, output.attempt)
 
     def _submit(self, output: PostBindings) -> None:
         members = {pod: member for member, pod in output.pods}
 
         def on_result(pod: BindRequest, error: str) -> None:
-            self._result(output.gang, output.attempt, members[pod], pod, error)
+            self._do(
+                lambda: self._machine.record_result(
+                    output.gang, output.attempt, members[pod], pod.uid, error, self._clock.monotonic()
+                )
+            )
 
-        self._binder.submit([*members], on_result)
+        self._submit_bindings([*members], on_result)

@@ -16,18 +16,101 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from tfjob_controller.api.gang import ADMITTED, Gang
+from msgspec.structs import replace
+
+from tfjob_controller.api.common.cluster import ScheduledPod
+from tfjob_controller.api.common.podrequests import Amounts, amounts_of, requests_of
+from tfjob_controller.api.common.quantity import PODS, quantity_of
+from tfjob_controller.api.gang import ADMITTED, MEMBER_LABEL, Gang, GangSpec, Member, gang_key_of, kind_of
 from tfjob_controller.gangscheduler.bindrequests import GangMember
-from tfjob_controller.gangscheduler.state.observedrequests import ObservedRequests
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.util.clock import Clock
 
+# An observation that no longer holds, such as a deleted LimitRange, must not block a gang; a futile attempt is cheap.
+RETENTION_SECONDS = 600.0
 # The time after which kube-scheduler retries an unschedulable pod without any event.
 REJECTION_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class _GangRequests:
+    """`spec` is `declared` with the observed requests; both are None until `apply` needs them."""
+
+    by_kind: dict[str, dict[str, int]] = field(default_factory=dict)
+    observed_time: float = 0.0
+    declared: GangSpec | None = None
+    spec: GangSpec | None = None
+
+
+class ObservedRequests:
+    """Resource requests of gangs' pods where they exceed what their Gangs declare. Safe to use from any thread.
+
+    A Gang declares what each of its pods requests before any pod exists. The API server may add to the pods' requests
+    (the defaults of a LimitRange, the overhead of a RuntimeClass, a webhook), or the owner declared too little. kube-
+    scheduler goes by the pods; a gang placed by its declaration alone would not pass its filters, and the capacity
+    would look free to others. Therefore, from the first pod on, a kind of member counts with the largest requests that
+    any of its pods had, or with the declaration if that is larger. This also holds for later attempts, which have no
+    pods yet, until the spec declares other resources or the observation expires: then the declaration counts again.
+
+    The observations are not stored. A new leader learns them from the pods.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_gang: dict[str, _GangRequests] = {}
+
+    def add_pod(self, pod: ScheduledPod) -> None:
+        """Record the requests of a created pod."""
+        key = gang_key_of(pod.metadata)
+        if not key:
+            return
+        try:
+            amounts = requests_of(pod)
+        except ValueError:
+            return
+        kind = kind_of(pod.metadata.labels.get(MEMBER_LABEL, ""))
+        with self._lock:
+            known = self._by_gang.setdefault(key, _GangRequests())
+            known.observed_time = self._clock.monotonic()
+            if _raise(known.by_kind.setdefault(kind, {}), amounts):
+                known.declared = None
+
+    def apply(self, key: str, gang: Gang) -> Gang:
+        """Returns the gang with the observed requests; the same object if its declaration suffices."""
+        with self._lock:
+            known = self._by_gang.get(key)
+            if known is None:
+                return gang
+            if known.declared is not gang.spec or known.spec is None:
+                known.declared, known.spec = gang.spec, _apply(gang.spec, known.by_kind)
+            spec = known.spec
+        return gang if spec is gang.spec else replace(gang, spec=spec)
+
+    def expire(self, key: str, gang: Gang) -> float | None:
+        """For a waiting gang: drop the observation if it expired or the spec declares other resources.
+
+        Returns the seconds until it expires; None without an observation.
+        """
+        with self._lock:
+            known = self._by_gang.get(key)
+            if known is None or known.declared is None or known.spec is known.declared:
+                return None
+            left = known.observed_time + RETENTION_SECONDS - self._clock.monotonic()
+            if left <= 0 or _spec_requests(known.declared) != _spec_requests(gang.spec):
+                del self._by_gang[key]
+                return None
+        return left
+
+    def forget(self, key: str) -> None:
+        """Forget a deleted Gang."""
+        with self._lock:
+            self._by_gang.pop(key, None)
 
 
 class RejectedNodes:
@@ -106,12 +189,8 @@ class SharedState:
         if self.rejected_nodes.add(member, node):
             self.enqueue(member.gang)
 
-    def gang_bound(self, gang: str, attempt: int) -> None:
-        """See `permit.AttemptListener`. The pod watch shows which members are bound."""
-        self.enqueue(gang)
-
     def attempt_rejected(self, gang: str, attempt: int) -> None:
-        """See `permit.AttemptListener`."""
+        """Record that Permit rejected an attempt, of which no Binding is in flight."""
         with self._changed:
             self._rejected_attempts[gang] = attempt
         self.enqueue(gang)
@@ -139,3 +218,32 @@ class SharedState:
         self.rejected_nodes.forget(gang_key)
         self.observed_requests.forget(gang_key)
         self._rejected_attempts.pop(gang_key, None)
+
+
+def _spec_requests(spec: GangSpec) -> tuple[tuple[str, Mapping[str, str]], ...]:
+    return tuple((member.name, member.resources) for member in spec.members)
+
+
+def _apply(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
+    members = tuple(_member(each, by_kind.get(each.name, {})) for each in spec.members)
+    changed = any(new is not old for new, old in zip(members, spec.members, strict=True))
+    return replace(spec, members=members) if changed else spec
+
+
+def _member(member: Member, needed: Amounts) -> Member:
+    try:
+        declared = amounts_of(member)
+    except ValueError:
+        return member
+    more = {
+        name: quantity_of(name, amount)
+        for name, amount in needed.items()
+        if name != PODS and amount > declared.get(name, 0)
+    }
+    return replace(member, resources={**member.resources, **more}) if more else member
+
+
+def _raise(total: dict[str, int], least: Amounts) -> bool:
+    more = {name: amount for name, amount in least.items() if amount > total.get(name, 0)}
+    total.update(more)
+    return bool(more)

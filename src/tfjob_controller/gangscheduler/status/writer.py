@@ -9,11 +9,10 @@ Threads: `write` belongs to one thread and uses a pool of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 import structlog
 
@@ -24,6 +23,7 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.kube.trace import new_trace
 
@@ -72,17 +72,8 @@ class StatusUpdate:
         return self.change is StatusChange.ADMITTED
 
 
-class StatusObserver(Protocol):
-    """Observes status writes, in the writer's threads."""
-
-    def written(self, result: str, gang: Gang) -> None:
-        """`result` is a `StatusChange`, or `FAILED` if the write failed."""
-
-
-class StatusEventRecorder(Protocol):
-    """Records events without blocking; `kube.events.recorder.EventRecorder` implements it."""
-
-    def event(self, regarding: ObjectReference, type_: str, reason: str, note: str, action: str = "") -> None: ...
+# Observes status writes, in the writer's threads. The result is a `StatusChange`, or `FAILED` if the write failed.
+ObserveWrite = Callable[[str, Gang], None]
 
 
 class StatusWriter:
@@ -93,15 +84,15 @@ class StatusWriter:
         gangs: Store[Gang],
         client: ResourceClient[Gang],
         pod_client: ResourceClient[ScheduledPod],
-        observer: StatusObserver,
-        recorder: StatusEventRecorder,
+        observe: ObserveWrite,
+        recorder: EventRecorder,
         *,
         threads: int,
     ) -> None:
         self._gangs = gangs
         self._client = client
         self._pod_client = pod_client
-        self._observer = observer
+        self._observe = observe
         self._recorder = recorder
         self._stopped = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gang-writer")
@@ -136,12 +127,12 @@ class StatusWriter:
         try:
             written = self._client.patch(meta.namespace, meta.name, body, subresource="status")
         except ApiError as error:
-            self._observer.written(FAILED, update.gang)
+            self._observe(FAILED, update.gang)
             level = log.debug if error.is_conflict or error.is_not_found else log.warning
             level("gang status not written", key=key_of(update.gang), error=str(error))
             return error
         self._gangs.assume(written)
-        self._observer.written(update.change, written)
+        self._observe(update.change, written)
         if update.change is not StatusChange.WAITING:
             log.info(
                 f"gang {update.change}",

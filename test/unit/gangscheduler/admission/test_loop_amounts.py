@@ -8,7 +8,7 @@ import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
 from tfjob_controller.api.gang import placed_nodes
-from tfjob_controller.gangscheduler.state.observedrequests import RETENTION_SECONDS
+from tfjob_controller.gangscheduler.state.shared import RETENTION_SECONDS
 
 
 def admit(world: GangWorld, name: str, workers: int) -> None:

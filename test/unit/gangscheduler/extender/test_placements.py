@@ -7,7 +7,7 @@ import pytest
 
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.gangscheduler.bindrequests import GangMember
-from tfjob_controller.gangscheduler.extender.placements import (
+from tfjob_controller.gangscheduler.extender.verbs import (
     NO_GANG,
     NOT_A_MEMBER,
     NOT_ADMITTED,

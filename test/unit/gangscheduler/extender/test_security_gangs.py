@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.gangworld import NAMESPACE, GangWorld
-from tfjob_controller.gangscheduler.extender.placements import NO_GANG
+from tfjob_controller.gangscheduler.extender.verbs import NO_GANG
 from tfjob_controller.gangscheduler.extender.wire import BadRequestError, WirePod, decode_bind_args, decode_filter_args
 from tfjob_controller.kube.meta import ObjectMeta
 

@@ -48,8 +48,10 @@ class Extender:
         self.table, self.bindings, self.listener = Table(), Bindings(), Listener()
         clock = RealClock()
         self.binder = Binder(self.bindings, clock, threads=4)
-        self.permit = Permit(self.binder, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0)
-        self.service = ExtenderVerbs(self.table, self.permit)
+        self.permit = Permit(
+            self.binder.submit, self.listener, clock, http_timeout_seconds=300.0, bind_timeout_seconds=60.0
+        )
+        self.service = ExtenderVerbs(self.table, self.permit, self.listener)
         self.server = new_server(Loopback(), self.service, clock, **options)
         self.parts = [self.binder, self.permit, self.server]
 
@@ -81,10 +83,10 @@ class Extender:
 
 
 def idle_service() -> ExtenderVerbs:
-    permit = Permit(
-        Binder(Bindings(), RealClock()), Listener(), RealClock(), http_timeout_seconds=1.0, bind_timeout_seconds=1.0
-    )
-    return ExtenderVerbs(Table(), permit)
+    clock, listener = RealClock(), Listener()
+    binder = Binder(Bindings(), clock)
+    permit = Permit(binder.submit, listener, clock, http_timeout_seconds=1.0, bind_timeout_seconds=1.0)
+    return ExtenderVerbs(Table(), permit, listener)
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_a_gang_is_filtered_to_its_nodes_and_bound_when_its_last_member_has_come
     assert first.error() == ""
     assert extender.bindings.bound == {"gang-worker-0": "n0", "gang-worker-1": "n1"}
     # The calls are answered first.
-    eventually(lambda: extender.listener.bound == [("ns/gang", 1)])
+    eventually(lambda: extender.listener.bound == ["ns/gang"])
 
 
 @pytest.mark.timeout(120)
@@ -204,9 +206,9 @@ def test_whole_nodes_are_refused_with_the_setting_that_is_wrong(extender: Extend
 
 @pytest.mark.parametrize("path", ["/filter", "/bind"])
 def test_before_the_state_is_read_there_is_only_503(extender: Extender, path: str) -> None:
-    extender.table.is_synced = False
+    extender.table.synced = False
     assert extender.post(path, b"{}").answer()[0] == 503
-    extender.table.is_synced = True
+    extender.table.synced = True
     assert extender.post(path, b"{}").answer()[0] == 200
 
 

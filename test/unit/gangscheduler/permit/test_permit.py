@@ -28,7 +28,7 @@ class Parts:
         self.rejection: ApiError | None = None
         self.binder = Binder(self.bindings, RealClock(), threads=2)
         self.permit = Permit(
-            self.binder,
+            self.binder.submit,
             self.listener,
             self.clock,
             http_timeout_seconds=HTTP_TIMEOUT,
@@ -66,7 +66,7 @@ def test_a_gang_goes_through_and_the_listener_hears_of_it(parts: Parts) -> None:
     parts.request_bind("worker-0")
     assert parts.permit.statistics().gangs[PermitPhase.WAITING] == 1
     parts.request_bind("worker-1")
-    eventually(lambda: parts.listener.bound == [("ns/gang", 1)])
+    eventually(lambda: parts.listener.bound == ["ns/gang"])
     assert parts.answers == {"worker-0": [""], "worker-1": [""]}
     assert parts.bindings.bound == NODES
     assert parts.permit.statistics().gangs[PermitPhase.BOUND] == 1

@@ -46,7 +46,6 @@ def test_what_was_told_is_taken_once() -> None:
     [
         pytest.param(lambda told: told.enqueue(KEY), id="a gang has changed"),
         pytest.param(lambda told: told.capacity_changed(), id="room has changed"),
-        pytest.param(lambda told: told.gang_bound(KEY, 1), id="a gang is bound"),
         pytest.param(lambda told: told.attempt_rejected(KEY, 1), id="an attempt was given up"),
         pytest.param(lambda told: told.node_rejected(WHO, "n1"), id="a node was refused"),
     ],

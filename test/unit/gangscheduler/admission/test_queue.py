@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.gang import MEMBER_LABEL, placed_nodes
-from tfjob_controller.gangscheduler.admission import progress
+from tfjob_controller.gangscheduler.admission import queue
 
 
 def waits(world: GangWorld) -> list[tuple[str, float]]:
-    return [*progress.waiting_gangs(world.gangs.list(), world.admission.decisions, world.clock.now())]
+    return [*queue.waiting_gangs(world.gangs.list(), world.admission.decisions, world.clock.now())]
 
 
 def partly(world: GangWorld) -> list[float]:
     return [
-        *progress.partly_bound_seconds(
+        *queue.partly_bound_seconds(
             world.gangs.list(), lambda gang: world.pods_of(gang.metadata.name), world.clock.now()
         )
     ]
@@ -25,7 +25,7 @@ def test_a_gang_without_room_does_not_fit_and_its_wait_is_counted(world: GangWor
     world.add_gang("second", worker=1)
     world.run()
     world.clock.advance(40)
-    assert waits(world) == [(progress.NO, 40.0)]
+    assert waits(world) == [(queue.NO, 40.0)]
 
 
 def test_a_gang_that_could_have_started_but_for_an_older_one_is_held_back(world: GangWorld) -> None:
@@ -39,7 +39,7 @@ def test_a_gang_that_could_have_started_but_for_an_older_one_is_held_back(world:
     world.clock.advance(60)
     world.add_gang("young", worker=1)
     world.run()
-    assert waits(world) == [(progress.NO, 60.0), (progress.HELD, 0.0)]
+    assert waits(world) == [(queue.NO, 60.0), (queue.HELD, 0.0)]
 
 
 def test_a_gang_that_rests_from_a_failed_attempt_would_fit(world: GangWorld) -> None:
@@ -49,13 +49,13 @@ def test_a_gang_that_rests_from_a_failed_attempt_would_fit(world: GangWorld) -> 
     world.state.attempt_rejected(f"{NAMESPACE}/one", attempt)
     world.run()
     world.run()
-    assert [fits for fits, _ in waits(world)] == [progress.YES]
+    assert [fits for fits, _ in waits(world)] == [queue.YES]
 
 
 def test_of_a_gang_that_no_pass_has_seen_nothing_is_known(world: GangWorld) -> None:
     world.add_gang("one", worker=2)
     world.deliver()
-    assert [fits for fits, _ in waits(world)] == [progress.UNKNOWN]
+    assert [fits for fits, _ in waits(world)] == [queue.UNKNOWN]
 
 
 def test_a_gang_is_bound_in_part_from_its_first_binding_to_its_last(world: GangWorld) -> None:
