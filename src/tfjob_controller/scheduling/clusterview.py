@@ -45,8 +45,6 @@ _MAX_CANDIDATE_SETS = 128
 class ViewStatistics:
     """Counts of the view. `reserved` is by resource, for reservations whose pods do not exist yet."""
 
-    nodes: int
-    pods: int
     gangs: int
     reserved_members: int
     uncovered_members: int
@@ -117,9 +115,9 @@ class ClusterView:
                 yield pod.node, pod.amounts, moment
 
     def free_without_gangs(self, node: str) -> Amounts:
-        """Returns what the node would have free without any gang: allocatable less the other pods."""
-        info = self._node_infos.get(node)
-        return {} if info is None else self._accounts[node].free_without_gangs(info.free)
+        """Returns what a node that exists would have free without any gang: allocatable less the other pods."""
+        by_gangs = self._accounts[node].by_gangs
+        return {name: value + by_gangs.get(name, 0) for name, value in self._node_infos[node].free.items()}
 
     def candidates(self, node_filter: NodeFilter) -> CandidateNodes:
         """Returns the nodes that pass a filter. Not a copy: it changes with the view."""
@@ -150,9 +148,7 @@ class ClusterView:
         reserved: dict[str, int] = {}
         for each in open_members:
             add_amounts(reserved, each.amounts, 1)
-        return ViewStatistics(
-            len(self._node_infos), len(self._pods), len(self._gangs), len(members), len(open_members), reserved
-        )
+        return ViewStatistics(len(self._gangs), len(members), len(open_members), reserved)
 
     def utilization(self) -> Mapping[str, float]:
         """Returns by resource what bound pods request, as a share of all nodes' allocatable. Needs no lock."""

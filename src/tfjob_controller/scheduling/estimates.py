@@ -17,7 +17,7 @@ every small pod. Equal situations have equal messages: none contains the time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -127,11 +127,13 @@ class HypotheticalCapacity:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._empty: tuple[Hashable, dict[_Filters, list[NodeGroup]]] = (None, {})
+        # The nodes' version of the view for which the next two hold.
+        self._nodes_version = -1
+        self._empty: dict[_Filters, list[NodeGroup]] = {}
+        self._rejections: dict[NodeFilter, str] = {}
         self._without_gangs: dict[_Filters, list[NodeGroup]] = {}
         self.snapshot = 0
         self._snapshot_of: tuple[int, datetime] | None = None
-        self._rejections: tuple[Hashable, dict[NodeFilter, str]] = (None, {})
         self._evaluations_left = 0
 
     def start_cycle(self, now: datetime) -> None:
@@ -145,10 +147,8 @@ class HypotheticalCapacity:
 
     def groups_when_empty(self, pod_sets: Sequence[PodSet]) -> Sequence[NodeGroup]:
         """Returns the nodes with all their allocatable capacity."""
-        version = self._view.nodes_version
-        if self._empty[0] != version:
-            self._empty = version, {}
-        return self._groups(self._empty[1], pod_sets, lambda info: info.allocatable)
+        self._forget_old_nodes()
+        return self._groups(self._empty, pod_sets, lambda info: info.allocatable)
 
     def fits_empty(self, pod_sets: Sequence[PodSet]) -> bool:
         """Whether the minimum of the gang would fit an empty cluster."""
@@ -156,14 +156,17 @@ class HypotheticalCapacity:
 
     def rejections(self, node_filter: NodeFilter) -> str:
         """Returns how many nodes are rejected now and why: `2 not ready, 3 unschedulable`."""
-        version = self._view.nodes_version
-        if self._rejections[0] != version:
-            self._rejections = version, {}
-        found = self._rejections[1]
-        if node_filter not in found:
+        self._forget_old_nodes()
+        if node_filter not in self._rejections:
             counts = Counter(node_filter.rejection(info.node) for info in self._view.node_infos.values())
-            found[node_filter] = ", ".join(f"{count} {words}" for words, count in sorted(counts.items()) if words)
-        return found[node_filter]
+            self._rejections[node_filter] = ", ".join(
+                f"{count} {words}" for words, count in sorted(counts.items()) if words
+            )
+        return self._rejections[node_filter]
+
+    def _forget_old_nodes(self) -> None:
+        if self._nodes_version != self._view.nodes_version:
+            self._nodes_version, self._empty, self._rejections = self._view.nodes_version, {}, {}
 
     def may_evaluate(self) -> bool:
         """Whether one more gang may be evaluated in this cycle."""

@@ -97,8 +97,8 @@ class NodeAccount:
     _allocatable: dict[str, int] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
     # The part of `_used` that belongs to pods and reservations of gangs.
-    _by_gangs: dict[str, int] = field(default_factory=dict)
-    # The part of `_by_gangs` that belongs to reservations whose pods do not exist.
+    by_gangs: dict[str, int] = field(default_factory=dict)
+    # The part of `by_gangs` that belongs to reservations whose pods do not exist.
     _reserved: dict[str, int] = field(default_factory=dict)
 
     def set_node(self, node: Node) -> bool:
@@ -112,7 +112,7 @@ class NodeAccount:
         """Adds what a pod uses, or subtracts it with `sign` -1."""
         add_amounts(self._used, amounts, sign)
         if is_gang:
-            add_amounts(self._by_gangs, amounts, sign)
+            add_amounts(self.by_gangs, amounts, sign)
 
     def reserve(self, amounts: Amounts, sign: int) -> None:
         """Does the same for a reservation whose pod does not exist."""
@@ -131,10 +131,6 @@ class NodeAccount:
         free = {name: value - self._used.get(name, 0) for name, value in self._allocatable.items()}
         reserved = {name: value for name, value in self._reserved.items() if value}
         return NodeInfo(self.node, self._allocatable, free, tuple(free.items()), reserved)
-
-    def free_without_gangs(self, free: Amounts) -> dict[str, int]:
-        """Returns what would be free without any gang, given what is free now."""
-        return {name: value + self._by_gangs.get(name, 0) for name, value in free.items()}
 
 
 def _allocatable(node: Node) -> dict[str, int]:

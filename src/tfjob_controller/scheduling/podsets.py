@@ -62,10 +62,11 @@ def valid_pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
 
     Members with invalid quantities are left out: their pods count with their actual requests once they exist.
     """
-    return tuple(pod_set for member in spec.members if (pod_set := _pod_set_or_none(member)) is not None)
+    return tuple(pod_set for member in spec.members if (pod_set := valid_pod_set_of(member)) is not None)
 
 
-def _pod_set_or_none(member: Member) -> PodSet | None:
+def valid_pod_set_of(member: Member) -> PodSet | None:
+    """Returns the pod set of one member; None for an invalid quantity."""
     try:
         return pod_set_of(member)
     except ValueError:

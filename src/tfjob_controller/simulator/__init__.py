@@ -1,4 +1,4 @@
-"""`tfjob-controller simulate`: runs made-up jobs under several scheduling policies, in simulated time.
+"""`tfjob-controller simulate`: simulates jobs under several scheduling policies.
 
 Queue order, placement and autoscaling are those of `scheduling`; the import contracts in setup.cfg keep rules of its
 own out of the simulator, except kube-scheduler's as a baseline (`podscheduling.py`). The package may import

@@ -91,7 +91,7 @@ def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | Non
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SimulationError(f"cannot make the folder {folder}: {error}") from None
+        raise SimulationError(f"cannot create the folder {folder}: {error}") from None
     return lambda found: draw_all(found, target)
 
 
@@ -120,10 +120,10 @@ def _advise(options: SimulateOptions, written: Sequence[Path]) -> None:
     if written:
         print(f"{len(written)} plots in {options.plots}, such as {written[0]}", file=sys.stderr)
     else:
-        print("--plots=FOLDER draws who ran where and when", file=sys.stderr)
+        print("--plots=FOLDER draws the GPUs of each job over time", file=sys.stderr)
     if options.output != JSON:
         print("-o json has every number, and with --seeds=1 or --trace every start and resize", file=sys.stderr)
-    print("what it means: docs/simulator.md", file=sys.stderr)
+    print("docs/simulator.md explains the results", file=sys.stderr)
 
 
 _PLUS_MINUS = "\u00b1"

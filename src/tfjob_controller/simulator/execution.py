@@ -1,8 +1,8 @@
-"""What happens in a simulation: events in time, the jobs that run, and the record of GPU usage. Equal for all policies.
+"""The parts of a simulation that all policies share: events in time, the jobs that run, and the record of GPU usage.
 
-Every moment of every GPU is one of: free; held by a job without all its pods (`partial`); held by a job that starts or
-restarts (`paused`); held by a job that works (`working`). The *useful* part of the last is less, since workers that
-work together do less each: it is counted in GPUs that would have done the same work alone.
+At every moment a GPU is free, or held by a job without all its pods (`partial`), by a job that starts or restarts
+(`paused`), or by a job that works (`working`). The *useful* part of the last is less, since workers that work together
+do less each: it is counted in GPUs that would have done the same work alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ PARTIAL, PAUSED, WORKING = "partial", "paused", "working"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A job held the same GPUs of a node from one moment to another."""
+    """A period in which a job held the same GPUs of a node."""
 
     job: str
     node: str
@@ -126,7 +126,10 @@ class _Holding:
 
 @dataclass(slots=True)
 class Ledger:
-    """Records who held what. Segments and levels are kept only if `detailed`: they are many. Sums are GPU seconds."""
+    """Records the GPUs that jobs held. Segments and levels, which are many, are kept only if `detailed`.
+
+    Sums are GPU seconds.
+    """
 
     detailed: bool = False
     segments: list[Segment] = field(default_factory=list)
@@ -142,7 +145,7 @@ class Ledger:
         self.entries.append(LedgerEntry(now, what, job, workers, tuple(sorted(nodes)), reason))
 
     def hold(self, now: int, job: str, gpus_by_node: Mapping[str, int], state: str, useful: float = 0.0) -> None:
-        """From now on the job holds exactly these GPUs; `useful` is in GPUs."""
+        """Records that from now on the job holds exactly these GPUs; `useful` is in GPUs."""
         self._close(now, job)
         if gpus_by_node:
             self._holdings[job] = _Holding(gpus_by_node, state, useful, now)
@@ -209,7 +212,7 @@ class Executions:
     _number: int = 0
 
     def start(self, job: SimJob, node_of: Mapping[str, str], pause_ms: int = 0) -> None:
-        """All pods have a node; the job works after the pause."""
+        """Starts a job whose pods all have a node; it works after the pause."""
         now = self.timeline.now
         execution = self.running[job.name] = Execution(job, dict(node_of), job.work, now)
         self.started_ms[job.name] = now

@@ -78,55 +78,60 @@ _PROCESSES = ValueType("auto|number", _processes)
 class SimulateOptions:
     """The flags of `tfjob-controller simulate`. Times are seconds."""
 
-    nodes: int = option(COUNT, "4", "How many nodes the cluster has.")
-    gpus_per_node: int = option(COUNT, "4", "How many GPUs each of them has.")
+    nodes: int = option(COUNT, "4", "Number of nodes of the cluster.")
+    gpus_per_node: int = option(COUNT, "4", "Number of GPUs of each node.")
     grid: bool = option(
-        SWITCH, "false", "Take 2, 4 and 8 nodes of 4 GPUs, each with mean arrivals of 15, 30, 60 and 120 s."
+        SWITCH, "false", "Simulates 2, 4 and 8 nodes of 4 GPUs, each with mean arrivals of 15, 30, 60 and 120 s."
     )
     policies: tuple[str, ...] = option(
-        _POLICIES, "all", f"What is compared, separated by commas: {', '.join(POLICIES)}; or all."
+        _POLICIES, "all", f"Policies to compare, separated by commas: {', '.join(POLICIES)}; or all."
     )
     trace: str = option(
         FILE,
         "",
-        "CSV file of jobs to take instead of random ones; columns arrival, ps, workers, min, max, work, gpus per "
-        "worker. Times and work in seconds, work as a single worker would need.",
+        "CSV file of jobs that replace the random ones; columns arrival, ps, workers, min, max, work, gpus per worker. "
+        "Times and work are in seconds; work is the time of a single worker.",
     )
-    jobs: int = option(COUNT, "100", "How many random jobs.")
+    jobs: int = option(COUNT, "100", "Number of random jobs.")
     mean_arrival: float = option(DURATION, "30s", "Mean time between two arrivals (Poisson).")
     job_workers: tuple[int, ...] = option(
-        _COUNTS, "1,2,4,8", "How many workers a job asks for: one of these, alike often. It can do with half, and use "
-        "twice as many.",
-    )  # fmt: skip
-    work_median: float = option(
-        DURATION, "2m", "Median work for each worker that a job asks for: as long as one worker alone needs for it."
+        _COUNTS,
+        "1,2,4,8",
+        "Numbers of workers that jobs request, equally often. A job needs half and can use twice as many.",
     )
-    work_sigma: float = option(_SIGMA, "0.8", "How much work differs: sigma of its log-normal distribution.")
-    seeds: int = option(COUNT, "10", "How many runs of each kind, with different jobs; one for a trace.")
+    work_median: float = option(
+        DURATION, "2m", "Median work for each requested worker, as the time of a single worker."
+    )
+    work_sigma: float = option(_SIGMA, "0.8", "Sigma of the log-normal distribution of work.")
+    seeds: int = option(COUNT, "10", "Number of runs of each policy, with different jobs; one for a trace.")
     first_seed: int = option(COUNT, "1", "The seed of the first run; the others follow.")
     resize: str = option(
-        choice(IN_PLACE, RESTART), IN_PLACE, "What a resize costs: nothing (InPlace) or a restart of the whole job."
+        choice(IN_PLACE, RESTART),
+        IN_PLACE,
+        "Cost of a resize: none (InPlace) or a restart of the whole job (Restart).",
     )
-    restart: float = option(DURATION, "30s", "How long a restart takes.")
+    restart: float = option(DURATION, "30s", "Duration of a restart.")
     doubling_factor: float = option(
-        _SHARE, "0.9", "What twice as many workers are worth: w workers are w times this to the power of log2(w)."
+        _SHARE,
+        "0.9",
+        "Speed of w workers: w times this share to the power of log2(w).",
     )
-    spread_factor: float = option(_SHARE, "0.75", "The speed of a job whose pods are on several nodes.")
-    starvation_timeout: float = option(DURATION, "30s", "As that of `tfjob-controller extender`.")
-    scale_down_after: float = option(DURATION, "30s", "As that of `tfjob-controller extender`.")
-    scale_up_after: float = option(DURATION, "60s", "As that of `tfjob-controller extender`.")
+    spread_factor: float = option(_SHARE, "0.75", "Speed of a job whose pods are on several nodes, as a share.")
+    starvation_timeout: float = option(DURATION, "30s", "The same as for `tfjob-controller extender`.")
+    scale_down_after: float = option(DURATION, "30s", "The same as for `tfjob-controller extender`.")
+    scale_up_after: float = option(DURATION, "60s", "The same as for `tfjob-controller extender`.")
     pod_interval: float = option(
         DURATION, "100ms", "Time between the creations of two pods of a job: about ten a second by default."
     )
     deadlock_timeout: float = option(
         DURATION,
         "10m",
-        "Without gangs: after so long without any progress the pods of the youngest job that holds GPUs are deleted, "
-        "as an administrator would. Kubernetes itself never does that.",
+        "Without gangs, the pods of the youngest job that holds GPUs are deleted after this time without progress, as "
+        "by an administrator. Kubernetes itself never deletes them.",
     )
-    output: str = option(choice(TABLE, JSON), TABLE, "How the result is written to standard output; -o for short.")
+    output: str = option(choice(TABLE, JSON), TABLE, "Format of the result on standard output; -o for short.")
     plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")
-    parallel: int = option(_PROCESSES, "auto", "How many processes; auto for as many as there are cores.")
+    parallel: int = option(_PROCESSES, "auto", "Number of processes; auto for the number of cores.")
 
 
 SIMULATE_OPTIONS = options_of(SimulateOptions)
@@ -136,5 +141,5 @@ def resolve_simulate(flags: Mapping[str, str], environ: Mapping[str, str]) -> Si
     """Returns the options of `simulate` from flags and environment. Raises OptionError."""
     options = read_options(SimulateOptions, flags, environ)
     if options.grid and options.trace:
-        raise OptionError("--grid and --trace cannot go together: the grid is made of random jobs")
+        raise OptionError("--grid and --trace cannot be combined: the grid consists of random jobs")
     return options

@@ -1,4 +1,4 @@
-"""The policies that are compared, and the assumptions that all of them share.
+"""The policies to compare, and the assumptions that all of them share.
 
 The model of speed is an assumption with parameters. One worker alone does one unit of work per second; w workers do `w
 * doubling ** log2(w)`: each doubling keeps 90 % of its worth, since parameter servers and the network take their part
@@ -17,11 +17,11 @@ IN_PLACE, RESTART = "InPlace", "Restart"
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
-    """`gang`: by the live queue and placement, all pods or none; otherwise pod by pod, as kube-scheduler does it.
+    """With `gang` the live queue and placement start all pods or none; otherwise pods are scheduled one by one.
 
-    `locality`: a gang is placed on few nodes, by the live placement; single pods on the fullest node (kube-scheduler's
-    MostAllocated). Without it pods are spread (LeastAllocated), which the live code cannot do: that is the simulator's
-    own baseline. `autoscaling`: by the live rules, which only know gangs.
+    With `locality` a gang is placed on few nodes, and single pods on the fullest node (kube-scheduler's MostAllocated).
+    Without it pods are spread (LeastAllocated), which the live code cannot do: that is the simulator's own baseline.
+    With `autoscaling` the live rules resize jobs; they only know gangs.
     """
 
     name: str

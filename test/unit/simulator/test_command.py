@@ -109,10 +109,10 @@ def test_the_grid_is_that_of_the_documented_results(tmp_path: Path, capsys: pyte
         pytest.param(["--work-sigma=-1"], "--work-sigma must be a number from 0 to 5", id="negative sigma"),
         pytest.param(["--parallel=0"], "--parallel must be auto or a whole number", id="no process"),
         pytest.param(["--resize=Sometimes"], "--resize must be one of InPlace, Restart", id="unknown resize"),
-        pytest.param(["--grid", "--trace=x.csv"], "--grid and --trace cannot go together", id="grid and trace"),
+        pytest.param(["--grid", "--trace=x.csv"], "--grid and --trace cannot be combined", id="grid and trace"),
         pytest.param(["--trace=/nowhere.csv"], "cannot read the trace /nowhere.csv", id="no trace"),
         pytest.param(["--nodes=1", "--jobs=50"], "8 workers of 1 GPUs", id="job too large"),
-        pytest.param(["--plots=/proc/nowhere"], "cannot make the folder /proc/nowhere", id="no folder"),
+        pytest.param(["--plots=/proc/nowhere"], "cannot create the folder /proc/nowhere", id="no folder"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_line_and_code_2(

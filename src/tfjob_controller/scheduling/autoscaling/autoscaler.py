@@ -29,19 +29,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from tfjob_controller.api.common.podrequests import add_amounts
 from tfjob_controller.api.gang import UNSCHEDULABLE, kind_of
 from tfjob_controller.scheduling.autoscaling.elasticgang import (
     AutoscalingPolicy,
     ElasticGang,
     ResizePlan,
     ResizeRequest,
+    member_index,
 )
 from tfjob_controller.scheduling.autoscaling.victims import TrialPlacement, Victim, VictimSelection, VictimSelector
 from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
 from tfjob_controller.scheduling.decisions import NominatedNodes, QueuedGang
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement, find_member_node, place
-from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of
+from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 
 FREE_CAPACITY = "the cluster has room"
 # How long released capacity stays nominated for a gang: pods have a grace period.
@@ -206,8 +208,13 @@ def _heads(
 
 def _head(queued: QueuedGang, now: datetime, policy: AutoscalingPolicy) -> _Head | None:
     """None for a gang that backs off, or whose spec is invalid."""
-    minimum = None if queued.is_backing_off(now) else _minimum_of(queued)
-    return None if minimum is None else _Head(queued, minimum, _eligible_time(queued, policy))
+    if queued.is_backing_off(now):
+        return None
+    try:
+        minimum = tuple(each.with_count(each.min_count) for each in pod_sets_of(queued.gang.spec))
+    except ValueError:
+        return None
+    return _Head(queued, minimum, _eligible_time(queued, policy))
 
 
 def _recipient(
@@ -226,13 +233,6 @@ def _recipient(
         (each for each in waiting if _eligible_time(each, policy) <= released and not each.is_backing_off(now)), None
     )
     return None if first is None else _head(first, now, policy)
-
-
-def _minimum_of(queued: QueuedGang) -> tuple[PodSet, ...] | None:
-    try:
-        return tuple(each.with_count(each.min_count) for each in pod_sets_of(queued.gang.spec))
-    except ValueError:
-        return None
 
 
 def _eligible_time(queued: QueuedGang, policy: AutoscalingPolicy) -> datetime:
@@ -295,11 +295,10 @@ def _nominate(head: _Head, placement: Placement, running: Iterable[ElasticGang])
     nodes = frozenset(placement.node_of.values())
     if not _is_releasing(running, head):
         return NominatedNodes(head.key, nodes)
-    amounts = {each.name: each.requests for each in head.minimum}
+    amounts = requests_by_kind(head.minimum)
     released: dict[str, dict[str, int]] = {node: {} for node in nodes}
     for member, node in placement.node_of.items():
-        for name, value in amounts[kind_of(member)]:
-            released[node][name] = released[node].get(name, 0) + value
+        add_amounts(released[node], amounts[kind_of(member)])
     return NominatedNodes(head.key, nodes, released)
 
 
@@ -313,7 +312,7 @@ def _resize_requests(victims: Iterable[Victim], head: _Head, now: datetime) -> t
 
 def _resize_request(victims: Sequence[Victim], head: _Head, now: datetime) -> ResizeRequest:
     gang = victims[0].gang
-    leaving = gang.index_order(each.member for each in victims)
+    leaving = tuple(sorted((each.member for each in victims), key=member_index))
     target = len(gang.nodes) - len(leaving)
     prefix = f"room for {head.key}, waiting "
     is_unchanged = gang.reason.startswith(prefix) and (gang.target, gang.leaving) == (target, leaving)

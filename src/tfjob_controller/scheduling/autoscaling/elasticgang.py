@@ -1,4 +1,4 @@
-"""A running gang whose size may change, as the autoscaling rules see it, and the plans that the rules return.
+"""The autoscaling rules' view of a running gang whose size may change, and the plans that the rules return.
 
 A kind of member is elastic if the Gang names it both in `minMembers` and in `maxMembers`; of several kinds the first is
 resized. Member 0 of the kind stays as long as the gang exists, and so do the members of all other kinds.
@@ -6,7 +6,7 @@ resized. Member 0 of the kind stays as long as the gang exists, and so do the me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.kube.meta import key_of
 from tfjob_controller.scheduling.decisions import NominatedNodes
-from tfjob_controller.scheduling.podsets import PodSet, pod_set_of
+from tfjob_controller.scheduling.podsets import PodSet, valid_pod_set_of
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # Workers should run near these.
@@ -69,13 +69,9 @@ class ElasticGang:
 
     def removal_order(self) -> Sequence[str]:
         """Returns the removable members, first those off the preferred nodes, then those with the highest index."""
-        removable = [member for member in self.nodes if _index_of(member)]
-        removable.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -_index_of(member)))
+        removable = [member for member in self.nodes if member_index(member)]
+        removable.sort(key=lambda member: (self.nodes[member] in self.preferred_nodes, -member_index(member)))
         return removable
-
-    def index_order(self, members: Iterable[str]) -> tuple[str, ...]:
-        """Returns these members by index."""
-        return tuple(sorted(members, key=_index_of))
 
     def removable_count(self) -> int:
         """Returns how many of its members may be removed in all."""
@@ -83,17 +79,13 @@ class ElasticGang:
         # While gangs are pending most running gangs are at their minimum, and each cycle calls this for all of them.
         if spare <= 0:
             return 0
-        return min(
-            spare, len(self.nodes) - sum(1 for member in self.nodes if member.endswith("0") and not _index_of(member))
-        )
+        fixed = sum(1 for member in self.nodes if member.endswith("0") and not member_index(member))
+        return min(spare, len(self.nodes) - fixed)
 
     def surplus_ratio(self, members: int) -> float:
         """Returns how far it is above its minimum with so many members, from 0 to 1."""
-        return (
-            (members - self.min_members) / (self.max_members - self.min_members)
-            if self.max_members > self.min_members
-            else 0.0
-        )
+        span = self.max_members - self.min_members
+        return (members - self.min_members) / span if span > 0 else 0.0
 
 
 def elastic_kind(spec: GangSpec) -> Member | None:
@@ -110,19 +102,18 @@ def elastic_gang_of(gang: Gang, *, is_finishing: bool = False, is_changing: bool
     pods of added members do not exist yet.
     """
     member = elastic_kind(gang.spec)
-    pod_set = None if member is None else _pod_set(member)
-    if member is None or pod_set is None:
+    if member is None or (pod_set := valid_pod_set_of(member)) is None:
         return None
     status, spec = gang.status, gang.spec
     placed = placed_nodes(status)
-    nodes = {each: node for each, node in placed.items() if kind_of(each) == member.name and _index_of(each) >= 0}
+    nodes = {each: node for each, node in placed.items() if kind_of(each) == member.name and member_index(each) >= 0}
     wanted = {each for each in wanted_members(gang) if kind_of(each) == member.name}
     target = _target(status, spec, member)
     is_over = spec.suspend or gang.metadata.deletion_timestamp is not None
     return ElasticGang(
         key=key_of(gang),
         kind=member.name,
-        pod_set=pod_set,
+        pod_set=pod_set.with_count(1),
         nodes=nodes,
         min_members=spec.min_members[member.name],
         max_members=spec.max_members[member.name],
@@ -146,20 +137,13 @@ def _target(status: GangStatus, spec: GangSpec, member: Member) -> int:
     return target if spec.min_members[member.name] <= target <= spec.max_members[member.name] else member.count
 
 
-def _pod_set(member: Member) -> PodSet | None:
-    try:
-        return pod_set_of(member).with_count(1)
-    except ValueError:
-        return None
-
-
 def preferred_nodes(placed: Mapping[str, str], kind: str) -> frozenset[str]:
     """Returns the nodes near which members of this kind should run; `placed` is the node of each member."""
     servers = frozenset(node for member, node in placed.items() if kind_of(member) == PARAMETER_SERVERS)
     return servers or frozenset(node for member, node in placed.items() if kind_of(member) != kind)
 
 
-def _index_of(member: str) -> int:
+def member_index(member: str) -> int:
     """Returns -1 for an invalid member name."""
     index = index_of(member)
     return -1 if index is None else index

@@ -25,7 +25,7 @@ from tfjob_controller.scheduling.autoscaling.elasticgang import ElasticGang
 from tfjob_controller.scheduling.clusterview import ClusterView, WhatIfView
 from tfjob_controller.scheduling.nodeinfo import FreedCapacity
 from tfjob_controller.scheduling.placement import Placement
-from tfjob_controller.scheduling.podsets import PodSet, total_requests
+from tfjob_controller.scheduling.podsets import PodSet, requests_by_kind, total_requests
 
 # How many placements the third order may try, and how many nodes in all: a tenth of a second or less.
 _SEARCHED_PLACEMENTS = 200
@@ -162,7 +162,7 @@ class VictimSelector:
     def _free_after_placement(self, found: VictimSelection) -> dict[str, dict[str, int]]:
         """Returns what is left on the nodes of the placement."""
         what_if = self._what_if(found.victims)
-        amounts = {each.name: dict(each.requests) for each in self.pod_sets}
+        amounts = requests_by_kind(self.pod_sets)
         left = {node: dict(what_if.node_infos[node].free) for node in set(found.placement.node_of.values())}
         for member, node in found.placement.node_of.items():
             add_amounts(left[node], amounts[kind_of(member)], -1)
