@@ -177,6 +177,11 @@ class ExtenderOptions:
     extender_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP on loopback.")
     extender_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
     extender_client_ca_file: str = option(FILE, "", "CA that signs the client certificate of kube-scheduler, PEM.")
+    extender_client_name: str = option(
+        TEXT,
+        "system:kube-scheduler",
+        "Common name or DNS name that the client certificate must have. The CA may sign others, such as kubelets.",
+    )
     extender_http_timeout: float = option(
         DURATION,
         "5m",
@@ -241,5 +246,7 @@ def _check_extender(options: ExtenderOptions) -> None:
         raise OptionError(
             "--extender-tls-cert-file, --extender-tls-key-file and --extender-client-ca-file go together: give all"
         )
+    if any(files) and not options.extender_client_name:
+        raise OptionError("--extender-client-name is empty: give the name in kube-scheduler's client certificate")
     if options.mode == "extender" and options.extender_bind_address is None:
         raise OptionError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")

@@ -230,7 +230,12 @@ class GangScheduler:
         if options.mode == "affinity" or options.extender_bind_address is None:
             return None
         placements = GangPlacements(self.caches.gangs.store, self.state, self._is_working.is_set)
-        files = TlsFiles(options.extender_tls_cert_file, options.extender_tls_key_file, options.extender_client_ca_file)
+        files = TlsFiles(
+            options.extender_tls_cert_file,
+            options.extender_tls_key_file,
+            options.extender_client_ca_file,
+            options.extender_client_name,
+        )
         return new_server(
             options.extender_bind_address,
             ExtenderVerbs(placements, self._permit, self.state),

@@ -15,8 +15,9 @@ import ipaddress
 import resource
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import httptools
@@ -31,7 +32,7 @@ from tfjob_controller.gangscheduler.extender.wire import (
     decode_filter_args,
     encode_answer,
 )
-from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, Reply, Request
+from tfjob_controller.httpserver.connection import JSON, TEXT, App, Limits, PeerCheck, Reply, Request
 from tfjob_controller.httpserver.server import HttpServer, ListenAddress, ListenError
 from tfjob_controller.util.clock import Clock
 
@@ -112,6 +113,7 @@ def _path(target: bytes) -> bytes:
 
 # Each waiting call has its own connection; the usual soft limit of 1,024 files would not allow a gang of a thousand.
 _WANTED_FILES = 65_536
+_NAME_KINDS = ("commonName", "DNS")
 _FILES_FOR_OTHERS = 256
 
 
@@ -123,6 +125,8 @@ class TlsFiles:
     key: str
     client_ca: str
     """Signs the certificates of clients."""
+    client_name: str
+    """The common name or DNS name of the client whose requests are answered."""
 
 
 def new_server(
@@ -142,7 +146,9 @@ def new_server(
     context = _tls_context(address, tls)
     limits = Limits(connection_limit or _connection_limit(), MAX_BODY_BYTES, replaces_busy=False)
     app = new_app(service, prefix.rstrip("/"), observe)
-    return HttpServer("extender-http", address, app, limits, clock, tls=context, on_stop=service.stop)
+    return HttpServer(
+        "extender-http", address, app, limits, clock, tls=context, check_peer=_check_of(tls), on_stop=service.stop
+    )
 
 
 def _tls_context(address: ListenAddress, tls: TlsFiles | None) -> ssl.SSLContext | None:
@@ -163,6 +169,22 @@ def _tls_context(address: ListenAddress, tls: TlsFiles | None) -> ssl.SSLContext
     except (OSError, ssl.SSLError) as error:
         raise ListenError(f"cannot use {tls.certificate}, {tls.key} and {tls.client_ca}: {error}") from None
     return context
+
+
+def _check_of(tls: TlsFiles | None) -> PeerCheck | None:
+    """Returns the check of a client's name; the CA may have signed certificates of others, such as kubelets."""
+    if tls is None:
+        return None
+
+    def check(certificate: Mapping[str, Any]) -> str:
+        subject = [pair for parts in certificate.get("subject", ()) for pair in parts]
+        names = [value for kind, value in (*subject, *certificate.get("subjectAltName", ())) if kind in _NAME_KINDS]
+        if tls.client_name in names:
+            return ""
+        log.warning("client refused: its certificate has another name", names=names, expected=tls.client_name)
+        return f"the client certificate does not have the name {tls.client_name}"
+
+    return check
 
 
 def _is_loopback(host: str) -> bool:

@@ -313,7 +313,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def over_tls(pki: Path) -> Iterator[Extender]:
-    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"))
+    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"), "client")
     with Extender(tls=files) as started:
         yield started
 
@@ -338,13 +338,21 @@ def test_a_client_without_a_good_certificate_gets_no_answer(over_tls: Extender, 
     assert Call(over_tls.server.port, "/filter", body, trusting(pki, "client")).answer()[0] == 200
 
 
+def test_a_client_of_the_authority_with_another_name_is_refused_in_words(pki: Path) -> None:
+    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"), "system:kube-scheduler")
+    with Extender(tls=files) as extender:
+        for path in ("/filter", "/bind"):
+            status, words = Call(extender.server.port, path, b"{}", trusting(pki, "client")).answer()
+            assert (status, words) == (403, b"the client certificate does not have the name system:kube-scheduler\n")
+
+
 def test_plain_http_gets_no_answer_from_a_tls_server(over_tls: Extender) -> None:
     with pytest.raises((OSError, http.client.HTTPException)):
         over_tls.post("/bind", b"{}").answer()
 
 
 def test_connections_that_never_begin_tls_keep_nobody_out(pki: Path) -> None:
-    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"))
+    files = TlsFiles(str(pki / "server.pem"), str(pki / "server.key"), str(pki / "client.pem"), "client")
     body = json.dumps({"Pod": other_pod("p"), "NodeNames": NAMES}).encode()
     with Extender(tls=files, connection_limit=20) as extender, contextlib.ExitStack() as stack:
         for _ in range(60):
@@ -353,6 +361,6 @@ def test_connections_that_never_begin_tls_keep_nobody_out(pki: Path) -> None:
 
 
 def test_files_that_are_no_certificates_are_said_in_one_line(pki: Path) -> None:
-    files = TlsFiles(str(pki / "none.pem"), str(pki / "server.key"), str(pki / "client.pem"))
+    files = TlsFiles(str(pki / "none.pem"), str(pki / "server.key"), str(pki / "client.pem"), "client")
     with pytest.raises(ListenError, match="cannot use"):
         new_server(Loopback(), idle_service(), RealClock(), tls=files)
