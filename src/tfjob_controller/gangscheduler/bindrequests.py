@@ -39,3 +39,8 @@ class BindRequest:
     name: str
     uid: str
     node: str
+
+    @property
+    def key(self) -> str:
+        """namespace/name"""
+        return f"{self.namespace}/{self.name}"

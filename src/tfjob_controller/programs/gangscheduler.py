@@ -15,15 +15,15 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
 import structlog
 
-from tfjob_controller.api.common.cluster import ScheduledPod, decode_scheduled_pod
+from tfjob_controller.api.common.cluster import decode_scheduled_pod
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.gang import GANGS, decode_gang
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs
 from tfjob_controller.gangscheduler.binding.binder import Binder
@@ -138,6 +138,7 @@ class GangScheduler:
             self._recorder,
             threads=options.concurrent_writes,
         )
+        topology = tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)
         self.admission = AdmissionLoop(
             self.state,
             self.caches.gangs.store,
@@ -145,8 +146,8 @@ class GangScheduler:
             self._writer,
             self._permit,
             self._clock,
-            policy=_policy(options),
-            scale_policy=_scale_policy(options),
+            policy=AdmissionPolicy(topology, options.starvation_timeout),
+            scale_policy=AutoscalingPolicy(options.scale_down_after, options.scale_up_after, topology),
         )
         self.extender = self._new_extender()
         self._follower = self._new_follower()
@@ -154,7 +155,12 @@ class GangScheduler:
         self.metrics.collect_thread_restarts(self._restarts)
         self.gang_metrics.collect(self.caches.gangs.store.list, self._reserved, self.state.view.utilization)
         self.gang_metrics.collect_underway(self._underway)
-        self.servers = servers(options, self.problems, self.metrics.exposition, self._pages(), self._clock)
+        pages: dict[str, Callable[[], Any]] = {
+            "caches": self.caches.informers.statistics,
+            "permit": self._permit.statistics,
+            "requests": self.transport.statistics,
+        }
+        self.servers = servers(options, self.problems, self.metrics.exposition, pages, self._clock)
         log.info("made", server=config.host, credentials=config.origin, mode=options.mode)
 
     def run(self) -> int:
@@ -277,30 +283,8 @@ class GangScheduler:
     def _underway(self) -> Underway | None:
         if not self._is_working.is_set():
             return None
-        gangs, now = self.caches.gangs.store.list(), self._clock.now()
+        gangs, pods, now = self.caches.gangs.store.list(), self.caches.pods.store, self._clock.now()
         return Underway(
             [*waiting_gangs(gangs, self.admission.decisions, now)],
-            [*partly_bound_seconds(gangs, self._pods_of, now)],
+            [*partly_bound_seconds(gangs, lambda gang: pods.by_index(BY_GANG, key_of(gang)), now)],
         )
-
-    def _pods_of(self, gang: Gang) -> Iterable[ScheduledPod]:
-        return self.caches.pods.store.by_index(BY_GANG, key_of(gang))
-
-    def _pages(self) -> dict[str, Callable[[], Any]]:
-        return {
-            "caches": self.caches.informers.statistics,
-            "permit": self._permit.statistics,
-            "requests": self.transport.statistics,
-        }
-
-
-def _policy(options: ExtenderOptions) -> AdmissionPolicy:
-    return AdmissionPolicy(starvation_timeout_seconds=options.starvation_timeout, topology_keys=_topology_keys(options))
-
-
-def _scale_policy(options: ExtenderOptions) -> AutoscalingPolicy:
-    return AutoscalingPolicy(options.scale_down_after, options.scale_up_after, _topology_keys(options))
-
-
-def _topology_keys(options: ExtenderOptions) -> tuple[str, ...]:
-    return tuple(key for key in (part.strip() for part in options.topology_key.split(",")) if key)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangStatus, placed_nodes
+from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, placed_nodes
 from tfjob_controller.gangscheduler.admission.queue import AdmissionQueue
 from tfjob_controller.gangscheduler.admission.reservations import Reservations
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
@@ -66,7 +66,7 @@ class AdmissionLoop:
         clock: Clock,
         *,
         policy: AdmissionPolicy,
-        scale_policy: AutoscalingPolicy | None = None,
+        scale_policy: AutoscalingPolicy,
         rng: random.Random | None = None,
     ) -> None:
         self._state = state
@@ -77,9 +77,7 @@ class AdmissionLoop:
         self._clock = clock
         self._reservations = Reservations(state.view, permit)
         self._queue = AdmissionQueue(state.view, policy, clock, self._wake)
-        self._resizing = ResizeRequests(
-            state.view, gangs, state.observed_requests, scale_policy or AutoscalingPolicy(), clock, self._wake
-        )
+        self._resizing = ResizeRequests(state.view, gangs, state.observed_requests, scale_policy, clock, self._wake)
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
         self._uids: dict[str, str] = {}
@@ -207,7 +205,7 @@ class AdmissionLoop:
         has_succeeded = self._reservations.has_succeeded(gang)
         status = lifecycle.observed_status(gang, pods, idle, now, any_succeeded=has_succeeded)
         if status is not None:
-            return (StatusUpdate(gang, status, _change_of(status)),)
+            return (StatusUpdate(gang, status, StatusChange.BOUND if status.phase == BOUND else StatusChange.RELEASED),)
         gang_state = state_of(gang)
         if gang_state is GangState.PLACED:
             gang = self._state.observed_requests.apply(key, gang)
@@ -328,8 +326,3 @@ class AdmissionLoop:
             self._state.capacity_changed()
         self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
         self._queue.note_failed(key, self._due[key])
-
-
-def _change_of(status: GangStatus) -> StatusChange:
-    """The change that an observed status records."""
-    return StatusChange.BOUND if status.phase == BOUND else StatusChange.RELEASED

@@ -31,7 +31,6 @@ from tfjob_controller.scheduling.decisions import (
     Admit,
     Decision,
     NominatedNodes,
-    Pending,
     QueuedGang,
     Unschedulable,
     backoff_seconds,
@@ -104,23 +103,16 @@ class AdmissionQueue:
         gang = self._gangs[decision.gang_key]
         if isinstance(decision, Admit):
             del self._gangs[decision.gang_key]
-            return StatusUpdate(
-                gang,
-                lifecycle.admitted_status(gang, decision.placement.node_of, now),
-                StatusChange.ADMITTED,
-            )
-        return self._waiting_update(gang, decision, now)
-
-    def _waiting_update(self, gang: Gang, decision: Pending | Unschedulable, now: datetime) -> StatusUpdate | None:
+            status = lifecycle.admitted_status(gang, decision.placement.node_of, now)
+            return StatusUpdate(gang, status, StatusChange.ADMITTED)
         if isinstance(decision, Unschedulable):
-            reported = replace(gang.status, position=0, missing=(), message=decision.message)
-            status = lifecycle.unschedulable_status(gang, reported, now, reason=decision.reason)
+            status = lifecycle.unschedulable_status(gang, decision.reason, decision.message, now)
             change = StatusChange.UNSCHEDULABLE
         else:
             # The outcome of the last attempt is more useful than the note that the gang backs off.
             message = gang.status.message if decision.message == BACKING_OFF else decision.message
-            reported = replace(gang.status, position=decision.position, missing=decision.missing, message=message)
-            status, change = lifecycle.waiting_status(gang, reported, now), StatusChange.WAITING
+            status = lifecycle.waiting_status(gang, decision.position, decision.missing, message, now)
+            change = StatusChange.WAITING
         if status == gang.status or self._is_deferred(gang, status):
             return None
         return StatusUpdate(gang, status, change)

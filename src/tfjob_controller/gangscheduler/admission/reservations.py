@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.common.podrequests import Amounts
 from tfjob_controller.api.gang import ADMITTED, BOUND, Gang, GangSpec, kind_of, placed_nodes, wanted_members
@@ -146,7 +148,7 @@ class Reservations:
         ):
             return gang
         return (
-            lifecycle.with_status(gang, lifecycle.reassigned_status(gang, reservation.reassigned))
+            replace(gang, status=lifecycle.reassigned_status(gang, reservation.reassigned))
             if reservation.reassigned
             else gang
         )

@@ -9,8 +9,8 @@ decided:
             a request that was fulfilled is cleared
     request statuses record new requests, and requests that no longer hold are withdrawn
 
-`ElasticGangs` caches the rules' input. It is updated when a gang or one of its pods changes (`update`), so a pass does
-not visit all gangs and pods. All of it can be read again after a restart.
+The rules' input is cached. It is updated when a gang or one of its pods changes (`update`), so a pass does not visit
+all gangs and pods. All of it can be read again after a restart.
 
 Capacity that ends soon counts as free for the rules: that of pods which are being deleted, and of members that were
 removed and whose owner is about to delete their pods. A pod that remains long after its deadline no longer counts.
@@ -70,20 +70,42 @@ class _ElasticState:
     stale_pods: tuple[FreedCapacity, ...]
 
 
-class ElasticGangs:
-    """The scaling rules' input. `last_wait_time` is the last admission of a gang that had waited for capacity."""
+class ResizeRequests:
+    """Plans resize requests and follows resized specs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        gangs: Store[Gang],
+        observed_requests: ObservedRequests,
+        policy: AutoscalingPolicy,
+        clock: Clock,
+        wake: Callable[[str, float], None],
+    ) -> None:
         self._view = view
+        self._gangs = gangs
+        self._observed_requests = observed_requests
+        self._policy = policy
+        self._clock = clock
+        self._wake = wake
+        # The rules' input, and the last admission of a gang that had waited for capacity.
         self._states: dict[str, _ElasticState] = {}
-        self.last_wait_time: datetime | None = None
+        self._last_wait_time: datetime | None = None
+        # Placed gangs whose placement may lack members, because no node has had capacity for them.
+        self._incomplete: set[str] = set()
+        # Placed gangs whose statuses contain a request.
+        self._requested: set[str] = set()
+        self._paused_until = 0.0
 
     def update(
         self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime
     ) -> None:
         """Take over a placed gang. `pods` are its attempt's, by member; `has_succeeded` if some member succeeded."""
-        self._note_wait(gang, now)
         key = key_of(gang)
+        self._incomplete.add(key)
+        if gang.status.target_members or gang.status.leaving:
+            self._requested.add(key)
+        self._note_wait(gang, now)
         self._states.pop(key, None)
         if gang.status.phase != BOUND or elastic_kind(gang.spec) is None:
             return
@@ -105,126 +127,22 @@ class ElasticGangs:
             )
 
     def forget(self, key: str) -> None:
-        """Forget a gang that is not bound any more."""
-        self._states.pop(key, None)
-
-    def running(self) -> Sequence[ElasticGang]:
-        """All bound elastic gangs, including those that cannot be resized now."""
-        return [each.elastic for each in self._states.values()]
-
-    def is_current(self, gang: Gang) -> bool:
-        """Reports whether the gang's count is the one that the rules saw: the cache advances while they compute."""
-        state, member = self._states.get(key_of(gang)), elastic_kind(gang.spec)
-        return state is not None and member is not None and member.count == state.elastic.count
-
-    def ending(self, now: datetime) -> tuple[Sequence[FreedCapacity], datetime | None]:
-        """Returns the capacity that is about to be freed, and the time at which some of it no longer counts."""
-        counted = [
-            (_end(parse_time_or_none(until), now), FreedCapacity(node, amounts))
-            for node, amounts, until in self._view.terminating_pods()
-        ]
-        for each in self._states.values():
-            end = _end(each.elastic.last_resize_time, now)
-            counted += [(end, ending) for ending in each.stale_pods]
-            # This pass releases their assignments; later passes see their pods.
-            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.removed_members]
-        left = [(end, ending) for end, ending in counted if end > now]
-        return [ending for _, ending in left], min((end for end, _ in left), default=None)
-
-    def _note_wait(self, gang: Gang, now: datetime) -> None:
-        admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.queued_time)
-        if admitted is None or since is None or admitted > now:
-            return
-        if (admitted - since).total_seconds() >= _MIN_WAIT_SECONDS:
-            self.last_wait_time = admitted if self.last_wait_time is None else max(admitted, self.last_wait_time)
-
-
-def _end(moment: datetime | None, now: datetime) -> datetime:
-    """Returns the time until which capacity counts that should be freed at `moment`."""
-    if moment is None:
-        return now
-    try:
-        return moment + timedelta(seconds=RELEASE_TIMEOUT_SECONDS)
-    except OverflowError:
-        # The status was edited by hand.
-        return now
-
-
-def _stale_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
-    """Returns bound, unfinished pods of members that are not in the placement."""
-    placed = placed_nodes(gang.status)
-    return [
-        pod
-        for pod in pods
-        if lifecycle.is_unfinished(pod)
-        and lifecycle.is_bound(pod)
-        and pod.metadata.labels.get(MEMBER_LABEL) not in placed
-    ]
-
-
-def _freed_capacity(member: str, node: str, elastic: ElasticGang) -> FreedCapacity:
-    """Returns the capacity that a member frees; nothing for kinds that are not resized."""
-    return FreedCapacity(node, dict(elastic.pod_set.requests) if kind_of(member) == elastic.kind else {})
-
-
-def _is_settled(pod: ScheduledPod | None) -> bool:
-    """Reports whether a member's pod is bound and not being deleted."""
-    return pod is not None and lifecycle.is_bound(pod) and pod.metadata.deletion_timestamp is None
-
-
-class ResizeRequests:
-    """Plans resize requests and follows resized specs. `wake(key, moment)` schedules a gang, in monotonic seconds."""
-
-    def __init__(
-        self,
-        view: ClusterView,
-        gangs: Store[Gang],
-        observed_requests: ObservedRequests,
-        policy: AutoscalingPolicy,
-        clock: Clock,
-        wake: Callable[[str, float], None],
-    ) -> None:
-        self._view = view
-        self._gangs = gangs
-        self._observed_requests = observed_requests
-        self._policy = policy
-        self._clock = clock
-        self._wake = wake
-        self._elastic = ElasticGangs(view)
-        # Placed gangs whose placement may lack members, because no node has had capacity for them.
-        self._incomplete: set[str] = set()
-        # Placed gangs whose statuses contain a request.
-        self._requested: set[str] = set()
-        self._paused_until = 0.0
-
-    def update(
-        self, gang: Gang, pods: Pods, all_pods: Iterable[ScheduledPod], has_succeeded: bool, now: datetime
-    ) -> None:
-        """Take over a placed gang; see `ElasticGangs.update`."""
-        key = key_of(gang)
-        self._incomplete.add(key)
-        self._elastic.update(gang, pods, all_pods, has_succeeded, now)
-        if gang.status.target_members or gang.status.leaving:
-            self._requested.add(key)
-
-    def forget(self, key: str) -> None:
         """Forget a gang that is not placed any more, or that is about to be processed."""
         self._incomplete.discard(key)
         self._requested.discard(key)
-        self._elastic.forget(key)
+        self._states.pop(key, None)
 
     def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> ResizePlan:
         """Returns the requests that should exist now; `queue` is called only if some gang can be resized."""
-        running = self._elastic.running()
+        running = [each.elastic for each in self._states.values()]
         begin = self._clock.monotonic()
         if not running:
             return ResizePlan()
         if begin < self._paused_until:
             self._wake(running[0].key, self._paused_until)
             return ResizePlan()
-        ending, until = self._elastic.ending(now)
-        last_wait_time = self._elastic.last_wait_time
-        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=last_wait_time)
+        (ending, until), waited_at = self._ending(now), self._last_wait_time
+        plan = plan_resizes(self._view, queue(), running, now, self._policy, freed=ending, waited_at=waited_at)
         end = self._clock.monotonic()
         if not plan.resizes and plan.nominated is None:
             self._paused_until = end + _PAUSE_FACTOR * (end - begin)
@@ -269,7 +187,7 @@ class ResizeRequests:
         request = requests.get(key)
         if request is None:
             status, change = lifecycle.without_resize_request(gang.status), StatusChange.REQUEST_WITHDRAWN
-        elif not self._elastic.is_current(gang):
+        elif not self._is_current(gang):
             # The owner changed the count meanwhile, and a request would override it; the gang is processed again soon.
             return ()
         else:
@@ -278,3 +196,62 @@ class ResizeRequests:
             )
             change = StatusChange.GROW_REQUESTED if not request.leaving else StatusChange.SHRINK_REQUESTED
         return () if status == gang.status else (StatusUpdate(gang, status, change),)
+
+    def _is_current(self, gang: Gang) -> bool:
+        """Reports whether the gang's count is the one that the rules saw: the cache advances while they compute."""
+        state, member = self._states.get(key_of(gang)), elastic_kind(gang.spec)
+        return state is not None and member is not None and member.count == state.elastic.count
+
+    def _ending(self, now: datetime) -> tuple[Sequence[FreedCapacity], datetime | None]:
+        """Returns the capacity that is about to be freed, and the time at which some of it no longer counts."""
+        counted = [
+            (_end(parse_time_or_none(until), now), FreedCapacity(node, amounts))
+            for node, amounts, until in self._view.terminating_pods()
+        ]
+        for each in self._states.values():
+            end = _end(each.elastic.last_resize_time, now)
+            counted += [(end, ending) for ending in each.stale_pods]
+            # This pass releases their assignments; later passes see their pods.
+            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.removed_members]
+        left = [(end, ending) for end, ending in counted if end > now]
+        return [ending for _, ending in left], min((end for end, _ in left), default=None)
+
+    def _note_wait(self, gang: Gang, now: datetime) -> None:
+        admitted, since = parse_time_or_none(gang.status.admitted_time), parse_time_or_none(gang.status.queued_time)
+        if admitted is None or since is None or admitted > now:
+            return
+        if (admitted - since).total_seconds() >= _MIN_WAIT_SECONDS:
+            self._last_wait_time = admitted if self._last_wait_time is None else max(admitted, self._last_wait_time)
+
+
+def _end(moment: datetime | None, now: datetime) -> datetime:
+    """Returns the time until which capacity counts that should be freed at `moment`."""
+    if moment is None:
+        return now
+    try:
+        return moment + timedelta(seconds=RELEASE_TIMEOUT_SECONDS)
+    except OverflowError:
+        # The status was edited by hand.
+        return now
+
+
+def _stale_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
+    """Returns bound, unfinished pods of members that are not in the placement."""
+    placed = placed_nodes(gang.status)
+    return [
+        pod
+        for pod in pods
+        if lifecycle.is_unfinished(pod)
+        and lifecycle.is_bound(pod)
+        and pod.metadata.labels.get(MEMBER_LABEL) not in placed
+    ]
+
+
+def _freed_capacity(member: str, node: str, elastic: ElasticGang) -> FreedCapacity:
+    """Returns the capacity that a member frees; nothing for kinds that are not resized."""
+    return FreedCapacity(node, dict(elastic.pod_set.requests) if kind_of(member) == elastic.kind else {})
+
+
+def _is_settled(pod: ScheduledPod | None) -> bool:
+    """Reports whether a member's pod is bound and not being deleted."""
+    return pod is not None and lifecycle.is_bound(pod) and pod.metadata.deletion_timestamp is None

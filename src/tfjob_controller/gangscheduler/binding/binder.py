@@ -20,11 +20,12 @@ Source: kubernetes pkg/registry/core/pod/storage/storage.go (BindingREST), apima
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -76,13 +77,6 @@ class _Task:
     is_repeated: bool = False
 
 
-@dataclass(order=True, slots=True)
-class _Delayed:
-    due: float
-    number: int
-    task: _Task = field(compare=False)
-
-
 class Binder:
     """Posts Bindings. Each submitted pod gets exactly one result."""
 
@@ -102,8 +96,9 @@ class Binder:
         self._rng = random.Random()  # noqa: S311 - spreads load, guards nothing
         self._changed = threading.Condition()  # guards the queues
         self._ready: deque[_Task] = deque()
-        self._delayed: list[_Delayed] = []
-        self._number = 0
+        # Due time, number and task: the number orders tasks of the same time.
+        self._delayed: list[tuple[float, int, _Task]] = []
+        self._numbers = itertools.count()
         self._stop = threading.Event()
         self._threads = [
             SupervisedThread(f"binder-{number}", self._work, stop=self._stop, clock=clock) for number in range(threads)
@@ -122,7 +117,7 @@ class Binder:
         """Post nothing more and stop the threads. Bindings that were not posted get an error."""
         with self._changed:
             self._stop.set()
-            left = [*self._ready, *(delayed.task for delayed in self._delayed)]
+            left = [*self._ready, *(task for *_, task in self._delayed)]
             self._ready.clear()
             self._delayed.clear()
             self._changed.notify_all()
@@ -152,7 +147,7 @@ class Binder:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             try:
-                with new_trace(_key(task.pod)):
+                with new_trace(task.pod.key):
                     self._attempt(task)
             except Exception as error:
                 # A programming error: the bind call gets an error, and the thread is restarted.
@@ -165,11 +160,11 @@ class Binder:
             while not self._stop.is_set():
                 now = self._clock.monotonic()
                 # Retries go first, because their gangs may be partly bound.
-                if self._delayed and self._delayed[0].due <= now:
-                    return heapq.heappop(self._delayed).task
+                if self._delayed and self._delayed[0][0] <= now:
+                    return heapq.heappop(self._delayed)[-1]
                 if self._ready:
                     return self._ready.popleft()
-                self._clock.wait(self._changed, self._delayed[0].due - now if self._delayed else None)
+                self._clock.wait(self._changed, self._delayed[0][0] - now if self._delayed else None)
         return None
 
     def _attempt(self, task: _Task) -> None:
@@ -203,21 +198,26 @@ class Binder:
         if due >= task.deadline:
             self._end(task, "late", f"the Binding did not succeed in time: {error}")
             return
-        log.info("binding failed, retrying", key=_key(task.pod), uid=task.pod.uid, error=str(error))
+        log.info("binding failed, retrying", key=task.pod.key, uid=task.pod.uid, error=str(error))
         with self._changed:
             is_stopped = self._stop.is_set()
             if not is_stopped:
-                self._number += 1
-                heapq.heappush(self._delayed, _Delayed(due, self._number, task))
+                heapq.heappush(self._delayed, (due, next(self._numbers), task))
                 self._changed.notify()
         if is_stopped:
             self._end(task, "stopped", STOPPING)
 
     def _post(self, pod: BindRequest) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": pod.node},
+        }
         self._requester.request(
             "POST",
             PODS.path(pod.namespace, pod.name, "binding"),
-            body=encode(_body(pod)),
+            body=encode(body),
             timeout_seconds=REQUEST_TIMEOUT_SECONDS,
             retry=False,
         )
@@ -235,7 +235,7 @@ class Binder:
 
     def _end(self, task: _Task, result: str, error: str) -> None:
         if error:
-            log.warning("pod not bound", key=_key(task.pod), uid=task.pod.uid, result=result, error=error)
+            log.warning("pod not bound", key=task.pod.key, uid=task.pod.uid, result=result, error=error)
         begin = task.deadline - self._deadline_seconds
         self._observe(result, self._clock.monotonic() - begin)
         task.on_result(task.pod, error)
@@ -249,16 +249,3 @@ def _outcome_of(pod: BindRequest, found: Pod) -> _Outcome | None:
     if found.spec.node_name:
         return "elsewhere", "the pod is bound to another node"
     return ("gone", POD_DELETED) if found.metadata.deletion_timestamp else None
-
-
-def _body(pod: BindRequest) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": pod.node},
-    }
-
-
-def _key(pod: BindRequest) -> str:
-    return f"{pod.namespace}/{pod.name}"

@@ -88,7 +88,12 @@ class PreBindCheck:
             if not full:
                 self._claims |= claims
         if full:
-            self._reject(pods, claims, full, on_result)
+            gangs = sorted({claim.gang for claim in claims.values()})
+            log.info("members not bound, their nodes are full", keys=gangs, nodes=full)
+            for pod in pods:
+                on_result(pod, NO_CAPACITY)
+            for gang in gangs:
+                self._state.enqueue(gang)
             return
 
         uids = self._gang_uids(pods)
@@ -119,30 +124,19 @@ class PreBindCheck:
         """Returns the key and uid of each pod's Gang, by pod uid; the uid is empty if the Gang is deleted."""
         found: dict[str, tuple[str, str]] = {}
         for pod in pods:
-            cached = self._pods.get(f"{pod.namespace}/{pod.name}")
+            cached = self._pods.get(pod.key)
             key = gang_key_of(cached.metadata) if cached is not None and cached.metadata.uid == pod.uid else ""
             if key:
                 gang = self._gangs.get(key)
                 found[pod.uid] = key, gang.metadata.uid if gang is not None else ""
         return found
 
-    def _reject(
-        self, pods: Sequence[BindRequest], claims: Mapping[str, _Claim], full: Sequence[str], on_result: OnResult
-    ) -> None:
-        gangs = sorted({claim.gang for claim in claims.values()})
-        log.info("no info left for members that were to be bound", keys=gangs, nodes=full)
-        for pod in pods:
-            on_result(pod, NO_CAPACITY)
-        for gang in gangs:
-            self._state.enqueue(gang)
-
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
         """Returns claims by pod uid, without pods that are in no gang, not in the cache, or bound."""
         pod_sets: dict[str, Mapping[str, PodSet]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
-            key = f"{pod.namespace}/{pod.name}"
-            found = self._pods.get(key)
+            found = self._pods.get(pod.key)
             gang = gang_key_of(found.metadata) if found is not None else ""
             if found is None or not gang or found.metadata.uid != pod.uid or found.spec.node_name:
                 continue
@@ -150,7 +144,7 @@ class PreBindCheck:
                 pod_sets[gang] = self._pod_sets_of(gang)
             pod_set = pod_sets[gang].get(kind_of(found.metadata.labels.get(MEMBER_LABEL, "")))
             if pod_set is not None:
-                claims[pod.uid] = _Claim(key, gang, pod.node, pod_set)
+                claims[pod.uid] = _Claim(pod.key, gang, pod.node, pod_set)
         return claims
 
     def _pod_sets_of(self, key: str) -> Mapping[str, PodSet]:

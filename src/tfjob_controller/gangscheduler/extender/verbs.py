@@ -35,7 +35,7 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import STOPPING, BindRequest, GangMember
-from tfjob_controller.gangscheduler.extender.wire import BindArgs, BindResult, FilterArgs, FilterResult, WirePod
+from tfjob_controller.gangscheduler.extender.wire import BindResult, FilterArgs, FilterResult, WirePod
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
@@ -168,7 +168,7 @@ class ExtenderVerbs:
         """Answer waiting calls with an error and reject later ones. Called in the event loop."""
         self._is_stopped = True
         for call in list(self._pending):
-            call.complete(STOPPING)
+            self._complete(call, STOPPING)
 
     def filter(self, args: FilterArgs) -> FilterResult:
         """Returns which of the nodes may take the pod. Repeated requests get the same response."""
@@ -184,39 +184,41 @@ class ExtenderVerbs:
         reason = NODE_REJECTED if found.node else found.reason
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 
-    def bind(self, args: BindArgs, answer: OnBindResult) -> None:
+    def bind(self, pod: BindRequest, answer: OnBindResult) -> None:
         """Bind the pod and answer once its whole gang can be bound, at once or after minutes. For the event loop."""
-        filtered = self._filtered.get(args.uid)
+        filtered = self._filtered.get(pod.uid)
         if self._is_stopped:
             answer(BindResult(STOPPING))
         elif filtered is None:
             answer(BindResult(NOT_FILTERED))
-        elif filtered.node and filtered.node != args.node:
+        elif filtered.node and filtered.node != pod.node:
             answer(BindResult(NODE_NOT_OFFERED))
         else:
-            self._wait_for_binding(filtered.member, args, answer)
+            self._wait_for_binding(filtered.member, pod, answer)
 
-    def _wait_for_binding(self, member: GangMember | None, args: BindArgs, answer: OnBindResult) -> None:
-        call = _PendingCall(self, args.uid, answer)
+    def _wait_for_binding(self, member: GangMember | None, pod: BindRequest, answer: OnBindResult) -> None:
+        call = _PendingCall(pod.uid, answer)
         self._pending.add(call)
         responses = self._queue_of_this_loop()
-        pod = BindRequest(args.namespace, args.name, args.uid, args.node)
         if member is None:
             self._permit.bind_single(pod, lambda error: responses.put(call, error))
         else:
             self._permit.request_bind(member, pod, lambda error: responses.put(call, error))
 
-    def call_ended(self, call: _PendingCall, uid: str, error: str) -> None:
-        """Forget a call that was answered."""
-        self._pending.discard(call)
+    def _complete(self, call: _PendingCall, error: str) -> None:
+        """Answer a waiting call in the event loop. Only its first completion counts."""
+        if call not in self._pending:
+            return
+        self._pending.remove(call)
         if not error:
-            self._filtered.pop(uid, None)
+            self._filtered.pop(call.uid, None)
+        call.answer(BindResult(error))
 
     def _queue_of_this_loop(self) -> _ResponseQueue:
         """Returns this event loop's queue. A server thread that was restarted has another event loop."""
         loop = asyncio.get_running_loop()
         if self._responses is None or self._responses.loop is not loop:
-            self._responses = _ResponseQueue(loop)
+            self._responses = _ResponseQueue(loop, self._complete)
         return self._responses
 
     def _filter_other(self, args: FilterArgs) -> FilterResult:
@@ -232,20 +234,12 @@ class ExtenderVerbs:
             del self._filtered[next(iter(self._filtered))]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _PendingCall:
-    """A waiting bind call. Only its first completion counts."""
+    """A waiting bind call."""
 
-    def __init__(self, verbs: ExtenderVerbs, uid: str, answer: OnBindResult) -> None:
-        self._verbs = verbs
-        self._uid = uid
-        self._answer: OnBindResult | None = answer
-
-    def complete(self, error: str) -> None:
-        """Answer the call. Called in the event loop."""
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            self._verbs.call_ended(self, self._uid, error)
-            answer(BindResult(error))
+    uid: str
+    answer: OnBindResult
 
 
 class _ResponseQueue:
@@ -254,8 +248,9 @@ class _ResponseQueue:
     `_is_called` is reset before the queue is drained, so a response that is added meanwhile is drained or wakes again.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, complete: Callable[[_PendingCall, str], None]) -> None:
         self.loop = loop
+        self._complete = complete
         self._items: deque[tuple[_PendingCall, str]] = deque()
         self._is_called = False
 
@@ -270,5 +265,4 @@ class _ResponseQueue:
     def _take(self) -> None:
         self._is_called = False
         while self._items:
-            call, error = self._items.popleft()
-            call.complete(error)
+            self._complete(*self._items.popleft())

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from tfjob_controller.gangscheduler.bindrequests import BindRequest
 from tfjob_controller.kube.meta import ObjectMeta
 
 NEEDS_NODE_CACHE = "this extender takes node names only: set nodeCacheCapable to true in its configuration"
@@ -51,16 +52,6 @@ class FilterResult(msgspec.Struct, frozen=True, kw_only=True):
     failed_nodes: Mapping[str, str] = msgspec.field(default_factory=dict, name="FailedNodes")
     unresolvable_nodes: Mapping[str, str] = msgspec.field(default_factory=dict, name="FailedAndUnresolvableNodes")
     error: str = msgspec.field(default="", name="Error")
-
-
-@dataclass(frozen=True, slots=True)
-class BindArgs:
-    """`ExtenderBindingArgs`: the pod to bind, and its node."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
 
 
 class BindResult(msgspec.Struct, frozen=True):
@@ -99,14 +90,13 @@ def decode_filter_args(body: bytes) -> FilterArgs:
         raise _unreadable(error) from None
 
 
-def decode_bind_args(body: bytes) -> BindArgs:
-    """Raises BadRequestError, also if a field is missing."""
+def decode_bind_args(body: bytes) -> BindRequest:
+    """Decodes `ExtenderBindingArgs`. Raises BadRequestError, also if a field is missing."""
     fields = _fields(body)
     try:
-        namespace, name, uid, node = (_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node"))
+        return BindRequest(*(_text(fields, key) for key in ("podnamespace", "podname", "poduid", "node")))
     except _UNREADABLE as error:
         raise _unreadable(error) from None
-    return BindArgs(namespace, name, uid, node)
 
 
 def encode_answer(answer: FilterResult | BindResult) -> bytes:

@@ -64,13 +64,6 @@ from tfjob_controller.gangscheduler.permit.members import (
 )
 
 
-@dataclass(slots=True)
-class _Call:
-    gang: str
-    member: str
-    expires_at: float
-
-
 @dataclass(frozen=True, slots=True)
 class PermitStatistics:
     """For metrics and the debug page."""
@@ -88,9 +81,9 @@ class PermitMachine:
         """A call waits for at most `call_timeout_seconds`, which must be less than kube-scheduler's httpTimeout."""
         self._call_timeout = call_timeout_seconds
         self._bind_timeout = bind_timeout_seconds
-        self._gangs: dict[str, GangPermit] = {}
-        # In the order of their start, which is also that of their expiry.
-        self._calls: dict[int, _Call] = {}
+        self.gangs: dict[str, GangPermit] = {}
+        # The member and the time of expiry, in the order of the calls' start, which is also that of their expiry.
+        self._calls: dict[int, tuple[MemberPermit, float]] = {}
         # Calls of removed gangs or members whose Bindings are in flight, by gang, attempt and pod uid.
         self._orphans: dict[tuple[str, int, str], int] = {}
 
@@ -109,13 +102,13 @@ class PermitMachine:
         `bound` has the uids of pods that are known to be bound, by member. `was_bound` means that the gang's phase is
         Bound, so that a missing pod is a replacement. An older attempt is ignored.
         """
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         if known is not None and known.attempt > attempt:
             return []
         outputs: list[PermitOutput] = []
         if known is None or known.attempt < attempt:
             outputs += self._remove_gang(known, WRONG_ATTEMPT)
-            known = self._gangs[gang] = GangPermit(gang, attempt, now)
+            known = self.gangs[gang] = GangPermit(gang, attempt, now)
         if known.phase is PermitPhase.REJECTED and not was_bound:
             return outputs
         outputs += self._update_members(known, nodes)
@@ -125,11 +118,11 @@ class PermitMachine:
 
     def forget(self, gang: str, error: str = NOT_ADMITTED) -> list[PermitOutput]:
         """Forget a gang that is not admitted any more. Bindings in flight continue, and nobody is told the outcome."""
-        return self._remove_gang(self._gangs.pop(gang, None), error)
+        return self._remove_gang(self.gangs.pop(gang, None), error)
 
     def request_bind(self, call: int, member: GangMember, pod: BindRequest, now: float) -> list[PermitOutput]:
         """Start a bind call with a new number. It is answered exactly once, by these outputs or later ones."""
-        gang = self._gangs.get(member.gang)
+        gang = self.gangs.get(member.gang)
         rejection = _rejection(gang, member, pod)
         if rejection or gang is None:
             return [BindResponse(call, rejection)]
@@ -137,17 +130,21 @@ class PermitMachine:
         if permit.stage is MemberStage.BOUND:
             return [BindResponse(call)]
         outputs = self._respond(permit, SUPERSEDED)
-        self._calls[call] = _Call(member.gang, member.name, now + self._call_timeout)
+        self._calls[call] = permit, now + self._call_timeout
         permit.call = call
         if permit.stage is MemberStage.ABSENT:
-            self._start_waiting(gang, member.name, pod, now)
+            permit.pod = pod
+            if permit.last_uid != pod.uid:
+                permit.last_uid = pod.uid
+                gang.progress_at = now
+            gang.set_stage(member.name, MemberStage.WAITING)
         return outputs + self._advance(gang)
 
     def record_result(
         self, gang: str, attempt: int, member: str, uid: str, error: str, now: float
     ) -> list[PermitOutput]:
         """Record the outcome of a Binding; without an error the pod is bound. Ignored once the attempt is over."""
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         permit = known.members.get(member) if known is not None and known.attempt == attempt else None
         if known is None or permit is None or permit.stage is not MemberStage.BINDING or permit.uid != uid:
             orphan = self._orphans.pop((gang, attempt, uid), None)
@@ -164,7 +161,7 @@ class PermitMachine:
 
     def remove_pod(self, gang: str, member: str, uid: str) -> list[PermitOutput]:
         """Handle a pod that is deleted, finished or being deleted: its member becomes ABSENT."""
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         permit = known.members.get(member) if known is not None else None
         if known is None or permit is None or permit.stage is MemberStage.ABSENT or permit.uid != uid:
             return []
@@ -178,7 +175,7 @@ class PermitMachine:
 
     def note_progress(self, gang: str, now: float) -> None:
         """Record progress that the machine does not see, such as a created pod."""
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         if known is not None:
             known.progress_at = now
 
@@ -187,23 +184,24 @@ class PermitMachine:
 
         If these Bindings bind the last members, `GangBound` follows instead, and the gang can be rejected again.
         """
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         return self._reject(known) if known is not None else []
 
     def reassign(self, gang: str, nodes: Mapping[str, str]) -> tuple[list[PermitOutput], set[str]]:
         """Assign other nodes and return the members that got one. A member that is BINDING or BOUND keeps its node."""
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         if known is None or known.phase is PermitPhase.REJECTED:
             return [], set()
-        free = (MemberStage.ABSENT, MemberStage.WAITING)
-        moved = {member: node for member, node in nodes.items() if known.stage_of(member) in free}
-        return self._update_members(known, {each: permit.node for each, permit in known.members.items()} | moved), set(
-            moved
-        )
+        free = {
+            member for member, each in known.members.items() if each.stage in (MemberStage.ABSENT, MemberStage.WAITING)
+        }
+        placement = {member: each.node for member, each in known.members.items()}
+        reassigned = {member: node for member, node in nodes.items() if member in free}
+        return self._update_members(known, placement | reassigned), set(reassigned)
 
     def has_bindings_in_flight(self, gang: str) -> bool:
         """Reports whether a Binding of the gang is in flight."""
-        known = self._gangs.get(gang)
+        known = self.gangs.get(gang)
         return known is not None and bool(known.binding)
 
     def tick(self, now: float) -> list[PermitOutput]:
@@ -213,22 +211,12 @@ class PermitMachine:
     def stop(self) -> list[PermitOutput]:
         """Answer all calls and forget all gangs."""
         calls = sorted([*self._calls, *self._orphans.values()])
-        self._calls, self._orphans, self._gangs = {}, {}, {}
+        self._calls, self._orphans, self.gangs = {}, {}, {}
         return [BindResponse(call, STOPPING) for call in calls]
 
-    def absent_members(self, gang: str) -> tuple[str, ...]:
-        """Returns the placed members without a pod that called, in the order of the placement."""
-        known = self._gangs.get(gang)
-        return tuple(member for member in known.members if member in known.absent) if known is not None else ()
-
-    def phase(self, gang: str) -> PermitPhase | None:
-        """Returns the gang's phase; None for an unknown gang."""
-        known = self._gangs.get(gang)
-        return known.phase if known is not None else None
-
     def statistics(self) -> PermitStatistics:
-        phases = [gang.phase for gang in self._gangs.values()]
-        posted = sum(len(gang.binding) for gang in self._gangs.values())
+        phases = [gang.phase for gang in self.gangs.values()]
+        posted = sum(len(gang.binding) for gang in self.gangs.values())
         return PermitStatistics(
             {phase: phases.count(phase) for phase in PermitPhase}, len(self._calls) + len(self._orphans), posted
         )
@@ -280,14 +268,6 @@ class PermitMachine:
         if gang.phase is PermitPhase.WAITING and len(gang.unbound) < len(gang.members):
             gang.phase = PermitPhase.BINDING
 
-    def _start_waiting(self, gang: GangPermit, member: str, pod: BindRequest, now: float) -> None:
-        permit = gang.members[member]
-        permit.pod = pod
-        if permit.last_uid != pod.uid:
-            permit.last_uid = pod.uid
-            gang.progress_at = now
-        gang.set_stage(member, MemberStage.WAITING)
-
     def _advance(self, gang: GangPermit) -> list[PermitOutput]:
         if gang.phase is PermitPhase.WAITING and gang.members and not gang.absent:
             gang.phase = PermitPhase.BINDING
@@ -301,18 +281,18 @@ class PermitMachine:
         return outputs + _report_rejection(gang)
 
     def _expire_calls(self, now: float) -> list[PermitOutput]:
-        over: list[int] = []
-        for call, waiting_call in self._calls.items():
-            if waiting_call.expires_at > now:
+        expired: list[MemberPermit] = []
+        for permit, expires_at in self._calls.values():
+            if expires_at > now:
                 break
-            if self._gangs[waiting_call.gang].stage_of(waiting_call.member) is not MemberStage.BINDING:
-                over.append(call)
-        return [output for call in over for output in self._respond_to(call, NOT_COMPLETE)]
+            if permit.stage is not MemberStage.BINDING:
+                expired.append(permit)
+        return [output for permit in expired for output in self._respond(permit, NOT_COMPLETE)]
 
     def _reject_stalled(self, now: float) -> list[PermitOutput]:
         return [
             output
-            for gang in self._gangs.values()
+            for gang in self.gangs.values()
             if gang.phase in (PermitPhase.WAITING, PermitPhase.BINDING) and now - gang.progress_at >= self._bind_timeout
             for output in self._reject(gang)
         ]
@@ -342,10 +322,6 @@ class PermitMachine:
             return []
         del self._calls[call]
         return [BindResponse(call, error)]
-
-    def _respond_to(self, call: int, error: str) -> list[PermitOutput]:
-        waiting_call = self._calls[call]
-        return self._respond(self._gangs[waiting_call.gang].members[waiting_call.member], error)
 
 
 def _rejection(gang: GangPermit | None, member: GangMember, pod: BindRequest) -> str:

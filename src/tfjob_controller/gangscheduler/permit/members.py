@@ -132,10 +132,6 @@ class GangPermit:
         """Reports whether no member is bound and no Binding is in flight that might bind one."""
         return len(self.unbound) == len(self.members) and not self.binding
 
-    def stage_of(self, member: str) -> MemberStage | None:
-        permit = self.members.get(member)
-        return permit.stage if permit is not None else None
-
     def start_bindings(self) -> PostBindings | None:
         """Move all waiting members to BINDING and return them in the order of the placement."""
         waiting = [

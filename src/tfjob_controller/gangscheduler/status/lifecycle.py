@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -35,6 +36,7 @@ from tfjob_controller.api.gang import (
     Gang,
     GangCondition,
     GangStatus,
+    Missing,
     members_in_words,
     parse_index,
     placed_nodes,
@@ -53,6 +55,7 @@ REASON_SUSPENDED = "Suspended"
 REASON_FINISHED = "Finished"
 
 SUCCEEDED = "Succeeded"
+_NO_RESIZE_REQUEST: dict[str, Any] = {"target_members": {}, "target_reason": "", "leaving": ()}
 # Longer than the Job controller's backoff before it replaces a failed pod (10 s the first time).
 REPLACEMENT_SECONDS = 15.0
 # An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
@@ -102,7 +105,7 @@ def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
     attempt = max((_attempt(pod) for pod in pods), default=0)
     if attempt <= gang.status.attempt:
         return gang
-    return with_status(gang, replace(gang.status, attempt=attempt))
+    return replace(gang, status=replace(gang.status, attempt=attempt))
 
 
 def _attempt(pod: ScheduledPod) -> int:
@@ -172,22 +175,22 @@ def is_bound_member(pods: Mapping[str, ScheduledPod], member: str) -> bool:
 def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> GangStatus:
     """Returns the status of an admission. `placement` is the node of each member that starts."""
     message = f"Admitted: {len(placement)} pods on {len(set(placement.values()))} nodes"
-    return replace(
-        gang.status,
-        phase=ADMITTED,
+    return _changed_status(
+        gang,
+        ADMITTED,
+        REASON_ADMITTED,
+        message,
+        now,
         attempt=gang.status.attempt + 1,
         placement=placement_by_node(placement),
         members=members_in_words(gang.spec, len(placement)),
         position=0,
         missing=(),
-        message=message,
         requeue_time=None,
         admitted_time=format_micro_time(now),
         bound_time=None,
         last_resize_time=None,
         queued_time=gang.status.queued_time or gang.metadata.creation_timestamp,
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, True, REASON_ADMITTED, message, now),
     )
 
 
@@ -206,7 +209,7 @@ def without_removed_members(gang: Gang) -> Gang:
     nodes, wanted = placed_nodes(gang.status), set(wanted_members(gang))
     if nodes.keys() <= wanted:
         return gang
-    return with_status(gang, _placed_status(gang, {each: node for each, node in nodes.items() if each in wanted}))
+    return replace(gang, status=_placed_status(gang, {each: node for each, node in nodes.items() if each in wanted}))
 
 
 def with_observed_nodes(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:
@@ -220,11 +223,7 @@ def with_observed_nodes(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:
         for member, pod in pods.items()
         if is_bound(pod) and is_unfinished(pod) and nodes.get(member, pod.spec.node_name) != pod.spec.node_name
     }
-    return with_status(gang, reassigned_status(gang, others)) if others else gang
-
-
-def with_status(gang: Gang, status: GangStatus) -> Gang:
-    return replace(gang, status=status)
+    return replace(gang, status=reassigned_status(gang, others)) if others else gang
 
 
 def _placed_status(gang: Gang, nodes: Mapping[str, str]) -> GangStatus:
@@ -242,19 +241,18 @@ def bound_status(gang: Gang, now: datetime) -> GangStatus:
 
 def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangStatus:
     """Returns the Bound status with the present members. A fulfilled resize request is cleared."""
-    message = f"Bound: {len(nodes)} pods"
     status = gang.status
     is_other = nodes.keys() != placed_nodes(status).keys()
-    return replace(
-        status if has_resize_request(gang) else without_resize_request(status),
-        phase=BOUND,
+    return _changed_status(
+        gang if has_resize_request(gang) else replace(gang, status=without_resize_request(status)),
+        BOUND,
+        REASON_BOUND,
+        f"Bound: {len(nodes)} pods",
+        now,
         bound_time=status.bound_time or format_micro_time(now),
         last_resize_time=format_micro_time(now) if is_other else status.last_resize_time,
         placement=placement_by_node(nodes),
         members=members_in_words(gang.spec, len(nodes)),
-        message=message,
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, True, REASON_BOUND, message, now),
     )
 
 
@@ -279,73 +277,55 @@ def resize_request_status(gang: Gang, kind: str, target: int, leaving: tuple[str
 
 
 def without_resize_request(status: GangStatus) -> GangStatus:
-    """Returns the status without a resize request."""
-    return replace(status, target_members={}, target_reason="", leaving=())
+    return replace(status, **_NO_RESIZE_REQUEST)
 
 
 def finished_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: no pod of the gang runs any more"
-    return replace(
-        without_resize_request(gang.status),
-        phase=RELEASED,
-        message=message,
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, False, REASON_FINISHED, message, now),
-    )
+    return _changed_status(gang, RELEASED, REASON_FINISHED, message, now, **_NO_RESIZE_REQUEST)
 
 
 def suspended_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: spec.suspend is true"
-    return replace(
-        without_resize_request(gang.status),
-        phase=RELEASED,
-        placement=(),
-        members=members_in_words(gang.spec, 0),
-        position=0,
-        missing=(),
-        message=message,
-        queued_time=None,
-        requeue_time=None,
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, False, REASON_SUSPENDED, message, now),
-    )
+    changes = {"position": 0, "missing": (), "queued_time": None, "requeue_time": None, **_NO_RESIZE_REQUEST}
+    return _unplaced_status(gang, RELEASED, REASON_SUSPENDED, message, now, **changes)
 
 
 def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: datetime) -> GangStatus:
     """Returns the status of a gang that is requeued after a failed attempt. It keeps its queue time."""
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
-    return replace(
-        without_resize_request(gang.status),
-        phase=WAITING,
-        placement=(),
-        members=members_in_words(gang.spec, 0),
-        message=message,
-        requeue_time=format_micro_time(now + timedelta(seconds=backoff_seconds)),
-        observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, False, REASON_NO_PROGRESS, message, now),
+    requeue_time = format_micro_time(now + timedelta(seconds=backoff_seconds))
+    return _unplaced_status(
+        gang, WAITING, REASON_NO_PROGRESS, message, now, requeue_time=requeue_time, **_NO_RESIZE_REQUEST
     )
 
 
-def waiting_status(gang: Gang, status: GangStatus, now: datetime) -> GangStatus:
-    """Complete a waiting gang's status, which has position, missing and message."""
-    return _unplaced(gang, status, WAITING, REASON_WAITING, now)
+def waiting_status(gang: Gang, position: int, missing: tuple[Missing, ...], message: str, now: datetime) -> GangStatus:
+    queued_time = gang.status.queued_time or format_micro_time(now)
+    changes = {"position": position, "missing": missing, "queued_time": queued_time}
+    return _unplaced_status(gang, WAITING, REASON_WAITING, message, now, **changes)
 
 
-def unschedulable_status(gang: Gang, status: GangStatus, now: datetime, *, reason: str) -> GangStatus:
-    """Complete the status of a gang that does not fit an empty cluster, or whose spec is invalid."""
-    return _unplaced(gang, status, UNSCHEDULABLE, reason, now)
+def unschedulable_status(gang: Gang, reason: str, message: str, now: datetime) -> GangStatus:
+    """Returns the status of a gang that does not fit an empty cluster, or whose spec is invalid."""
+    changes = {"position": 0, "missing": (), "queued_time": gang.status.queued_time or format_micro_time(now)}
+    return _unplaced_status(gang, UNSCHEDULABLE, reason, message, now, **changes)
 
 
-def _unplaced(gang: Gang, status: GangStatus, phase: str, reason: str, now: datetime) -> GangStatus:
+def _unplaced_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
+    members = members_in_words(gang.spec, 0)
+    return _changed_status(gang, phase, reason, message, now, placement=(), members=members, **changes)
+
+
+def _changed_status(gang: Gang, phase: str, reason: str, message: str, now: datetime, **changes: Any) -> GangStatus:
     return replace(
-        status,
+        gang.status,
         phase=phase,
-        placement=(),
-        members=members_in_words(gang.spec, 0),
-        queued_time=gang.status.queued_time or format_micro_time(now),
+        message=message,
         observed_generation=gang.metadata.generation,
-        conditions=_conditions(gang, False, reason, status.message, now),
+        conditions=_conditions(gang, phase in (ADMITTED, BOUND), reason, message, now),
+        **changes,
     )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tfjob_controller.gangscheduler.bindrequests import BindRequest
 from tfjob_controller.gangscheduler.extender.wire import (
     NEEDS_NODE_CACHE,
     BadRequestError,
-    BindArgs,
     BindResult,
     FilterResult,
     decode_bind_args,
@@ -71,7 +71,7 @@ def test_what_cannot_be_filtered_is_refused_in_one_line(sent: bytes, words: str)
 
 
 def test_a_binding_is_read_in_any_case() -> None:
-    expected = BindArgs("ns", "p", "u1", "n1")
+    expected = BindRequest("ns", "p", "u1", "n1")
     assert decode_bind_args(json.dumps(BINDING).encode()) == expected
     assert decode_bind_args(json.dumps({key.lower(): value for key, value in BINDING.items()}).encode()) == expected
 

@@ -90,7 +90,7 @@ def test_nothing_is_bound_before_the_last_member_has_come_and_then_all_are() -> 
     trial = Trial()
     assert trial.request_bind("worker-2") == []
     assert trial.request_bind("worker-0") == []
-    assert trial.machine.absent_members(GANG) == ("worker-1",)
+    assert trial.machine.gangs[GANG].absent == {"worker-1"}
     pods = tuple((member, pod(member)) for member in MEMBERS)
     assert trial.request_bind("worker-1") == [PostBindings(GANG, 1, pods)]
 
@@ -101,7 +101,7 @@ def test_each_call_is_answered_when_its_pod_is_bound_and_the_last_says_so_of_the
     assert trial.result("worker-1") == [BindResponse(2)]
     assert trial.result("worker-0") == [BindResponse(1)]
     assert trial.result("worker-2") == [BindResponse(3), GangBound(GANG, 1)]
-    assert trial.machine.phase(GANG) is PermitPhase.BOUND
+    assert trial.machine.gangs[GANG].phase is PermitPhase.BOUND
     assert trial.later(10 * BIND_TIMEOUT) == []
 
 
@@ -242,7 +242,7 @@ def test_a_gang_whose_last_bindings_succeed_late_is_bound_all_the_same() -> None
     trial.later(BIND_TIMEOUT)
     outputs = [output for member in MEMBERS for output in trial.result(member)]
     assert outputs == [BindResponse(1), BindResponse(2), BindResponse(3), GangBound(GANG, 1)]
-    assert trial.machine.phase(GANG) is PermitPhase.BOUND
+    assert trial.machine.gangs[GANG].phase is PermitPhase.BOUND
 
 
 def test_once_some_are_bound_a_failed_binding_is_tried_again_alone() -> None:
@@ -346,7 +346,7 @@ def test_a_new_attempt_starts_with_empty_seats_and_the_old_one_is_over() -> None
     trial = Trial()
     trial.request_bind_all(["worker-0", "worker-1"])
     assert trial.set_placement(NODES, attempt=2) == [BindResponse(1, WRONG_ATTEMPT), BindResponse(2, WRONG_ATTEMPT)]
-    assert trial.machine.absent_members(GANG) == tuple(MEMBERS)
+    assert trial.machine.gangs[GANG].absent == set(MEMBERS)
     assert trial.request_bind("worker-2") == [BindResponse(3, WRONG_ATTEMPT)]
     assert trial.set_placement(NODES, attempt=1) == [], "an older attempt is of no interest"
     assert trial.request_bind("worker-2", GangMember(GANG, 2, "worker-2")) == []
@@ -357,7 +357,7 @@ def test_a_binding_of_an_old_attempt_is_of_no_interest_to_the_new_one() -> None:
     trial.request_bind_all()
     trial.set_placement(NODES, attempt=2)
     assert trial.result("worker-0") == [BindResponse(1)]
-    assert trial.machine.absent_members(GANG) == tuple(MEMBERS)
+    assert trial.machine.gangs[GANG].absent == set(MEMBERS)
 
 
 def test_forgotten_is_not_admitted() -> None:
@@ -374,14 +374,14 @@ def test_two_gangs_do_not_touch_each_other() -> None:
     trial.request_bind_all(["worker-0", "worker-1"])
     trial.request_bind("worker-0", GangMember("ns/b", 1, "worker-0"))
     assert posted(trial.request_bind("worker-2")) == MEMBERS
-    assert trial.machine.absent_members("ns/b") == ("worker-1",)
+    assert trial.machine.gangs["ns/b"].absent == {"worker-1"}
 
 
 def test_after_a_restart_a_gang_that_is_partly_bound_goes_forward() -> None:
     trial = Trial()
     trial.machine.stop()
     assert trial.set_placement(NODES, bound={"worker-0": pod("worker-0").uid}) == []
-    assert trial.machine.phase(GANG) is PermitPhase.BINDING
+    assert trial.machine.gangs[GANG].phase is PermitPhase.BINDING
     assert posted(trial.request_bind("worker-1")) == ["worker-1"]
     trial.result("worker-1")
     trial.request_bind("worker-2")
@@ -421,7 +421,7 @@ def test_when_all_bindings_have_failed_the_members_wait_again() -> None:
     trial.request_bind_all()
     for member in MEMBERS:
         trial.result(member, "no")
-    assert trial.machine.phase(GANG) is PermitPhase.WAITING
+    assert trial.machine.gangs[GANG].phase is PermitPhase.WAITING
     assert posted(trial.request_bind_all(["worker-0", "worker-1"])) == []
     assert posted(trial.request_bind("worker-2")) == MEMBERS
 
