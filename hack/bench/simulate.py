@@ -14,8 +14,7 @@ import time
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import RandomWorkload
-from tfjob_controller.simulator.policies import POLICIES, SimulationSettings
+from tfjob_controller.simulator.model import POLICIES, RandomWorkload, SimulationSettings
 from tfjob_controller.simulator.simulation import simulate
 
 GPUS = 4

@@ -177,7 +177,7 @@ def _extend(options: ExtenderOptions) -> int:
 
 def _simulate(options: SimulateOptions) -> int:
     from tfjob_controller.simulator import command
-    from tfjob_controller.simulator.jobs import SimulationError
+    from tfjob_controller.simulator.model import SimulationError
 
     try:
         return command.run(options)

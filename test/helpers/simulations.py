@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import SimJob, ms
-from tfjob_controller.simulator.policies import POLICIES, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.model import POLICIES, SimJob, SimulationSettings, SpeedModel, ms
 from tfjob_controller.simulator.simulation import SimulationRun, simulate
 
 ROUND = SpeedModel(doubling=1.0, spread=0.5, restart_seconds=30.0)

@@ -23,7 +23,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.simulator.cluster import GPU, ClusterShape
-from tfjob_controller.simulator.jobs import SECOND, SimJob, read_trace
+from tfjob_controller.simulator.model import SECOND, SimJob, read_trace
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from helpers.examples import examples
 from helpers.simulations import a_job, simulated
 from tfjob_controller.simulator.execution import PARTIAL, PAUSED, WORKING, Segment
-from tfjob_controller.simulator.jobs import SimJob
-from tfjob_controller.simulator.policies import IN_PLACE, POLICIES, RESTART, SimulationSettings, SpeedModel
+from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART, SimJob, SimulationSettings, SpeedModel
 from tfjob_controller.simulator.simulation import SimulationRun, measures
 
 NODES, GPUS = 3, 4

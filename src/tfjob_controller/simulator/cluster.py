@@ -16,7 +16,7 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.placement import place
 from tfjob_controller.scheduling.podsets import pod_sets_of
-from tfjob_controller.simulator.jobs import SimJob, SimulationError
+from tfjob_controller.simulator.model import SimJob, SimulationError
 from tfjob_controller.util.timestamps import format_micro_time
 
 GPU = "nvidia.com/gpu"

@@ -14,9 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import SECOND, RandomWorkload, SimulationError, read_trace
+from tfjob_controller.simulator.model import (
+    BASELINE,
+    POLICIES,
+    SECOND,
+    RandomWorkload,
+    SimulationError,
+    SimulationSettings,
+    SpeedModel,
+    read_trace,
+)
 from tfjob_controller.simulator.options import JSON, SimulateOptions
-from tfjob_controller.simulator.policies import BASELINE, POLICIES, SimulationSettings, SpeedModel
 from tfjob_controller.simulator.simulation import (
     TIMES,
     CellResults,

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfjob_controller.simulator.cluster import WORKER, gpus_by_node
-from tfjob_controller.simulator.jobs import SECOND, SimJob
-from tfjob_controller.simulator.policies import SpeedModel
+from tfjob_controller.simulator.model import SECOND, SimJob, SpeedModel
 
 
 @dataclass(frozen=True, slots=True)

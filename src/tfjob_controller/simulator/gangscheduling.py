@@ -37,9 +37,8 @@ from tfjob_controller.scheduling.placement import find_member_node, placement_by
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.simulator.cluster import BEGINNING, gang_of, key, wall_time
 from tfjob_controller.simulator.execution import Executions, JobDue, PodCreated, Timeline, Wake
-from tfjob_controller.simulator.jobs import SimJob, ms
+from tfjob_controller.simulator.model import SchedulingPolicy, SimJob, SimulationSettings, ms
 from tfjob_controller.simulator.podscheduling import reserve_spread, select_node
-from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 from tfjob_controller.util.timestamps import format_micro_time
 
 # A gang that is admitted sooner has not waited: as the gang scheduler counts it.
@@ -47,7 +46,7 @@ _IMMEDIATE_MS = 5000
 
 
 class SimulatedGangScheduler:
-    """See the module's text."""
+    """Starts and resizes the simulated jobs as gangs."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from tfjob_controller.flags import (
     options_of,
     read_options,
 )
-from tfjob_controller.simulator.policies import IN_PLACE, POLICIES, RESTART
+from tfjob_controller.simulator.model import IN_PLACE, POLICIES, RESTART
 
 TABLE, JSON = "table", "json"
 

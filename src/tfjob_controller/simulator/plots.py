@@ -17,8 +17,7 @@ from matplotlib.patches import Rectangle
 
 from tfjob_controller.simulator.cluster import ClusterShape
 from tfjob_controller.simulator.execution import PARTIAL, PAUSED, Ledger, Segment
-from tfjob_controller.simulator.jobs import SECOND
-from tfjob_controller.simulator.policies import BASELINE
+from tfjob_controller.simulator.model import BASELINE, SECOND
 from tfjob_controller.simulator.simulation import CellResults, paired_change
 
 mpl.rcParams["svg.hashsalt"] = "tfjob-controller"

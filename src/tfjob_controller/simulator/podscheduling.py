@@ -32,8 +32,7 @@ from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.podsets import PodSet, pod_sets_of, requests_by_kind
 from tfjob_controller.simulator.cluster import gang_of, gpus_by_node, key
 from tfjob_controller.simulator.execution import PARTIAL, Executions, JobDue, PodCreated, Timeline, Wake
-from tfjob_controller.simulator.jobs import SECOND, SimJob, ms
-from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
+from tfjob_controller.simulator.model import SECOND, SchedulingPolicy, SimJob, SimulationSettings, ms
 
 _FIRST_BACKOFF_SECONDS = 1
 _LONGEST_BACKOFF_SECONDS = 10
@@ -70,7 +69,7 @@ class _Partial:
 
 
 class SimulatedKubeScheduler:
-    """See the module's text."""
+    """Starts the simulated jobs pod by pod, as kube-scheduler does."""
 
     def __init__(
         self,

@@ -35,9 +35,15 @@ from tfjob_controller.simulator.execution import (
     Wake,
 )
 from tfjob_controller.simulator.gangscheduling import SimulatedGangScheduler
-from tfjob_controller.simulator.jobs import MEAN_ARRIVALS, SECOND, RandomWorkload, SimJob
+from tfjob_controller.simulator.model import (
+    MEAN_ARRIVALS,
+    SECOND,
+    RandomWorkload,
+    SchedulingPolicy,
+    SimJob,
+    SimulationSettings,
+)
 from tfjob_controller.simulator.podscheduling import SimulatedKubeScheduler
-from tfjob_controller.simulator.policies import SchedulingPolicy, SimulationSettings
 
 GRID_SHAPES = (ClusterShape(2, 4), ClusterShape(4, 4), ClusterShape(8, 4))
 

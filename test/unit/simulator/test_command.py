@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfjob_controller import cli
-from tfjob_controller.simulator.policies import POLICIES
+from tfjob_controller.simulator.model import POLICIES
 
 SMALL = ("simulate", "--jobs=6", "--seeds=2", "--parallel=1", "--nodes=2")
 HEADER = "arrival,ps,workers,min,max,work,gpus per worker"

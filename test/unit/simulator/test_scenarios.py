@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from helpers.simulations import AT_ONCE, ROUND, a_job, decisions, simulated, times
-from tfjob_controller.simulator.jobs import SimulationError
-from tfjob_controller.simulator.policies import POLICIES, RESTART, SimulationSettings
+from tfjob_controller.simulator.model import POLICIES, RESTART, SimulationError, SimulationSettings
 
 TWO_OF_TWO = [a_job("a", 0, 2, 200, servers=1), a_job("b", 1, 2, 200, servers=1)]
 LINE = [a_job("a", 0, 3, 300), a_job("b", 1, 2, 100), a_job("c", 2, 1, 50)]

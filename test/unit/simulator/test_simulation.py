@@ -6,8 +6,7 @@ import pytest
 
 from helpers.simulations import a_job, simulated
 from tfjob_controller.simulator.cluster import ClusterShape
-from tfjob_controller.simulator.jobs import RandomWorkload
-from tfjob_controller.simulator.policies import POLICIES, SimulationSettings
+from tfjob_controller.simulator.model import POLICIES, RandomWorkload, SimulationSettings
 from tfjob_controller.simulator.simulation import (
     interval,
     measures,

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tfjob_controller.simulator.jobs import RandomWorkload, SimJob, SimulationError, parse_trace, read_trace
-from tfjob_controller.simulator.policies import SpeedModel
+from tfjob_controller.simulator.model import (
+    RandomWorkload,
+    SimJob,
+    SimulationError,
+    SpeedModel,
+    parse_trace,
+    read_trace,
+)
 
 
 @pytest.mark.parametrize(
