@@ -34,7 +34,7 @@ def ms(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job. `work` is in seconds of a single worker; `gpus` are those of each worker (parameter servers have none)."""
+    """One job. `work` is in seconds of a single worker; only workers have GPUs, `gpus` each."""
 
     name: str
     arrival_ms: int
