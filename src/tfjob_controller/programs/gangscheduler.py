@@ -122,7 +122,7 @@ class GangScheduler:
                 self.caches.pods.store,
                 self.state,
                 self._clock,
-                self._is_leading_now,
+                lambda: self._follower is None or self._follower.is_renewed,
             ).submit,
             self.state,
             self._clock,
@@ -208,9 +208,6 @@ class GangScheduler:
     @property
     def _is_leading(self) -> bool:
         return self._follower is None or self._follower.held.is_set()
-
-    def _is_leading_now(self) -> bool:
-        return self._follower is None or self._follower.is_renewed
 
     def _new_follower(self) -> LeaseFollower | None:
         options = self._options

@@ -184,10 +184,10 @@ class ResizeRequests:
         if gang is None or gang.status.phase != BOUND:
             self._requested.discard(key)
             return ()
-        request = requests.get(key)
+        request, state, member = requests.get(key), self._states.get(key), elastic_kind(gang.spec)
         if request is None:
             status, change = lifecycle.without_resize_request(gang.status), StatusChange.REQUEST_WITHDRAWN
-        elif not self._is_current(gang):
+        elif member is None or state is None or member.count != state.elastic.count:
             # The owner changed the count meanwhile, and a request would override it; the gang is processed again soon.
             return ()
         else:
@@ -196,11 +196,6 @@ class ResizeRequests:
             )
             change = StatusChange.GROW_REQUESTED if not request.leaving else StatusChange.SHRINK_REQUESTED
         return () if status == gang.status else (StatusUpdate(gang, status, change),)
-
-    def _is_current(self, gang: Gang) -> bool:
-        """Reports whether the gang's count is the one that the rules saw: the cache advances while they compute."""
-        state, member = self._states.get(key_of(gang)), elastic_kind(gang.spec)
-        return state is not None and member is not None and member.count == state.elastic.count
 
     def _ending(self, now: datetime) -> tuple[Sequence[FreedCapacity], datetime | None]:
         """Returns the capacity that is about to be freed, and the time at which some of it no longer counts."""

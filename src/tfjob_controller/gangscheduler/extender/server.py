@@ -87,7 +87,7 @@ def _endpoint(name: str, service: ExtenderVerbs, verb: _Verb, result_type: type[
         if request.method != b"POST":
             reply(405, b"POST only\n", TEXT)
             return
-        if not service.is_synced:
+        if not service.is_synced():
             reply(503, NOT_SYNCED.encode(), TEXT)
             return
         try:

@@ -119,13 +119,13 @@ class GangPlacements:
 
     def _nodes_with_nominated_capacity(self, amounts: Sequence[tuple[str, int]]) -> set[str]:
         """Returns nodes without capacity for the pod beside what running gangs free there for a waiting gang."""
-        kept, rooms = self._state.nominated, self._state.view.node_infos
-        given = {} if kept is None else kept.released
+        nominated, infos = self._state.nominated, self._state.view.node_infos
+        released = {} if nominated is None else nominated.released
         return {
             node
-            for node, taken in given.items()
-            if node in rooms
-            and any(rooms[node].free.get(name, 0) - taken.get(name, 0) < value for name, value in amounts)
+            for node, freed in released.items()
+            if node in infos
+            and any(infos[node].free.get(name, 0) - freed.get(name, 0) < amount for name, amount in amounts)
         }
 
     def _nodes_of(self, status: GangStatus) -> dict[str, str]:
@@ -152,6 +152,7 @@ class ExtenderVerbs:
     """Implements `filter` and `bind`."""
 
     def __init__(self, placements: GangPlacements, permit: Permit, state: SharedState) -> None:
+        self.is_synced = placements.is_synced
         self._placements = placements
         self._permit = permit
         self._state = state
@@ -159,10 +160,6 @@ class ExtenderVerbs:
         self._pending: set[_PendingCall] = set()
         self._responses: _ResponseQueue | None = None
         self._is_stopped = False
-
-    @property
-    def is_synced(self) -> bool:
-        return self._placements.is_synced()
 
     def stop(self) -> None:
         """Answer waiting calls with an error and reject later ones. Called in the event loop."""

@@ -63,6 +63,8 @@ from tfjob_controller.gangscheduler.permit.members import (
     PermitPhase,
 )
 
+_FIXED_STAGES = (MemberStage.BINDING, MemberStage.BOUND)
+
 
 @dataclass(frozen=True, slots=True)
 class PermitStatistics:
@@ -192,12 +194,10 @@ class PermitMachine:
         known = self.gangs.get(gang)
         if known is None or known.phase is PermitPhase.REJECTED:
             return [], set()
-        free = {
-            member for member, each in known.members.items() if each.stage in (MemberStage.ABSENT, MemberStage.WAITING)
-        }
         placement = {member: each.node for member, each in known.members.items()}
+        free = {member for member in nodes.keys() & placement if known.members[member].stage not in _FIXED_STAGES}
         reassigned = {member: node for member, node in nodes.items() if member in free}
-        return self._update_members(known, placement | reassigned), set(reassigned)
+        return self._update_members(known, placement | reassigned), free
 
     def has_bindings_in_flight(self, gang: str) -> bool:
         """Reports whether a Binding of the gang is in flight."""

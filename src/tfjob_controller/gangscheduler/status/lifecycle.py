@@ -47,12 +47,6 @@ from tfjob_controller.scheduling.placement import placement_by_node
 from tfjob_controller.util.timestamps import format_micro_time, format_time
 
 SCHEDULED = "Scheduled"
-REASON_ADMITTED = "Admitted"
-REASON_BOUND = "Bound"
-REASON_WAITING = "WaitingForCapacity"
-REASON_NO_PROGRESS = "NoProgress"
-REASON_SUSPENDED = "Suspended"
-REASON_FINISHED = "Finished"
 
 SUCCEEDED = "Succeeded"
 _NO_RESIZE_REQUEST: dict[str, Any] = {"target_members": {}, "target_reason": "", "leaving": ()}
@@ -102,15 +96,10 @@ def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, Schedu
 
 def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
     """Returns the gang with an attempt no lower than its pods': those of a deleted Gang of its name must not count."""
-    attempt = max((_attempt(pod) for pod in pods), default=0)
+    attempt = max((parse_index(pod.metadata.labels.get(ATTEMPT_LABEL, "")) or 0 for pod in pods), default=0)
     if attempt <= gang.status.attempt:
         return gang
     return replace(gang, status=replace(gang.status, attempt=attempt))
-
-
-def _attempt(pod: ScheduledPod) -> int:
-    """Returns the attempt in the pod's label; 0 if it is invalid."""
-    return parse_index(pod.metadata.labels.get(ATTEMPT_LABEL, "")) or 0
 
 
 def _rank(pod: ScheduledPod) -> tuple[bool, bool, str]:
@@ -178,7 +167,7 @@ def admitted_status(gang: Gang, placement: Mapping[str, str], now: datetime) -> 
     return _changed_status(
         gang,
         ADMITTED,
-        REASON_ADMITTED,
+        "Admitted",
         message,
         now,
         attempt=gang.status.attempt + 1,
@@ -246,7 +235,7 @@ def resized_status(gang: Gang, nodes: Mapping[str, str], now: datetime) -> GangS
     return _changed_status(
         gang if has_resize_request(gang) else replace(gang, status=without_resize_request(status)),
         BOUND,
-        REASON_BOUND,
+        "Bound",
         f"Bound: {len(nodes)} pods",
         now,
         bound_time=status.bound_time or format_micro_time(now),
@@ -282,13 +271,13 @@ def without_resize_request(status: GangStatus) -> GangStatus:
 
 def finished_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: no pod of the gang runs any more"
-    return _changed_status(gang, RELEASED, REASON_FINISHED, message, now, **_NO_RESIZE_REQUEST)
+    return _changed_status(gang, RELEASED, "Finished", message, now, **_NO_RESIZE_REQUEST)
 
 
 def suspended_status(gang: Gang, now: datetime) -> GangStatus:
     message = "Released: spec.suspend is true"
     changes = {"position": 0, "missing": (), "queued_time": None, "requeue_time": None, **_NO_RESIZE_REQUEST}
-    return _unplaced_status(gang, RELEASED, REASON_SUSPENDED, message, now, **changes)
+    return _unplaced_status(gang, RELEASED, "Suspended", message, now, **changes)
 
 
 def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: datetime) -> GangStatus:
@@ -296,15 +285,13 @@ def requeued_status(gang: Gang, bound_count: int, backoff_seconds: float, now: d
     wanted = len(placed_nodes(gang.status))
     message = f"Attempt {gang.status.attempt} was given up: {bound_count} of {wanted} pods were bound in time"
     requeue_time = format_micro_time(now + timedelta(seconds=backoff_seconds))
-    return _unplaced_status(
-        gang, WAITING, REASON_NO_PROGRESS, message, now, requeue_time=requeue_time, **_NO_RESIZE_REQUEST
-    )
+    return _unplaced_status(gang, WAITING, "NoProgress", message, now, requeue_time=requeue_time, **_NO_RESIZE_REQUEST)
 
 
 def waiting_status(gang: Gang, position: int, missing: tuple[Missing, ...], message: str, now: datetime) -> GangStatus:
     queued_time = gang.status.queued_time or format_micro_time(now)
     changes = {"position": position, "missing": missing, "queued_time": queued_time}
-    return _unplaced_status(gang, WAITING, REASON_WAITING, message, now, **changes)
+    return _unplaced_status(gang, WAITING, "WaitingForCapacity", message, now, **changes)
 
 
 def unschedulable_status(gang: Gang, reason: str, message: str, now: datetime) -> GangStatus:
