@@ -127,7 +127,8 @@ def test_jobs_that_grow_in_memory_cost_no_more_than_they_are_and_delay_nobody(
     begin = time.monotonic()
     eventually(lambda: other.phase("in-order") == "Creating", PATIENCE_SECONDS)
     assert time.monotonic() - begin < PATIENCE_SECONDS
-    eventually(lambda: all(_phase(hostile, f"bomb-{number}") == "Failed" for number in range(count)), PATIENCE_SECONDS, 2.0)
+    names = [f"bomb-{number}" for number in range(count)]
+    eventually(lambda: all(_phase(hostile, name) == "Failed" for name in names), PATIENCE_SECONDS, 2.0)
     assert resident_bytes(controller.pid) - before < count * 2 * MB + 32 * MB
 
 

@@ -69,8 +69,8 @@ def test_the_server_takes_every_child_as_it_is_built(
 @pytest.mark.parametrize("job_name", ["0.is-first.and-has-dots", "a" * 253, "a" * 39 + "-b"])
 def test_the_server_takes_children_of_a_job_of_any_name(api: Api, namespace: str, job_name: str) -> None:
     made = plan_of(name=job_name)
-    create(api, namespace, build_service(made, made.chief))
-    create(api, namespace, build_job(made, made.chief))
+    create(api, namespace, build_service(made, made.replicas.chief))
+    create(api, namespace, build_job(made, made.replicas.chief))
 
 
 def pods_of(api: Api, namespace: str, job: Body) -> list[Body]:
@@ -93,7 +93,7 @@ def conditions_of(api: Api, namespace: str, job: Body) -> set[str]:
 def chief_ends(api: Api, namespace: str, restart_policy: str, exit_code: int) -> tuple[Body, str]:
     """The chief's pod ends with this code; its Job and the pod's name."""
     made = plan(restart_policy)
-    job = create(api, namespace, build_job(made, made.chief))
+    job = create(api, namespace, build_job(made, made.replicas.chief))
     pod = pending_pod(api, namespace, job)
     name = pod["metadata"]["name"]
     set_pod_running(api, namespace, name)
@@ -125,7 +125,7 @@ def test_a_retryable_error_of_the_chief_gives_it_a_new_pod(api: Api, namespace: 
 
 def test_a_disruption_with_a_permanent_exit_code_gives_the_chief_a_new_pod_uncounted(api: Api, namespace: str) -> None:
     made = plan("Never")
-    job = create(api, namespace, build_job(made, made.chief))
+    job = create(api, namespace, build_job(made, made.replicas.chief))
     name = pending_pod(api, namespace, job)["metadata"]["name"]
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     api.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": {"conditions": [disrupted]}})
@@ -148,7 +148,7 @@ def set_pod_terminated_keeping_conditions(
 
 def test_a_suspended_job_loses_its_running_pod_and_is_not_failed(api: Api, namespace: str) -> None:
     made = plan()
-    job = create(api, namespace, build_job(made, made.replicas[1]))
+    job = create(api, namespace, build_job(made, made.replicas.all[1]))
     pending_pod(api, namespace, job)
     path = path_of(job, namespace, job["metadata"]["name"])
     api.patch(path, {"spec": {"suspend": True}})
