@@ -28,7 +28,7 @@ import yaml
 from helpers.cluster import new_token
 from helpers.controller import Jobs
 from helpers.fleet import behaviour, runs
-from helpers.kubectl import MANIFESTS
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import master, parameter_servers, tfjob, workers
 from helpers.poll import eventually
 from helpers.trainmanifests import trainjob
@@ -192,6 +192,20 @@ def await_rights(api: Api, token: str, namespace: str, right: Right) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     eventually(lambda: user.create(path, review)["status"]["allowed"], 30)
     user.close()
+
+
+def await_policies(kubectl: Kubectl, account: str, path: str, manifest: Object) -> None:
+    """Until the shipped admission policies refuse this create to the ServiceAccount of the system namespace.
+
+    kubectl impersonates it, so that the audit log does not count the request among those of the account.
+    """
+    user = f"--as=system:serviceaccount:{kubectl.namespace}:{account}"
+
+    def is_refused() -> bool:
+        answer = kubectl.run("create", "--raw", f"{path}?dryRun=All", user, "-f", "-", manifest=manifest)
+        return "ValidatingAdmissionPolicy" in answer.error
+
+    eventually(is_refused, 30, 0.2)
 
 
 def forbidden(program: Manager | GangScheduler) -> float:

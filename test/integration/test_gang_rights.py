@@ -20,6 +20,7 @@ from helpers.rights import (
     TOO_MUCH,
     Right,
     allowed,
+    await_policies,
     await_rights,
     forbidden,
     named_rights_of,
@@ -39,6 +40,7 @@ from tfjob_controller.programs.gangscheduler import GangScheduler
 pytestmark = pytest.mark.cluster
 
 RBAC = MANIFESTS / "base" / "extender" / "rbac.yaml"
+POLICIES = MANIFESTS / "base" / "extender" / "admission-policies.yaml"
 SCHEDULER = MANIFESTS / "base" / "extender" / "scheduler.yaml"
 SYSTEM = "tfjob-system"
 ACCOUNT = "extender"
@@ -185,14 +187,19 @@ def _has_what_it_claims(api: Api, token: str) -> None:
 
 
 def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: Cluster, tmp_path: Path) -> None:
-    kubectl = Kubectl(gang_cluster.kubeconfig, tmp_path / "cache")
+    """Under the shipped admission policies, which refuse nothing of this."""
+    kubectl = Kubectl(gang_cluster.kubeconfig, tmp_path / "cache", SYSTEM)
     kubectl.run("create", "namespace", SYSTEM)
-    kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC))
+    kubectl.must("apply", "-f", str(RBAC), "-f", str(POLICIES))
     token = new_token(gang_cluster.api, SYSTEM, NAME)
     await_rights(gang_cluster.api, token, NAMESPACE, RIGHTS[0])
     await_rights(gang_cluster.api, token, NAMESPACE, Right("storage.k8s.io", "storageclasses", "list"))
     await_rights(gang_cluster.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
     _has_what_it_claims(gang_cluster.api, token)
+    target = {"apiVersion": "v1", "kind": "Node", "name": NODES[0]}
+    marked = {"name": "none", "annotations": {"a": "b"}}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": marked, "target": target}
+    await_policies(kubectl, NAME, f"{PODS}/none/binding", binding)
     kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
     play = Play(gang_cluster.api)
     election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"]
@@ -206,6 +213,7 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
         assert forbidden(scheduler) == 0
     log = (gang_cluster.own.logs / f"{NAME}.log").read_text()
     assert "forbidden" not in log, [line for line in log.splitlines() if "forbidden" in line][:5]
+    kubectl.must("delete", "-f", str(POLICIES))
 
 
 def _foreign() -> Object:

@@ -39,7 +39,9 @@ pytestmark = pytest.mark.cluster
 
 # What components are for: one that changes the gang scheduler needs it there.
 EVERYTHING = "gang-scheduling"
-CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
+# kustomize takes the policies for kinds of a namespace and gives them one, which the API server drops.
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass", *POLICIES)
 RESTRICTED = "pod-security.kubernetes.io/{}=restricted"
 _RENDERED: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
@@ -252,6 +254,20 @@ def test_every_binding_gives_a_role_that_is_there_to_an_account_that_is_used(
         (subject,) = binding["subjects"]
         assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", SYSTEM)
         assert subject["name"] in accounts
+
+
+def test_a_policy_concerns_the_account_of_a_deployment_and_is_bound(
+    rendered: list[Object], deployments: list[Object]
+) -> None:
+    accounts = {template_of(each)["spec"]["serviceAccountName"] for each in deployments}
+    users = {
+        condition["expression"]
+        for policy in of_kind(rendered, "ValidatingAdmissionPolicy")
+        for condition in policy["spec"]["matchConditions"]
+    }
+    assert users == {f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:{each}'" for each in accounts}
+    names, bound = ({each["metadata"]["name"] for each in of_kind(rendered, kind)} for kind in POLICIES)
+    assert names == bound
 
 
 # What each of them is for.

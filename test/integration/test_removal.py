@@ -31,12 +31,16 @@ GANGS_PAGE, INSTALL_PAGE = "docs/gang-scheduling.md", "docs/install.md"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OF_THE_GANG_SCHEDULER = tuple(
-    f"{group}/{'' if plural.startswith('cluster') else f'namespaces/{SYSTEM}/'}{plural}"
+    f"{group}/{'' if plural.startswith(('cluster', 'validating')) else f'namespaces/{SYSTEM}/'}{plural}"
     for group, plurals in {
         "/apis/apps/v1": ("deployments",),
         "/apis/policy/v1": ("poddisruptionbudgets",),
         "/api/v1": ("configmaps", "serviceaccounts"),
         RBAC: ("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
+        "/apis/admissionregistration.k8s.io/v1": (
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ),
     }.items()
     for plural in plurals
 )

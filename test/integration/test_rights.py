@@ -11,7 +11,7 @@ import pytest
 from helpers.auditlog import rights_log, used_rights
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane
 from helpers.controller import Jobs, running_controller
-from helpers.kubectl import Kubectl
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import tfjob
 from helpers.poll import eventually
 from helpers.rights import (
@@ -20,6 +20,7 @@ from helpers.rights import (
     Play,
     Right,
     allowed,
+    await_policies,
     await_rights,
     forbidden,
     named_rights_of,
@@ -42,6 +43,7 @@ from tfjob_controller.programs.manager import Manager
 pytestmark = pytest.mark.cluster
 
 SYSTEM = "tfjob-system"
+POLICIES = MANIFESTS / "base" / "admission" / "controller-policies.yaml"
 NAME = "tfjob-controller"
 # Asked for only where the admission plugin is on that `strict` has.
 FINALIZERS = [Right("kubeflow.org", f"{plural}/finalizers", "update") for plural in ("tfjobs", "trainjobs")]
@@ -72,11 +74,15 @@ def strict() -> Iterator[tuple[Cluster, Path]]:
 def test_the_shipped_rights_are_enough_for_everything_and_every_single_one_is_used(
     strict: tuple[Cluster, Path], tmp_path: Path
 ) -> None:
-    """A right that has never allowed a request could be taken away, and nobody would miss it."""
+    """A right that has never allowed a request could be taken away, and nobody would miss it.
+
+    The shipped admission policies refuse nothing of all this.
+    """
     cluster, log = strict
-    kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache")
+    kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache", SYSTEM)
     install_crds(cluster.api)
     kubectl.must("create", "namespace", SYSTEM)
+    kubectl.must("apply", "-f", str(POLICIES))
     for name in ("service-account", "controller-role", "leader-role"):
         kubectl.must("apply", "--namespace", SYSTEM, "-f", str(RBAC / f"{name}.yaml"))
     namespace = new_namespace(cluster.api)
@@ -84,6 +90,8 @@ def test_the_shipped_rights_are_enough_for_everything_and_every_single_one_is_us
     await_rights(cluster.api, token, namespace, RIGHTS[0])
     await_rights(cluster.api, token, SYSTEM, Right("coordination.k8s.io", "leases", "create"))
     _has_what_it_claims(cluster.api, token, namespace)
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobodys"}}
+    await_policies(kubectl, NAME, f"/api/v1/namespaces/{namespace}/configmaps", config_map)
     play = Play(Jobs(cluster.api, namespace))
     play.prepare()
     leads = {**LEADS, "leader_elect_lease_namespace": SYSTEM}

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tfjob_controller.trainer.podgroup.backends import BACKENDS
+
 Object = dict[str, Any]
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -30,6 +32,24 @@ ESCALATING_RESOURCES = {
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
     "customresourcedefinitions",
+}
+# Whoever may write these can run pods of any account, change what others run, or what reaches them. Each is allowed to
+# one of our accounts only where an admission policy says of which objects.
+WRITES = {
+    "create": "CREATE",
+    "update": "UPDATE",
+    "patch": "UPDATE",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+RISKY = {
+    ("", "pods"),
+    ("", "pods/status"),
+    ("", "pods/binding"),
+    ("", "services"),
+    ("", "configmaps"),
+    ("", "secrets"),
+    ("batch", "jobs"),
 }
 READS_ALL = {"list", "watch", "deletecollection", "update", "patch", "delete"}
 
@@ -67,6 +87,76 @@ def test_nobody_may_list_change_or_delete_secrets(role: Object) -> None:
     for rule in rules(role):
         if "secrets" in rule.get("resources", ()):
             assert not READS_ALL & set(rule["verbs"])
+
+
+def risky_writes(rules: list[Object]) -> set[tuple[str, str, str]]:
+    """The group, resource and operation of each right that needs a policy."""
+    return {
+        (group, resource, WRITES[verb])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if (group, resource) in RISKY and verb in WRITES
+    }
+
+
+def guarded(account: str) -> set[tuple[str, str, str]]:
+    """The group, resource and operation of each write of the account that a policy looks at, and refuses."""
+    bindings = [param.values[0]["spec"] for param in objects("ValidatingAdmissionPolicyBinding")]
+    denied = {each["policyName"] for each in bindings if each["validationActions"] == ["Deny"]}
+    user = f"request.userInfo.username == 'system:serviceaccount:tfjob-system:{account}'"
+    return {
+        (group, resource, operation)
+        for policy in (param.values[0] for param in objects("ValidatingAdmissionPolicy"))
+        if policy["metadata"]["name"] in denied and [each["expression"] for each in conditions_of(policy)] == [user]
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+
+
+def conditions_of(policy: Object) -> list[Object]:
+    found: list[Object] = policy["spec"]["matchConditions"]
+    return found
+
+
+@pytest.mark.parametrize("role", objects("Role", "ClusterRole"))
+def test_a_right_that_leads_to_more_has_a_policy_that_says_of_which_objects(role: Object) -> None:
+    """Roles for users have no such right; the binding of the others names the account of the role's own name."""
+    account = role["metadata"]["name"].removesuffix("-leader")
+    assert risky_writes(rules(role)) <= guarded(account)
+
+
+def test_the_rights_that_lead_to_more_are_known() -> None:
+    """So that the test above compares something."""
+    found = {each.values[0]["metadata"]["name"]: risky_writes(rules(each.values[0])) for each in objects("ClusterRole")}
+    resources = {name: {resource for _, resource, _ in writes} for name, writes in found.items() if writes}
+    assert resources == {
+        "tfjob-controller": {"jobs", "services", "configmaps", "secrets", "pods"},
+        "gang-scheduler": {"pods", "pods/binding"},
+    }
+    # These two come from the role system:kube-scheduler.
+    assert {("", "pods/status", "UPDATE"), ("", "bindings", "CREATE")} <= guarded("gang-scheduler")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_pod_groups_of_every_backend_have_a_policy_too(backend: str) -> None:
+    resource = BACKENDS[backend].resource
+    operations = {"CREATE", "UPDATE", "DELETE"}
+    assert {(resource.group, resource.plural, each) for each in operations} <= guarded("tfjob-controller")
+
+
+@pytest.mark.parametrize("policy", objects("ValidatingAdmissionPolicy"))
+def test_a_policy_that_cannot_be_evaluated_refuses_and_its_messages_end_no_job(policy: Object) -> None:
+    """The controller tries again what is forbidden, and ends a job for what is invalid."""
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    for each in policy["spec"]["validations"]:
+        assert each["reason"] == "Forbidden"
+        assert each["message"].startswith(
+            ("the controller", "the gang scheduler", "of the spec of a job the controller")
+        )
 
 
 @pytest.mark.parametrize("role", objects("ClusterRole"))

@@ -133,7 +133,7 @@ class GangScheduler:
         self._writer = StatusWriter(
             self.caches.gangs.store,
             ResourceClient(self.transport, GANGS, decode_gang),
-            ResourceClient(self.transport, PODS, decode_scheduled_pod),
+            None if options.mode == "affinity" else ResourceClient(self.transport, PODS, decode_scheduled_pod),
             self.gang_metrics.written,
             self._recorder,
             threads=options.concurrent_writes,

@@ -77,13 +77,16 @@ ObserveWrite = Callable[[str, Gang], None]
 
 
 class StatusWriter:
-    """Writes status updates, with their events."""
+    """Writes status updates, with their events.
+
+    Without `pod_client` no pods are woken: in mode affinity they are pinned to a node when they are created.
+    """
 
     def __init__(
         self,
         gangs: Store[Gang],
         client: ResourceClient[Gang],
-        pod_client: ResourceClient[ScheduledPod],
+        pod_client: ResourceClient[ScheduledPod] | None,
         observe: ObserveWrite,
         recorder: EventRecorder,
         *,
@@ -170,6 +173,8 @@ class StatusWriter:
 
     def wake_pod(self, pod: ScheduledPod, gang: Gang) -> None:
         """Make kube-scheduler retry the pod: an update of an unschedulable pod moves it to the active queue."""
+        if self._pod_client is None:
+            return
         node = placed_nodes(gang.status).get(pod.metadata.labels.get(MEMBER_LABEL, ""), "")
         meta = pod.metadata
         note = {"metadata": {"uid": meta.uid, "annotations": {NODE_ANNOTATION: node}}}

@@ -1,0 +1,366 @@
+"""The shipped admission policies on a real API server; the shipped service accounts write with tokens of their own.
+
+What must be refused is tried with `dryRun`, so that it leaves nothing where it is not. That whole jobs and gangs run
+under the policies is a part of test_rights and test_gang_rights.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.cluster import Cluster, make_node, new_namespace, new_service_account, new_token, own_plane
+from helpers.kubectl import Kubectl
+from helpers.manifests import master, tfjob, workers
+from helpers.poll import eventually
+from helpers.renderings import SYSTEM, of_kind, render_overlay
+from helpers.rights import Right, await_rights
+from helpers.trainmanifests import trainjob
+from localcluster.api import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api, RefusedError
+from localcluster.crds import install_crds
+from localcluster.programs import Options
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
+
+pytestmark = pytest.mark.cluster
+
+CONTROLLER, GANG_SCHEDULER = "tfjob-controller", "gang-scheduler"
+INSTALLED = (
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+NODE = "node-a"
+IMAGE = "localhost/none"
+
+KUBERNETES_OWN = "in the namespaces of Kubernetes itself"
+ONLY_OWNED = "the controller writes only objects whose controller is a TFJob or TrainJob"
+CHANGES_OWNED = "the controller changes and deletes only objects whose controller is a TFJob or TrainJob"
+ONLY_PODS_OF_JOBS = "the controller deletes only pods with the label runtime_id whose controller is a Job"
+ONLY_SUSPEND = "of the spec of a job the controller changes only suspend, and sets RuntimeId once"
+ONLY_SPEC = "the controller does not change the labels, annotations, finalizers or owners of a job"
+ONLY_TTL = "the controller deletes only jobs with ttlSecondsAfterFinished"
+NOTHING_OF_A_POD = "the gang scheduler changes nothing of a pod but the annotation scheduling.kubeflow.org/node"
+NO_ANNOTATION = "the gang scheduler changes no annotation of a pod but scheduling.kubeflow.org/node"
+PLAIN_BINDINGS = "the gang scheduler binds pods without annotations and labels"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The API server as its administrator and as both programs, and a namespace for jobs."""
+
+    cluster: Cluster
+    controller: Api
+    gang_scheduler: Api
+    namespace: str
+
+    @property
+    def admin(self) -> Api:
+        return self.cluster.api
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with own_plane("policies", Options(unsafe_no_fsync=True)) as cluster:
+        install_crds(cluster.api)
+        kubectl = Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("cache"), SYSTEM)
+        shipped = of_kind(render_overlay(kubectl, "gang-scheduling"), *INSTALLED)
+        kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(shipped))
+        namespace = new_namespace(cluster.api)
+        make_node(cluster.api, NODE, {"cpu": "4", "memory": "8Gi", "pods": "10"})
+        cluster.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"topology.kubernetes.io/zone": "a"}}})
+        tokens = {name: new_token(cluster.api, SYSTEM, name) for name in (CONTROLLER, GANG_SCHEDULER)}
+        await_rights(cluster.api, tokens[CONTROLLER], namespace, Right("batch", "jobs", "create"))
+        await_rights(cluster.api, tokens[GANG_SCHEDULER], namespace, Right("", "pods", "patch"))
+        await_rights(cluster.api, tokens[GANG_SCHEDULER], namespace, Right("", "pods/status", "patch"))
+        users = [cluster.api.as_token(tokens[name]) for name in (CONTROLLER, GANG_SCHEDULER)]
+        yield Site(cluster, *users, namespace)
+        for user in users:
+            user.close()
+
+
+def attempt(user: Api, method: str, path: str, body: Any = None, *, content_type: str = "", **query: str) -> str:
+    """The server's refusal; empty if the write passed."""
+    types = {"PATCH": MERGE_PATCH}
+    try:
+        user.request(method, path, body, query=query, content_type=content_type or types.get(method, JSON))
+    except RefusedError as failure:
+        return f"{failure.status} {failure}"
+    return ""
+
+
+def assert_refused(user: Api, rule: str, method: str, path: str, body: Any = None, *, content_type: str = "") -> None:
+    """The refusal names the rule. A policy counts a moment after it was created, so the first writes may pass."""
+    answer = eventually(lambda: attempt(user, method, path, body, content_type=content_type, dryRun="All"), 20, 0.2)
+    assert answer.startswith("403 "), answer
+    assert "ValidatingAdmissionPolicy" in answer
+    assert rule in answer
+
+
+def assert_passes(user: Api, method: str, path: str, body: Any = None, *, content_type: str = "") -> None:
+    assert attempt(user, method, path, body, content_type=content_type) == ""
+
+
+def new_name() -> str:
+    return f"a-{secrets.token_hex(4)}"
+
+
+def owned_by(kind: str, api_version: str, uid: str = "00000000-0000-0000-0000-000000000001", **more: Any) -> Object:
+    owner = {"apiVersion": api_version, "kind": kind, "name": "owner", "uid": uid, "controller": True, **more}
+    return {"ownerReferences": [owner]}
+
+
+def job_of(site: Site, kind: str = "TFJob") -> Object:
+    """The metadata of a child of a job that is there: otherwise the garbage collector deletes the child."""
+    resource, manifest = (TFJOBS, tfjob()) if kind == "TFJob" else (TRAINJOBS, trainjob(new_name(), 1))
+    manifest["metadata"]["name"] = new_name()
+    owner = site.admin.create(resource.path(site.namespace), manifest)
+    uid = owner["metadata"]["uid"]
+    return owned_by(kind, owner["apiVersion"], uid, name=owner["metadata"]["name"])
+
+
+def pod_template() -> Object:
+    return {"spec": {"containers": [{"name": "main", "image": IMAGE}], "restartPolicy": "Never"}}
+
+
+CHILDREN: dict[str, tuple[str, Object]] = {
+    "jobs": ("/apis/batch/v1", {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod_template()}}),
+    "services": (
+        "/api/v1",
+        {"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None", "ports": [{"port": 2222}]}},
+    ),
+    "configmaps": ("/api/v1", {"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "y"}}),
+    "secrets": ("/api/v1", {"apiVersion": "v1", "kind": "Secret"}),
+    "gangs": (
+        "/apis/scheduling.kubeflow.org/v1alpha1",
+        {
+            "apiVersion": "scheduling.kubeflow.org/v1alpha1",
+            "kind": "Gang",
+            "spec": {"members": [{"name": "worker", "count": 1}]},
+        },
+    ),
+}
+# What the controller may patch, and what it may delete as well.
+PATCHED, DELETED = ("jobs", "services", "configmaps", "gangs"), ("jobs", "services")
+
+
+def path_of(plural: str, namespace: str, name: str = "") -> str:
+    return f"{CHILDREN[plural][0]}/namespaces/{namespace}/{plural}{f'/{name}' if name else ''}"
+
+
+def child(plural: str, metadata: Object | None = None) -> Object:
+    return {**CHILDREN[plural][1], "metadata": {"name": new_name(), **(metadata or {})}}
+
+
+def test_the_server_accepts_each_policy_and_finds_no_wrong_type_in_it(site: Site) -> None:
+    def checked() -> bool:
+        return all("typeChecking" in each.get("status", {}) for each in site.admin.list(POLICIES))
+
+    eventually(checked, 30, 0.2)
+    found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in site.admin.list(POLICIES)}
+    shipped = ("gang-scheduler-bindings", "gang-scheduler-pods", *(f"{CONTROLLER}-{each}" for each in _OF_CONTROLLER))
+    assert {name: found[name] for name in shipped} == {name: {} for name in shipped}
+
+
+_OF_CONTROLLER = ("children", "jobs", "pods")
+
+
+@pytest.mark.parametrize("plural", CHILDREN)
+def test_the_controller_creates_children_of_jobs_and_nothing_else(site: Site, plural: str) -> None:
+    path = path_of(plural, site.namespace)
+    assert_refused(site.controller, ONLY_OWNED, "POST", path, child(plural))
+    wrong = (
+        owned_by("Deployment", "apps/v1"),
+        owned_by("TFJob", "example.com/v1"),
+        owned_by("TFJob", "kubeflow.org/v1alpha1", controller=False),
+    )
+    for metadata in wrong:
+        assert_refused(site.controller, ONLY_OWNED, "POST", path, child(plural, metadata))
+    for kind in ("TFJob", "TrainJob"):
+        assert_passes(site.controller, "POST", path, child(plural, job_of(site, kind)))
+
+
+@pytest.mark.parametrize("plural", CHILDREN)
+def test_the_controller_writes_no_children_into_the_namespaces_of_kubernetes(site: Site, plural: str) -> None:
+    body = child(plural, owned_by("TFJob", "kubeflow.org/v1alpha1"))
+    for namespace in ("kube-system", "kube-public"):
+        assert_refused(site.controller, KUBERNETES_OWN, "POST", path_of(plural, namespace), body)
+    if plural not in PATCHED:
+        return
+    site.admin.create(path_of(plural, "kube-system"), body)
+    path = path_of(plural, "kube-system", body["metadata"]["name"])
+    assert_refused(site.controller, KUBERNETES_OWN, "PATCH", path, {"metadata": {"labels": {"a": "b"}}})
+    if plural in DELETED:
+        assert_refused(site.controller, KUBERNETES_OWN, "DELETE", path)
+
+
+@pytest.mark.parametrize("plural", PATCHED)
+def test_the_controller_changes_and_deletes_only_children_of_jobs(site: Site, plural: str) -> None:
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    foreign, owned = child(plural), child(plural, job_of(site))
+    for each in (foreign, owned):
+        site.admin.create(path_of(plural, site.namespace), each)
+    path = path_of(plural, site.namespace, foreign["metadata"]["name"])
+    assert_refused(site.controller, CHANGES_OWNED, "PATCH", path, labels)
+    # It does not make itself its owner either.
+    assert_refused(site.controller, CHANGES_OWNED, "PATCH", path, {"metadata": job_of(site)})
+    if plural in DELETED:
+        assert_refused(site.controller, CHANGES_OWNED, "DELETE", path)
+    path = path_of(plural, site.namespace, owned["metadata"]["name"])
+    assert_refused(site.controller, ONLY_OWNED, "PATCH", path, {"metadata": {"ownerReferences": None}})
+    assert_passes(site.controller, "PATCH", path, labels)
+    if plural in DELETED:
+        assert_passes(site.controller, "DELETE", path, {"propagationPolicy": "Foreground"})
+
+
+def new_pod(site: Site, namespace: str = "", **metadata: Any) -> str:
+    """The path of a new pod that no scheduler looks at."""
+    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": IMAGE}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": new_name(), **metadata}, "spec": spec}
+    path = f"/api/v1/namespaces/{namespace or site.namespace}/pods"
+    site.admin.create(path, body)
+    return f"{path}/{body['metadata']['name']}"
+
+
+def test_the_controller_deletes_only_pods_of_child_jobs(site: Site) -> None:
+    labels = {"kubeflow.org": "", "runtime_id": "abcd"}
+    # The garbage collector deletes what has an owner that is not there; the finalizer keeps it.
+    kept = {"finalizers": ["example.com/kept"]}
+    for metadata in ({}, owned_by("Job", "batch/v1"), {"labels": labels}, {"labels": labels, **owned_by("X", "a/v1")}):
+        assert_refused(site.controller, ONLY_PODS_OF_JOBS, "DELETE", new_pod(site, **metadata, **kept))
+    in_kube_system = new_pod(site, "kube-system", labels=labels, **owned_by("Job", "batch/v1"), **kept)
+    assert_refused(site.controller, KUBERNETES_OWN, "DELETE", in_kube_system)
+    job = child("jobs", job_of(site))
+    job["spec"] = {"template": {**job["spec"]["template"], "metadata": {"labels": labels}}}
+    site.admin.create(path_of("jobs", site.namespace), job)
+    pods, selector = f"/api/v1/namespaces/{site.namespace}/pods", f"job-name={job['metadata']['name']}"
+    (pod, *_) = eventually(lambda: site.admin.list(pods, selector))
+    assert_passes(site.controller, "DELETE", f"{pods}/{pod['metadata']['name']}")
+
+
+def test_of_a_tfjob_the_controller_changes_only_what_it_has_to(site: Site) -> None:
+    manifest = tfjob(master(), workers(1), name=new_name())
+    path = f"{TFJOBS.path(site.namespace)}/{manifest['metadata']['name']}"
+    created = site.admin.create(TFJOBS.path(site.namespace), manifest)
+    replicas = created["spec"]["replicaSpecs"]
+    for each in replicas:
+        each["template"]["spec"]["containers"][0]["image"] = "evil"
+    for change in ({"replicaSpecs": replicas}, {"workerReplicas": 7}, {"cleanPodPolicy": None, "tfImage": "evil"}):
+        assert_refused(site.controller, ONLY_SUSPEND, "PATCH", path, {"spec": change})
+    for change in ({"labels": {"a": "b"}}, {"finalizers": ["example.com/a"]}, {"annotations": {"a": "b"}}):
+        assert_refused(site.controller, ONLY_SPEC, "PATCH", path, {"metadata": change})
+    assert_refused(site.controller, ONLY_TTL, "DELETE", path)
+    assert_passes(site.controller, "PATCH", path, {"spec": {"RuntimeId": "abcd"}})
+    assert attempt(site.controller, "PATCH", path, {"spec": {"RuntimeId": "dcba"}})
+    assert_passes(site.controller, "PATCH", path, {"spec": {"suspend": True}})
+    assert_passes(site.controller, "PATCH", f"{path}/status", {"status": {"phase": "Suspended"}})
+    assert_passes(site.controller, "PATCH", f"{path}/scale", {"spec": {"replicas": 2}})
+    site.admin.patch(path, {"spec": {"ttlSecondsAfterFinished": 0}})
+    assert_passes(site.controller, "DELETE", path)
+
+
+def test_of_a_trainjob_the_controller_changes_only_what_it_has_to(site: Site) -> None:
+    manifest = trainjob(new_name(), 1)
+    path = f"{TRAINJOBS.path(site.namespace)}/{manifest['metadata']['name']}"
+    site.admin.create(TRAINJOBS.path(site.namespace), manifest)
+    assert_refused(site.controller, ONLY_SUSPEND, "PATCH", path, {"spec": {"trainer": {"image": "evil"}}})
+    assert_refused(site.controller, ONLY_SPEC, "PATCH", path, {"metadata": {"labels": {"a": "b"}}})
+    assert_refused(site.controller, ONLY_TTL, "DELETE", path)
+    assert_passes(site.controller, "PATCH", path, {"spec": {"suspend": True}})
+    assert_passes(site.controller, "PATCH", f"{path}/status", {"status": {"phase": "Suspended"}})
+    site.admin.patch(path, {"spec": {"ttlSecondsAfterFinished": 0}})
+    assert_passes(site.controller, "DELETE", path)
+
+
+def test_the_gang_scheduler_changes_one_annotation_of_pods(site: Site) -> None:
+    path = new_pod(site, labels={"a": "b"}, annotations={"a": "b"})
+    image = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+    assert_refused(site.gang_scheduler, NOTHING_OF_A_POD, "PATCH", path, image, content_type=STRATEGIC_MERGE_PATCH)
+    more = [*site.admin.get(path)["spec"].get("tolerations", ()), {"operator": "Exists"}]
+    for change in (
+        {"spec": {"tolerations": more}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+        {"metadata": {"labels": {"a": "c"}}},
+        {"metadata": {"labels": {"app": "front"}}},
+        {"metadata": {"finalizers": ["example.com/a"]}},
+        {"metadata": owned_by("Job", "batch/v1")},
+    ):
+        assert_refused(site.gang_scheduler, NOTHING_OF_A_POD, "PATCH", path, change)
+    for notes in ({"a": "c"}, {"a": None}, {"scheduling.kubeflow.org/node": NODE, "x": "y"}):
+        change = {"metadata": {"annotations": notes}}
+        assert_refused(site.gang_scheduler, NO_ANNOTATION, "PATCH", path, change)
+    for node in (NODE, "node-b", None):
+        change = {"metadata": {"annotations": {"scheduling.kubeflow.org/node": node}}}
+        assert_passes(site.gang_scheduler, "PATCH", path, change)
+    first = {"metadata": {"annotations": {"scheduling.kubeflow.org/node": NODE}}}
+    assert_passes(site.gang_scheduler, "PATCH", new_pod(site), first)
+
+
+def test_the_gang_scheduler_writes_the_status_of_pods_and_nothing_beside_it(site: Site) -> None:
+    path = new_pod(site, labels={"a": "b"})
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = {"conditions": [condition], "nominatedNodeName": NODE}
+    for metadata, rule in (
+        ({"labels": {"a": "c"}}, NOTHING_OF_A_POD),
+        ({"finalizers": ["example.com/a"]}, NOTHING_OF_A_POD),
+        ({"annotations": {"a": "b"}}, NO_ANNOTATION),
+    ):
+        change = {"metadata": metadata, "status": status}
+        assert_refused(site.gang_scheduler, rule, "PATCH", f"{path}/status", change)
+    assert_passes(site.gang_scheduler, "PATCH", f"{path}/status", {"status": status})
+
+
+def test_a_gated_pod_stays_gated(site: Site) -> None:
+    path = f"/api/v1/namespaces/{site.namespace}/pods"
+    name = new_name()
+    spec = {"schedulingGates": [{"name": "example.com/a"}], "containers": [{"name": "main", "image": IMAGE}]}
+    site.admin.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    opened = {"spec": {"schedulingGates": None}}
+    assert_refused(site.gang_scheduler, NOTHING_OF_A_POD, "PATCH", f"{path}/{name}", opened)
+    assert_passes(site.admin, "PATCH", f"{path}/{name}", opened)
+
+
+def test_the_gang_scheduler_binds_pods_and_marks_none(site: Site) -> None:
+    """The server itself puts the topology labels of the node on a pod that is bound."""
+    path = new_pod(site)
+
+    def binding(**metadata: Any) -> Object:
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        named = {"name": path.rpartition("/")[2], **metadata}
+        return {"apiVersion": "v1", "kind": "Binding", "metadata": named, "target": target}
+
+    legacy = f"/api/v1/namespaces/{site.namespace}/bindings"
+    for metadata in ({"annotations": {"a": "b"}}, {"labels": {"app": "front"}}):
+        for each in (f"{path}/binding", legacy):
+            assert_refused(site.gang_scheduler, PLAIN_BINDINGS, "POST", each, binding(**metadata))
+    assert_passes(site.gang_scheduler, "POST", f"{path}/binding", binding())
+    assert site.admin.get(path)["spec"]["nodeName"] == NODE
+
+
+def test_nobody_else_is_concerned(site: Site) -> None:
+    """Neither an administrator nor an account of the same name in another namespace."""
+    rights = [{"apiGroups": [""], "resources": ["configmaps", "pods"], "verbs": ["create", "patch", "delete"]}]
+    users = [site.admin]
+    for name in (CONTROLLER, GANG_SCHEDULER):
+        token = new_service_account(site.admin, site.namespace, name, rights)
+        await_rights(site.admin, token, site.namespace, Right("", "configmaps", "create"))
+        users.append(site.admin.as_token(token))
+    assert_refused(site.controller, ONLY_OWNED, "POST", path_of("configmaps", site.namespace), child("configmaps"))
+    for user in users:
+        assert_passes(user, "POST", path_of("configmaps", "kube-system"), child("configmaps"))
+        pod = new_pod(site)
+        assert_passes(user, "PATCH", pod, {"metadata": {"labels": {"a": "b"}}})
+        assert_passes(user, "DELETE", pod)
