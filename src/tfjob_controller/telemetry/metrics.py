@@ -89,7 +89,7 @@ class Metrics:
 
 
 class WorkQueueMetrics:
-    """`kube.queuemetrics.MetricsProvider`."""
+    """`kube.workqueue.metrics.MetricsProvider`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, help_: str) -> Gauge:
@@ -132,7 +132,7 @@ class WorkQueueMetrics:
 
 
 class RequestMetrics:
-    """`kube.transport.Observer`."""
+    """`kube.requester.TransportObserver`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._total = Counter(
@@ -174,7 +174,7 @@ class RequestMetrics:
 
 
 class LeaderElectionMetrics:
-    """`kube.lease.LeaderMetrics`."""
+    """`kube.leaderelection.lease.LeaderMetrics`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._status = Gauge(
@@ -202,7 +202,7 @@ _FAILED = ("error", "terminal", "panic")
 
 
 class SyncMetrics:
-    """`controller.workers.SyncObserver`."""
+    """`controller.observer.SyncObserver`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         by_controller = ["controller"]
